@@ -1,0 +1,76 @@
+# The two commands that a stranger needs are `make demo` and `make test`.
+# Everything lives in .venv; a stamp per extra says what is installed, and re-installs when
+# pyproject.toml or constraints.txt changes.
+
+VENV      ?= .venv
+OUT       ?= demo
+SEED      ?= 0
+WORKERS   ?= 2
+# Passed to every pip install, e.g. PIP_FLAGS="--find-links /folder/with/wheels" for a CPU build of torch.
+PIP_FLAGS ?=
+# The first Python that is new enough and can make environments; name another with PYTHON=...
+PYTHON    ?= $(firstword $(foreach p,python3.11 python3 python3.12 python3.13 python,\
+             $(shell $(p) -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(p))))
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
+# Two test workers on two cores: one thread each, or they fight.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+.PHONY: demo test slow lint format clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:
+	@echo "make demo    FedSage on real Cora under three policies, attacked; ends with a report page in $(OUT)/"
+	@echo "make test    the fast test suite"
+	@echo "make slow    the tests that train to the papers' accuracy"
+	@echo "make lint    ruff and mypy, changing nothing"
+	@echo "make format  ruff, in place"
+	@echo "make clean   removes .venv, caches and the demo's output"
+
+$(BIN)/python:
+	@test -n "$(strip $(PYTHON))" || { \
+	  echo "No Python 3.11 or newer with venv was found: install one, or name it with PYTHON=/path/to/python." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and alone: its constraint is met by a CPU build wherever pip's configuration offers one.
+$(VENV)/.with-torch: constraints.txt | $(BIN)/python
+	$(PIP) torch
+	@touch $@
+
+$(VENV)/.with-data: pyproject.toml constraints.txt $(VENV)/.with-torch
+	$(PIP) -e '.[data]'
+	@touch $@
+
+$(VENV)/.with-test: pyproject.toml constraints.txt $(VENV)/.with-torch
+	$(PIP) -e '.[data,test]'
+	@touch $(VENV)/.with-data $@
+
+$(VENV)/.with-dev: pyproject.toml constraints.txt $(VENV)/.with-torch
+	$(PIP) -e '.[data,test,dev]'
+	@touch $(VENV)/.with-data $(VENV)/.with-test $@
+
+demo: $(VENV)/.with-data
+	$(BIN)/secure-fedgraph audit --algorithm fedsage --data cora --clients 3 \
+	  --policy plaintext,masked,homomorphic --attack all --seed $(SEED) --out $(OUT)
+	@test -s $(OUT)/report.html || { echo "The audit ended without $(OUT)/report.html." >&2; exit 1; }
+	@echo "The report: $(abspath $(OUT))/report.html"
+
+test: $(VENV)/.with-test
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+
+slow: $(VENV)/.with-test
+	$(BIN)/python -m pytest -q -m slow
+
+lint: $(VENV)/.with-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.with-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,40 @@
+"""secure-fedgraph: federated graph learning under a privacy budget, with its leaks measured.
+
+>>> import secure_fedgraph as sfg
+>>> federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=16)
+>>> run = sfg.train(sfg.FedSage(), federation, policy=sfg.policies.masked(), rounds=2, seed=0)
+>>> run.privacy(unit="client", delta=1e-5)["epsilon"]  # masking alone is never differential privacy
+'inf'
+"""
+
+from secure_fedgraph import errors, policies
+from secure_fedgraph.algorithm import Algorithm, Settings
+from secure_fedgraph.algorithms import FedAvg, FedProx, FedSage, GlobSage, Local, LocSage
+from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
+from secure_fedgraph.train import Run, train
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Algorithm",
+    "Channel",
+    "FedAvg",
+    "FedProx",
+    "FedSage",
+    "Federation",
+    "GlobSage",
+    "LocSage",
+    "Local",
+    "Reveal",
+    "Run",
+    "Settings",
+    "Transcript",
+    "Unit",
+    "Upload",
+    "View",
+    "errors",
+    "federate",
+    "policies",
+    "train",
+]

@@ -1,0 +1,81 @@
+"""FedAvg and FedProx: clients train, the server averages their updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.local_training import Penalty, TrainingSettings, fit
+from secure_fedgraph.algorithms.node_classifier import NodeClassifier
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
+from secure_fedgraph.protocol import Channel, Reveal, Upload
+
+class FedAvg(NodeClassifier):
+    """Federated averaging of a graph neural network, unweighted.
+
+    Each round every client trains from the global weights and uploads its update; the server adds the mean
+    update. Optimiser moments stay with the client. The server needs the sum only, so secure aggregation binds.
+
+    References:
+        McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017.
+    """
+
+    name = "fedavg"
+    summary = "federated averaging of a GraphSAGE classifier, unweighted"
+    reference = "McMahan et al. 2017"
+    UPDATE = Channel("update", Reveal.SUM)
+
+    def init(self, schema: Schema, seed: int) -> State:
+        """Glorot initialisation, which is public."""
+        model = self.model(schema)
+        glorot(model, seed)
+        return parameters_of(model)
+
+    def round(self, fed: Any, state: State) -> State:
+        """Adds the mean update."""
+        return total(state, fed.reduce(self.UPDATE, given=state).mean)
+
+    @UPDATE.answer
+    def update(self, me: Any, given: State) -> Upload:
+        """Trains from the global weights and returns the difference."""
+        model = self.model(me.schema)
+        load(model, given)
+        fit(me, model, self.settings, self.penalty(given))
+        return Upload(difference(parameters_of(model), given))
+
+    def penalty(self, given: State) -> Penalty | None:
+        """The extra loss term of local training; none here."""
+        return None
+
+
+class FedProx(FedAvg):
+    """FedAvg whose local loss pulls towards the global weights: ``+ mu/2 ||w - w_global||^2``.
+
+    References:
+        Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, equation 2.
+    """
+
+    name = "fedprox"
+    summary = "FedAvg with a proximal term in the local loss"
+    reference = "Li et al. 2020"
+
+    class Settings(TrainingSettings):
+        """As FedAvg's, and ``mu``, the weight of the proximal term."""
+
+        mu: float = Field(0.01, ge=0)
+
+    settings: Settings
+
+    def penalty(self, given: State) -> Penalty:
+        """The proximal term; its gradient flows through the local weights."""
+
+        def proximal(model: nn.Module) -> torch.Tensor:
+            apart = [(p - given[name]).square().sum() for name, p in model.named_parameters()]
+            return self.settings.mu / 2 * torch.stack(apart).sum()
+
+        return proximal

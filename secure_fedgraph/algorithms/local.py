@@ -1,0 +1,56 @@
+"""Local training without any exchange: the baseline of every federated algorithm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.local_training import fit
+from secure_fedgraph.algorithms.node_classifier import NodeClassifier
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.parameters import glorot, load, parameters_of
+from secure_fedgraph.protocol import Channel, Reveal, Upload
+
+
+class Local(NodeClassifier):
+    """Every client trains its own model on its own graph; nothing is shared.
+
+    Nothing leaves a client during training. The experiment's referee examines the personal models over a
+    channel of its own, outside the federation and outside the guarantee.
+    """
+
+    name = "local"
+    summary = "every client on its own, same model and budget"
+    reference = "baseline"
+
+    TRAIN = Channel("train", Reveal.NOTHING)
+    PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
+
+    def init(self, schema: Schema, seed: int) -> State:
+        """The server has no state."""
+        return {}
+
+    def round(self, fed: Any, state: State) -> State:
+        """Tells everybody to go on."""
+        fed.scatter(self.TRAIN, {name: {} for name in fed.cohort})
+        return state
+
+    def released(self, state: State) -> None:
+        """No model is released."""
+        return None
+
+    @TRAIN.answer
+    def train(self, me: Any, given: State) -> None:
+        """One round of training on the client's own model."""
+        model = self.model(me.schema)
+        if "model" in me.memory:
+            load(model, me.memory["model"])
+        else:
+            glorot(model, me.generator("initialisation").initial_seed())
+        fit(me, model, self.settings)
+        me.memory["model"] = parameters_of(model)
+
+    @PERSONAL.answer
+    def personal_model(self, me: Any, given: State) -> Upload:
+        """The personal model, for the referee."""
+        return Upload(me.memory["model"])

@@ -1,0 +1,62 @@
+"""What can go wrong, by what the user has to do about it.
+
+Every message is one or two sentences that name the key or the channel, the value and the mend.
+The command line turns the class into its exit status (``contract.md``); libraries catch the class.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SecureFedGraphError(Exception):
+    """Anything this package raises on purpose."""
+
+    exit_status = 1
+
+
+class BadInput(SecureFedGraphError, ValueError):
+    """An argument, a configuration key or a data set that cannot be used as given."""
+
+    exit_status = 2
+
+
+class Refused(SecureFedGraphError):
+    """Privacy says no: nothing was sent that the declaration does not allow."""
+
+    exit_status = 3
+
+
+class Incompatible(Refused):
+    """A protection cannot give a channel what the channel declares."""
+
+
+class Unbound(Refused):
+    """A stage needs a bounded upload and nothing before it bounds one, or a channel has no protection."""
+
+
+class HostileMessage(Refused):
+    """Bytes from the network that no honest party sends: wrong shape, type, size, number or signature."""
+
+
+class BudgetExhausted(Refused):
+    """The next message would spend more than the budget."""
+
+
+class BrokenClaim(SecureFedGraphError):
+    """An audit measured more than the claim allows."""
+
+    exit_status = 4
+
+
+def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
+    """The error for a name that is not there, with the nearest one that is.
+
+    >>> print(unknown_name("policy", "maskd", ["masked", "plaintext"]))
+    unknown policy 'maskd': did you mean 'masked'? Known: masked, plaintext.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    hint = f" did you mean {near[0]!r}?" if near else ""
+    return BadInput(f"unknown {kind} {given!r}:{hint} Known: {', '.join(names)}.")

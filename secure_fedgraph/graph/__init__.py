@@ -1,0 +1,1 @@
+"""Graphs without any federation: data sets, checks, splits, partitions and neighbour sampling."""

@@ -1,0 +1,99 @@
+"""What a graph must be before anybody computes on it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+
+
+def check_graph(graph: Data, name: str, classes: int | None = None) -> None:
+    """Refuse a graph that cannot be used as given; isolated nodes are fine.
+
+    Args:
+        graph: with ``x [N, F]`` floating, ``edge_index [2, E]`` integer and ``y [N]`` integer.
+        name: how the messages call it.
+        classes: number of classes, if known; else the labels only have to be 0 or more.
+
+    Raises:
+        BadInput: one sentence on what is wrong and where.
+    """
+    for key in ("x", "edge_index", "y"):
+        if not isinstance(graph.get(key), Tensor):
+            raise BadInput(f"{name}: the graph has no tensor {key!r}; give x, edge_index and y.")
+    _check_features(graph.x, name)
+    _check_labels(graph.y, graph.x.shape[0], name, classes)
+    _check_edges(graph.edge_index, graph.x.shape[0], name)
+
+
+def check_owner(data: Data, owner_name: str) -> None:
+    """Refuse an owner that has nothing to train on.
+
+    Args:
+        data: the owner's graph with a boolean ``train_mask [N]``.
+        owner_name: how the message calls it.
+
+    Raises:
+        BadInput: the owner has no nodes, or no training node.
+    """
+    mask = data.get("train_mask")
+    if mask is None or not bool(mask.any()):
+        nodes = int(data.num_nodes or 0)
+        raise BadInput(
+            f"{owner_name} has no training nodes (of {nodes} nodes); use fewer owners or another seed."
+        )
+
+
+def _check_features(x: Tensor, name: str) -> None:
+    if x.dim() != 2:
+        raise BadInput(f"{name}: x has shape {tuple(x.shape)}; give [number of nodes, number of features].")
+    if x.shape[0] == 0:
+        raise BadInput(f"{name}: the graph has no nodes; give at least one.")
+    if not x.is_floating_point():
+        raise BadInput(f"{name}: x has type {x.dtype}; convert it with x.float().")
+    bad = ~torch.isfinite(x)
+    if bool(bad.any()):
+        row, column = bad.nonzero()[0].tolist()
+        raise BadInput(
+            f"{name}: {int(bad.sum())} features are not finite, the first at node {row}, column {column} "
+            f"({float(x[row, column])}); replace or drop them."
+        )
+
+
+def _check_labels(y: Tensor, nodes: int, name: str, classes: int | None) -> None:
+    if y.dim() != 1 or y.shape[0] != nodes:
+        raise BadInput(f"{name}: y has shape {tuple(y.shape)} for {nodes} nodes; give one label per node.")
+    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        raise BadInput(f"{name}: y has type {y.dtype}; give integer class labels.")
+    lowest, highest = int(y.min()), int(y.max())
+    if lowest < 0:
+        node = int((y < 0).nonzero()[0])
+        raise BadInput(
+            f"{name}: node {node} has label {int(y[node])}; labels count from 0, drop nodes without one."
+        )
+    if classes is not None and highest >= classes:
+        node = int((y >= classes).nonzero()[0])
+        raise BadInput(
+            f"{name}: node {node} has label {int(y[node])}, but there are {classes} classes "
+            f"(0 to {classes - 1}); renumber the labels."
+        )
+
+
+def _check_edges(edge_index: Tensor, nodes: int, name: str) -> None:
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise BadInput(
+            f"{name}: edge_index has shape {tuple(edge_index.shape)}; give [2, number of edges] "
+            f"(sources above targets)."
+        )
+    if edge_index.dtype not in (torch.int64, torch.int32):
+        raise BadInput(f"{name}: edge_index has type {edge_index.dtype}; convert it with edge_index.long().")
+    if edge_index.numel() == 0:
+        return
+    lowest, highest = int(edge_index.min()), int(edge_index.max())
+    if lowest < 0 or highest >= nodes:
+        given = lowest if lowest < 0 else highest
+        raise BadInput(
+            f"{name}: edge_index names node {given}, but nodes run from 0 to {nodes - 1}; renumber them."
+        )

@@ -1,0 +1,107 @@
+"""Neighbour sampling on a graph held by one owner, and the full-neighbourhood mean."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import LongTensor, Tensor
+
+from secure_fedgraph.errors import BadInput
+
+MISSING = -1
+"""The index that stands for "no neighbour": callers put a zero vector in its place."""
+
+
+class NeighbourTable:
+    """The in-neighbours of every node, stored as CSR, for sampling with replacement.
+
+    Messages flow along an edge from source to target, so the neighbours of ``v`` are the sources of
+    the edges into ``v`` (PyG's convention). A link that occurs twice counts twice.
+
+    Args:
+        edge_index: ``[2, E]`` integers in ``[0, num_nodes)``.
+        num_nodes: number of nodes, isolated ones included.
+
+    Raises:
+        BadInput: an edge that names a node which is not there.
+
+    >>> table = NeighbourTable(torch.tensor([[1, 2], [0, 0]]), num_nodes=3)
+    >>> table.neighbours(0).tolist(), table.degree.tolist()
+    ([1, 2], [2, 0, 0])
+    """
+
+    rowptr: LongTensor
+    col: LongTensor
+    degree: LongTensor
+
+    def __init__(self, edge_index: Tensor, num_nodes: int) -> None:
+        if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+            raise BadInput(f"edge_index has shape {tuple(edge_index.shape)}; give [2, number of edges].")
+        if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
+            raise BadInput(
+                f"edge_index names nodes {int(edge_index.min())}..{int(edge_index.max())} in a graph of "
+                f"{num_nodes}; number the nodes from 0."
+            )
+        source, target = edge_index.long()
+        # Sorting by (target, source) makes the table, and so every seeded sample, independent of edge order.
+        order = torch.argsort(target * num_nodes + source)
+        self.col = source[order]
+        self.degree = torch.bincount(target, minlength=num_nodes)
+        self.rowptr = torch.cat([self.degree.new_zeros(1), self.degree.cumsum(0)])
+
+    @property
+    def num_nodes(self) -> int:
+        return self.degree.numel()
+
+    def neighbours(self, node: int) -> LongTensor:
+        """All neighbours of one node, ascending."""
+        return self.col[self.rowptr[node] : self.rowptr[node + 1]]
+
+    def sample(self, nodes: LongTensor, fanout: int, generator: torch.Generator) -> LongTensor:
+        """Draw ``fanout`` neighbours of every node, uniformly and with replacement.
+
+        Args:
+            nodes: node indices of any shape ``[...]``; ``-1`` is allowed and has no neighbours.
+            fanout: draws per node, at least 0.
+            generator: the only source of randomness, on the table's device.
+
+        Returns:
+            ``[..., fanout]`` node indices; ``-1`` in every slot of a node without neighbours.
+        """
+        if fanout < 0:
+            raise BadInput(f"fanout is {fanout}; give 0 or more.")
+        if self.col.numel() == 0:
+            return nodes.new_full((*nodes.shape, fanout), MISSING)
+        known = nodes.clamp(min=0)
+        degree = torch.where(nodes >= 0, self.degree[known], 0)
+        # double: a float32 has too few steps to reach every neighbour of a hub evenly
+        uniform = torch.rand(
+            (*nodes.shape, fanout), generator=generator, dtype=torch.float64, device=nodes.device
+        )
+        offset = (uniform * degree.unsqueeze(-1)).long()
+        slot = (self.rowptr[known].unsqueeze(-1) + offset).clamp(max=self.col.numel() - 1)
+        return torch.where(degree.unsqueeze(-1) > 0, self.col[slot], MISSING)
+
+    def sample_tree(
+        self, nodes: LongTensor, fanouts: Sequence[int], generator: torch.Generator
+    ) -> list[LongTensor]:
+        """Sample hop after hop: ``[b], [b, f1], [b, f1, f2], ...``; children of ``-1`` are ``-1``."""
+        tree = [nodes]
+        for fanout in fanouts:
+            tree.append(self.sample(tree[-1], fanout, generator))
+        return tree
+
+    def mean_matrix(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The ``[N, N]`` sparse CSR matrix that averages over all neighbours.
+
+        ``mean_matrix() @ x`` is the full-neighbourhood counterpart of the mean over ``sample``; the row of
+        a node without neighbours is zero.
+        """
+        weight = self.degree.clamp(min=1).to(dtype).reciprocal().repeat_interleave(self.degree)
+        size = (self.num_nodes, self.num_nodes)
+        with warnings.catch_warnings():
+            # torch announces its CSR layout as beta; the test configuration turns warnings into errors
+            warnings.filterwarnings("ignore", message=".*Sparse CSR.*", category=UserWarning)
+            return torch.sparse_csr_tensor(self.rowptr, self.col, weight, size=size, check_invariants=True)

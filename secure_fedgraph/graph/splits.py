@@ -1,0 +1,66 @@
+"""Training, validation and test nodes of one owner."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import BoolTensor, Tensor
+
+from secure_fedgraph.errors import BadInput
+
+
+def stratified(
+    y: Tensor, seed: int, train: float = 0.6, val: float = 0.2
+) -> tuple[BoolTensor, BoolTensor, BoolTensor]:
+    """Split nodes into train, validation and test, class by class.
+
+    Each class is split by largest remainder, so that its three counts are within one of the exact
+    shares, with one exception: the first node of a class always goes to train.
+
+    **Guarantees:**
+
+    - every node is in exactly one of the three;
+    - every class with at least one node has at least one training node;
+    - the same ``y`` and ``seed`` give the same masks on every machine.
+
+    Args:
+        y: ``[N]`` integer labels of the owner's nodes.
+        seed: of the shuffle inside the classes.
+        train: share of training nodes, in ``(0, 1]``.
+        val: share of validation nodes; the rest is test.
+
+    Returns:
+        Three boolean masks ``[N]``.
+
+    Raises:
+        BadInput: shares that are negative or add up to more than 1, or ``train`` of 0.
+
+    >>> masks = stratified(torch.tensor([0] * 5 + [1] * 5), seed=0)
+    >>> [int(mask.sum()) for mask in masks]
+    [6, 2, 2]
+    """
+    if not 0 < train <= 1 or not 0 <= val <= 1 or train + val > 1 + 1e-9:
+        raise BadInput(
+            f"split shares train={train}, val={val}: give train > 0, val >= 0 and a sum of at most 1."
+        )
+    labels = y.cpu().numpy()
+    shares = np.array([train, val, max(0.0, 1 - train - val)])
+    part_of = np.empty(len(labels), dtype=np.int64)
+    rng = np.random.default_rng(seed)
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        part_of[members] = np.repeat([0, 1, 2], _counts(len(members), shares))
+    masks = tuple(torch.from_numpy(part_of == part).to(y.device) for part in range(3))
+    return masks  # type: ignore[return-value]
+
+
+def _counts(total: int, shares: np.ndarray) -> np.ndarray:
+    """``total`` cut by largest remainder, ties to train before validation before test."""
+    exact = np.round(total * shares, 9)
+    counts = np.floor(exact).astype(np.int64)
+    left = total - counts.sum()
+    counts[np.argsort(-(exact - counts), kind="stable")[:left]] += 1
+    if counts[0] == 0 and total:
+        counts[np.argmax(counts)] -= 1
+        counts[0] += 1
+    return counts

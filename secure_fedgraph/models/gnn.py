@@ -1,0 +1,125 @@
+"""GraphSAGE with the mean aggregator, on sampled trees and on whole neighbourhoods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from secure_fedgraph.errors import BadInput
+
+
+class SageLayer(nn.Module):
+    """One GraphSAGE layer: half of its output sees the node itself, the other half its neighbours' mean.
+
+    ``[W_self x_v, W_neighbour mean_{u in N(v)} x_u] + b``. The matrices are applied before the mean, which
+    is the same and lets a batch share the product of a node that occurs often.
+
+    Args:
+        inputs: width of the input.
+        outputs: width of the output, even.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        if outputs % 2:
+            raise BadInput(f"hidden width {outputs} is odd: a GraphSAGE layer has two equal halves")
+        self.own = nn.utils.skip_init(nn.Linear, inputs, outputs // 2, bias=False)
+        self.neighbour = nn.utils.skip_init(nn.Linear, inputs, outputs // 2, bias=False)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def join(self, own: torch.Tensor, neighbours: torch.Tensor) -> torch.Tensor:
+        """Both halves, with the bias."""
+        return torch.cat([own, neighbours], dim=-1) + self.bias
+
+
+class GraphSage(nn.Module):
+    """Two or more SAGE layers, L2 normalisation, and a dense layer of class scores.
+
+    ReLU after every layer but the last. A neighbour that is missing (an isolated node) counts as the zero
+    vector in every layer.
+
+    Args:
+        features: width of ``x``.
+        classes: number of classes.
+        hidden: layer widths, each even.
+
+    References:
+        Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017; sizes of
+        Zhang et al., Subgraph Federated Learning with Missing Neighbor Generation, NeurIPS 2021.
+
+    >>> GraphSage(4, 2)(torch.ones(3, 4), torch.tensor([[0], [1]])).shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(self, features: int, classes: int, hidden: Sequence[int] = (64, 32)) -> None:
+        super().__init__()
+        widths = [features, *hidden]
+        self.layers = nn.ModuleList(map(SageLayer, widths[:-1], widths[1:]))
+        self.head = nn.utils.skip_init(nn.Linear, widths[-1], classes)
+        for p in self.parameters():
+            nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
+
+    @property
+    def hops(self) -> int:
+        """How far a node's prediction looks."""
+        return len(self.layers)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        """Class scores of every node, from whole neighbourhoods.
+
+        Args:
+            x: features ``[nodes, features]``.
+            edge_index: ``[2, edges]``, from source to target.
+
+        Returns:
+            Scores ``[nodes, classes]``.
+        """
+        source, target = edge_index
+        degree = torch.bincount(target, minlength=len(x)).clamp(min=1).unsqueeze(1)
+        for depth, layer in enumerate(self.layers):
+            messages = layer.neighbour(x)
+            summed = torch.zeros_like(messages).index_add_(0, target, messages[source])
+            x = self._activate(layer.join(layer.own(x), summed / degree), depth)
+        return self._scores(x)
+
+    def forward_tree(self, x: torch.Tensor, tree: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Class scores of the nodes at the root of a sampled tree.
+
+        Args:
+            x: features ``[nodes, features]``.
+            tree: node ids ``[b]``, ``[b, f1]``, ``[b, f1, f2]``; -1 where there is no neighbour.
+
+        Returns:
+            Scores ``[b, classes]``.
+        """
+        distinct, place = torch.unique(torch.cat([level.reshape(-1) for level in tree]), return_inverse=True)
+        there = (distinct >= 0).unsqueeze(1)
+        rows = x[distinct.clamp(min=0)] * there
+        places = place.split([level.numel() for level in tree])
+        first = self.layers[0]
+        own, neighbour = first.own(rows), first.neighbour(rows)
+        levels = [
+            self._activate(
+                first.join(
+                    own[places[i]].view(*level.shape, -1), neighbour[places[i + 1]].view(*tree[i + 1].shape, -1).mean(-2)
+                ),
+                0,
+            )
+            * (level >= 0).unsqueeze(-1)
+            for i, level in enumerate(tree[:-1])
+        ]
+        for depth, layer in enumerate(list(self.layers)[1:], start=1):
+            levels = [
+                self._activate(layer.join(layer.own(here), layer.neighbour(below).mean(-2)), depth)
+                for here, below in zip(levels, levels[1:], strict=False)
+            ]
+        return self._scores(levels[0])
+
+    def _activate(self, x: torch.Tensor, depth: int) -> torch.Tensor:
+        return F.relu(x) if depth < len(self.layers) - 1 else x
+
+    def _scores(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(F.normalize(x, dim=-1))

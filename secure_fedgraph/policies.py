@@ -1,0 +1,13 @@
+"""The recipes, for ``sfg.policies.masked()`` and the like."""
+
+from secure_fedgraph.privacy.policy import (
+    Policy,
+    central_dp,
+    homomorphic,
+    local_dp,
+    masked,
+    plaintext,
+    strictest,
+)
+
+__all__ = ["Policy", "central_dp", "homomorphic", "local_dp", "masked", "plaintext", "strictest"]

@@ -1,0 +1,1 @@
+"""What a reader can learn: protections, policies and the ledger."""

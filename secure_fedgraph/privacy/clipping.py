@@ -1,0 +1,48 @@
+"""Clipping: bounds each row of an upload, which is where every sensitivity begins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.protection import Scope, Sensitivity, Stage, Terms
+from secure_fedgraph.protocol.channel import Domain
+
+
+@dataclass(frozen=True)
+class Clip(Stage):
+    """Scales each row down to an L2 norm of at most ``norm``.
+
+    Guarantees:
+        - every row that leaves has ``||row||_2 <= norm``, also after rounding to float32;
+        - a row within the norm is unchanged.
+
+    Args:
+        norm: the bound; a row is a whole upload on client channels, one unit's values on others.
+
+    Raises:
+        BadInput: for a norm that is not positive and finite.
+    """
+
+    norm: float
+    takes = Domain.REAL
+    gives = Domain.REAL
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.norm) and self.norm > 0):
+            raise BadInput(f"norm {self.norm}: the clip must be a positive number; set --norm 1.0")
+
+    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+        """Zeroing a unit moves its row by at most the norm, replacing it by twice that."""
+        moved = 2 * self.norm if terms.relation == "replace" else self.norm
+        return self, Sensitivity(l2=moved)
+
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """The clipped rows."""
+        norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
+        # the factor's last bits must not lift a row above the norm when it is rounded to float32
+        factor = np.where(norms > self.norm, self.norm * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
+        return (matrix * factor).astype(np.float32)

@@ -1,0 +1,81 @@
+"""The integer road: real values on a fixed-point grid, so that sums are exact in a ring."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.errors import BadInput, Incompatible
+from secure_fedgraph.privacy.protection import Scope, Sensitivity, Stage, Terms
+from secure_fedgraph.protocol.channel import Domain
+
+
+@dataclass(frozen=True)
+class FixedPoint(Stage):
+    """Rounds values to the nearest multiple of a grid step that is a power of two.
+
+    The step is the finest with which the sum over all clients cannot leave the carrier's ring:
+    ``clients * (limit / step + 1) < ring / 2``. So the ring never wraps, with certainty.
+
+    Guarantees:
+        - a sum over ``m`` uploads is within ``m * step / 2`` of the real one;
+        - a value beyond the limit is never wrapped or cut in silence: the client refuses.
+    Needs:
+        - a carrier that adds in a ring.
+
+    Args:
+        limit: the largest absolute value that an upload may hold.
+
+    Raises:
+        BadInput: for a limit that is not positive and finite.
+    """
+
+    limit: float
+    step: float = math.nan
+    takes = Domain.REAL
+    gives = Domain.RING
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.limit) and self.limit > 0):
+            raise BadInput(f"limit {self.limit}: fixed point needs a positive number; set protection.limit=8")
+
+    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+        """Chooses the step from the ring, the limit and everybody who may contribute."""
+        if not terms.ring:
+            raise Incompatible(
+                f"channel {terms.channel.name!r}: FixedPoint needs a carrier that adds in a ring "
+                "(masked, homomorphic)"
+            )
+        room = terms.ring / 2 / len(terms.clients) - 1
+        if room < 1:
+            raise Incompatible(f"{len(terms.clients)} clients do not fit a ring of {terms.ring} values")
+        step = 2.0 ** math.ceil(math.log2(self.limit / room))
+        if step > self.limit / 2**8:
+            raise Incompatible(
+                f"channel {terms.channel.name!r}: a ring of {terms.ring} values leaves {len(terms.clients)} "
+                f"clients less than 8 bits each at limit {self.limit}: lower the limit or use a larger ring"
+            )
+        # Rounding moves a row by up to sqrt(width)/2 steps, and the width is not known at binding: no
+        # noise stage may rely on a bound after this one until that term is in it (threats.md 6.7).
+        return replace(self, step=step), Sensitivity()
+
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """Grid numbers, int64."""
+        largest = float(np.abs(matrix).max(initial=0.0))
+        if largest > self.limit:
+            raise BadInput(
+                f"channel {scope.channel!r}: an upload holds {largest:.3g}, beyond the fixed-point limit "
+                f"{self.limit:g}: set protection.limit={2 ** math.ceil(math.log2(largest)):g} or higher"
+            )
+        return np.rint(matrix.astype(np.float64) / self.step).astype(np.int64)
+
+    def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """Real values, float64."""
+        return matrix.astype(np.float64) * self.step
+
+    def terms(self) -> dict[str, Any]:
+        """The public grid step."""
+        return {"grid": self.step}

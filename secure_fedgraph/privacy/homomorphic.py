@@ -1,0 +1,143 @@
+"""Homomorphic sums: the server adds BFV ciphertexts without the key, and one client opens the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.crypto import seal, unseal
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.privacy import key_agreement
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms
+from secure_fedgraph.privacy.ring_he import Adder, RingParameters, SecretKey
+from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.upload import Layout
+from secure_fedgraph.protocol.wire import Tree, encode
+
+_KEY, _SEALED = "homomorphic/key", "homomorphic/sealed"
+
+
+@dataclass(frozen=True)
+class Homomorphic(Carrier):
+    """Encrypts grid numbers under a key that the clients share and the server never has.
+
+    The first client makes the key and hands it to each other one sealed (X25519, AES-GCM). The server adds
+    the ciphertexts of a cohort and asks the cohort's first client to open the sum, once.
+
+    Guarantees, against an honest-but-curious server that colludes with no client:
+        - it learns the sum of the cohort and no single upload;
+        - the sum is exact in the ring.
+    Needs:
+        - a server that follows the protocol. One that lies can hand a single ciphertext to the opener, or
+          a copy of one ten times: who opens cannot see how many were added;
+        - clients that do not collude with it: each holds the key to every upload.
+
+    Args:
+        parameters: filled in by binding.
+
+    References:
+        Fan and Vercauteren, Somewhat Practical Fully Homomorphic Encryption, 2012.
+    """
+
+    parameters: RingParameters | None = None
+
+    name = "homomorphic"
+    takes = Domain.RING
+    gives = Domain.CIPHER
+    reveals = frozenset({Reveal.SUM})
+    ring = 2**30
+    agrees_on_keys = True
+
+    def bind(self, terms: Terms) -> Homomorphic:
+        """Sizes the plaintext ring for everybody who may contribute."""
+        clients = len(terms.clients)
+        return replace(self, parameters=RingParameters(self.ring // 2 // clients, clients))
+
+    def excess(self, terms: Terms) -> tuple[str, ...]:
+        """The shared key."""
+        return (
+            "any one client that colludes with the server opens every upload: the clients share one key",
+            "the opener cannot see how many ciphertexts were added: a server that lies can have one opened",
+        )
+
+    def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
+        """Has the first client make the key and carries it, sealed, to the others."""
+        dealer, *others = clients
+        dealt = ask("deal", {dealer: {}})[dealer]
+        ask("take", {name: {"sealed": dealt[name]} for name in others})
+
+    def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
+        """The client's half: deal, take, open."""
+        steps = {"deal": self._deal, "take": self._take, "open": self._open}
+        if step not in steps:
+            return super().answer(step, given, scope, party)
+        return steps[step](given, scope, party)
+
+    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> bytes:
+        """The ciphertexts."""
+        # the opener opens only what it contributed to, and that once
+        party.secrets.setdefault(_SEALED, {})[scope.exchange] = matrix.size
+        return _key(party).encrypt(matrix.reshape(-1))
+
+    def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
+        """Adds, and has the cohort's first client open."""
+        length = layout.rows * layout.width
+        for name, upload in sealed.items():
+            if not isinstance(upload, bytes):
+                raise HostileMessage(f"channel {scope.channel!r}: {name}'s upload is no ciphertext")
+        assert self.parameters is not None
+        total = Adder(self.parameters).add(list(sealed.values()), length)
+        opener = scope.cohort[0]
+        reply = ask("open", {opener: {"total": total, "exchange": scope.exchange}})[opener]
+        values = reply.get("values")
+        if not isinstance(values, np.ndarray) or values.dtype != np.int32 or values.size != length:
+            raise HostileMessage(f"channel {scope.channel!r}: {opener} opened a sum of another length")
+        return values.astype(np.int64).reshape(layout.rows, layout.width)
+
+    def _deal(self, given: Tree, scope: Scope, party: Party) -> Tree:
+        if party.name != scope.cohort[0] or _KEY in party.secrets:
+            raise HostileMessage(f"{party.name} was asked to deal a key that is not its to deal")
+        assert self.parameters is not None
+        key = party.secrets[_KEY] = SecretKey.generate(self.parameters)
+        peers = [name for name in scope.cohort if name != party.name]
+        return {
+            peer: seal(_pair_key(party, peer, scope), key.to_bytes(), _parcel(scope, party.name, peer))
+            for peer in peers
+        }
+
+    def _take(self, given: Tree, scope: Scope, party: Party) -> Tree:
+        dealer = scope.cohort[0]
+        if _KEY in party.secrets or party.name == dealer or not isinstance(given.get("sealed"), bytes):
+            raise HostileMessage(f"{party.name} was handed a key out of order")
+        assert self.parameters is not None
+        parcel = _parcel(scope, dealer, party.name)
+        secret = unseal(_pair_key(party, dealer, scope), given["sealed"], parcel)
+        party.secrets[_KEY] = SecretKey.from_bytes(self.parameters, secret)
+        return {}
+
+    def _open(self, given: Tree, scope: Scope, party: Party) -> Tree:
+        contributed: dict[int, int] = party.secrets.get(_SEALED, {})
+        length = contributed.pop(given.get("exchange", -1), None)
+        if length is None or party.name != scope.cohort[0] or not isinstance(given.get("total"), bytes):
+            raise HostileMessage(f"{party.name} opens a sum once, and only one that it contributed to")
+        return {"values": _key(party).decrypt(given["total"], length).astype(np.int32)}
+
+
+def _key(party: Party) -> SecretKey:
+    if _KEY not in party.secrets:
+        raise HostileMessage(f"{party.name} was asked to encrypt before it had a key")
+    key: SecretKey = party.secrets[_KEY]
+    return key
+
+
+def _pair_key(party: Party, peer: str, scope: Scope) -> bytes:
+    # dealt and taken under two exchange numbers, once a run: the pair's key must not depend on them
+    return key_agreement.shared_key(party, peer, replace(scope, exchange=0), "homomorphic key")
+
+
+def _parcel(scope: Scope, dealer: str, recipient: str) -> bytes:
+    return encode({"run": scope.run, "dealer": dealer, "recipient": recipient})

@@ -1,0 +1,93 @@
+"""Signed key agreement between clients, with the server as courier: what masks and sealed keys start from.
+
+Two steps before round 1. *Advertise*: every client makes an X25519 key for this run only and signs it with
+the identity key that the roster names. *Introduce*: the server hands all of them to everybody, and each
+client checks each signature against its own roster. A server that hands out its own keys is caught here.
+"""
+
+from __future__ import annotations
+
+from secure_fedgraph.crypto import AgreementKey, verify
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.protection import Ask, Scope
+from secure_fedgraph.protocol.wire import Tree, encode
+
+NAME = "keys"
+STEPS = ("advertise", "introduce")
+_OWN, _PEERS = "agreement", "peers"
+
+
+def set_up(ask: Ask, clients: tuple[str, ...]) -> None:
+    """The server's half: collects the signed keys and hands all of them to everybody."""
+    offers = ask("advertise", {name: {} for name in clients})
+    keys = {f"{kind}/{name}": offer[kind] for name, offer in offers.items() for kind in ("public", "signature")}
+    ask("introduce", dict.fromkeys(clients, keys))
+
+
+def answer(step: str, given: Tree, scope: Scope, party: Party) -> Tree:
+    """The client's half of both steps.
+
+    Raises:
+        HostileMessage: for another step, or one out of order.
+    """
+    if step not in STEPS:
+        raise HostileMessage(f"key agreement has no step {step!r}")
+    return _advertise(scope, party) if step == "advertise" else _introduce(given, scope, party)
+
+
+def shared_key(party: Party, peer: str, scope: Scope, purpose: str) -> bytes:
+    """A 32-byte key that only this client and a peer can derive, for one purpose in one exchange.
+
+    Guarantees:
+        - both ends get the same key; another run, exchange, channel, cohort or purpose gives another.
+
+    Raises:
+        HostileMessage: for a peer that was never introduced.
+    """
+    peers: dict[str, bytes] = party.secrets.get(_PEERS, {})
+    if peer not in peers:
+        raise HostileMessage(f"{party.name} was asked to share a key with {peer!r}, who was never introduced")
+    low, high = sorted((party.name, peer))
+    info = encode(
+        {
+            "purpose": purpose,
+            "run": scope.run,
+            "exchange": scope.exchange,
+            "channel": scope.channel,
+            "cohort": "\n".join(scope.cohort),
+            "low": low,
+            "high": high,
+        }
+    )
+    own: AgreementKey = party.secrets[_OWN]
+    return own.shared_with(peers[peer], info)
+
+
+def _advertise(scope: Scope, party: Party) -> Tree:
+    if _OWN in party.secrets:
+        raise HostileMessage(f"{party.name} has already advertised a key in this run")
+    key = party.secrets[_OWN] = AgreementKey.generate()
+    return {"public": key.public, "signature": party.identity.sign(_statement(scope, party.name, key.public))}
+
+
+def _introduce(given: Tree, scope: Scope, party: Party) -> Tree:
+    if _OWN not in party.secrets or _PEERS in party.secrets:
+        raise HostileMessage(f"{party.name} was introduced to its peers out of order")
+    peers: dict[str, bytes] = {}
+    for name in scope.cohort:
+        public, signature = given.get(f"public/{name}"), given.get(f"signature/{name}")
+        if name not in party.roster:
+            raise HostileMessage(f"{party.name} was introduced to {name!r}, who is not on its roster")
+        if not isinstance(public, bytes) or not isinstance(signature, bytes):
+            raise HostileMessage(f"{party.name} was introduced to {name!r} without a signed key")
+        verify(party.roster[name], signature, _statement(scope, name, public))
+        peers[name] = public
+    if peers.pop(party.name, None) != party.secrets[_OWN].public:
+        raise HostileMessage(f"{party.name}'s own key came back changed")
+    party.secrets[_PEERS] = peers
+    return {}
+
+
+def _statement(scope: Scope, name: str, public: bytes) -> bytes:
+    return encode({"purpose": "advertise", "run": scope.run, "name": name, "public": public})

@@ -1,0 +1,49 @@
+"""The plain carrier: real numbers as they are, readable by whoever holds the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms, checked_array
+from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.upload import Layout
+
+_FLOAT32 = np.dtype("<f4")
+
+
+class Plain(Carrier):
+    """Sends values in the clear.
+
+    Guarantees:
+        - none: the reader sees every upload, whatever the channel declares. That is its excess.
+    """
+
+    name = "plain"
+    takes = Domain.REAL
+    gives = Domain.REAL
+    reveals = frozenset(Reveal)
+
+    def excess(self, terms: Terms) -> tuple[str, ...]:
+        """On a SUM channel: every single upload."""
+        if terms.channel.reveal is Reveal.SUM:
+            return (f"the {terms.channel.to} sees every single upload, not only the sum",)
+        return ()
+
+    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
+        """The flattened matrix, float32."""
+        return np.ascontiguousarray(matrix, dtype=_FLOAT32).reshape(-1)
+
+    def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
+        """The sum in float64."""
+        total = np.zeros((layout.rows, layout.width))
+        for name, data in sealed.items():
+            total += checked_array(data, _FLOAT32, layout, name)
+        return total
+
+    def open_each(self, sealed: Any, layout: Layout) -> np.ndarray:
+        """One client's matrix."""
+        return checked_array(sealed, _FLOAT32, layout, "a client")

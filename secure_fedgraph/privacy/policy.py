@@ -1,0 +1,205 @@
+"""Policies: recipes that give every channel of an algorithm its protection."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
+from secure_fedgraph.privacy.clipping import Clip
+from secure_fedgraph.privacy.encoding import FixedPoint
+from secure_fedgraph.privacy.homomorphic import Homomorphic
+from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy.plain import Plain
+from secure_fedgraph.privacy.protection import Bound, Carrier, Protection
+from secure_fedgraph.protocol.channel import Channel, Reveal
+
+Recipe = Callable[[Channel], Protection]
+RELATIONS = ("zero-out", "add-remove", "replace")
+OUTSIDE = Protection(Plain(), name="outside the guarantee")
+"""What a channel to the referee gets under every policy: the experiment's examiner, not the federation."""
+SILENT = Protection(Plain(), name="nothing is sent")
+"""What a channel gets on which nothing comes back; the client enforces it."""
+
+
+class PlaintextWarning(UserWarning):
+    """A channel that a policy left unprotected because nothing stricter bound."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A recipe ``Channel -> Protection`` with named exceptions.
+
+    Args:
+        name: what results call it.
+        recipe: the protection for a channel.
+        exceptions: channel name -> protection, where the recipe does not decide.
+        relation: the neighbouring relation that sensitivities are taken under.
+
+    Raises:
+        BadInput: for a relation that is none.
+    """
+
+    name: str
+    recipe: Recipe
+    exceptions: Mapping[str, Protection] = field(default_factory=dict)
+    relation: str = "zero-out"
+
+    def __post_init__(self) -> None:
+        if self.relation not in RELATIONS:
+            raise BadInput(f"relation {self.relation!r}: use one of {', '.join(RELATIONS)}")
+
+    def bind(self, channels: Iterable[Channel], clients: tuple[str, ...]) -> BoundPolicy:
+        """Fits a protection to every channel, before round 1.
+
+        Raises:
+            Incompatible, Unbound, Refused: in a sentence that names the channel.
+        """
+        channels = list(channels)
+        unknown = set(self.exceptions) - {channel.name for channel in channels}
+        if unknown:
+            raise BadInput(f"policy {self.name!r} has an exception for {sorted(unknown)}, which is no channel")
+        return BoundPolicy(self, {c.name: self._bind(c, clients) for c in channels})
+
+    def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
+        if channel.to == "referee":
+            return OUTSIDE.bind(channel, clients, self.relation)
+        if channel.to == "peer":
+            raise Incompatible(
+                f"channel {channel.name!r} goes to a peer, and {self.name} ends at the server: "
+                "it needs the sealed recipe, which is not built yet"
+            )
+        if channel.reveal is Reveal.NOTHING:
+            return SILENT.bind(channel, clients, self.relation)
+        protection = self.exceptions.get(channel.name) or self.recipe(channel)
+        return protection.bind(channel, clients, self.relation)
+
+
+@dataclass(frozen=True)
+class BoundPolicy:
+    """Every channel of an algorithm with its protection. A channel that is not in it does not leave."""
+
+    policy: Policy
+    bounds: Mapping[str, Bound]
+
+    def __getitem__(self, channel: str) -> Bound:
+        if channel not in self.bounds:
+            raise Unbound(f"channel {channel!r} has no protection under {self.policy.name}: nothing leaves")
+        return self.bounds[channel]
+
+    @property
+    def carriers(self) -> dict[str, Carrier]:
+        """The distinct carriers in use, by name."""
+        return {bound.carrier.name: bound.carrier for bound in self.bounds.values()}
+
+    def describe(self) -> list[dict[str, Any]]:
+        """One row a channel, as results and views print it."""
+        return [
+            {
+                "name": name,
+                "reveal": bound.channel.reveal.value,
+                "unit": bound.channel.unit.value,
+                "to": bound.channel.to,
+                "policy": bound.protection.name,
+                "domain": bound.carrier.gives.value,
+                "relation": bound.terms.relation,
+                "excess": list(bound.excess),
+            }
+            for name, bound in self.bounds.items()
+        ]
+
+
+def _policy(name: str, protection: Protection, relation: str = "zero-out") -> Policy:
+    return Policy(name, lambda channel: protection, relation=relation)
+
+
+def plaintext() -> Policy:
+    """Nothing: the server sees every upload. The baseline that shows what there is to protect."""
+    return _policy("plaintext", Protection(Plain(), name="plaintext"))
+
+
+def local_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Policy:
+    """Clip and Gaussian noise in the client: the server sees noised uploads only.
+
+    Args:
+        norm: the clip, an L2 norm.
+        multiplier: noise standard deviation over sensitivity.
+    """
+    stages = (Clip(norm), Gaussian(multiplier))
+    return _policy("local_dp", Protection(Plain(), stages, name="local_dp"), relation)
+
+
+def central_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Policy:
+    """Clip in the client, Gaussian noise by the server: holds against everybody but the server."""
+    stages = (Clip(norm), Gaussian(multiplier, by="server"))
+    return _policy("central_dp", Protection(Plain(), stages, name="central_dp"), relation)
+
+
+def masked(limit: float = 8.0, quorum: int = 2) -> Policy:
+    """Pairwise masks in a 32-bit ring: the server sees the sum. Not differential privacy.
+
+    Args:
+        limit: the largest absolute value in an upload; the grid is chosen from it.
+        quorum: the smallest cohort that a client answers.
+    """
+    return _policy("masked", Protection(Masked(), (FixedPoint(limit),), _least_two(quorum), "masked"))
+
+
+def homomorphic(limit: float = 8.0, quorum: int = 2) -> Policy:
+    """BFV ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
+
+    Args: as for :func:`masked`.
+    """
+    protection = Protection(Homomorphic(), (FixedPoint(limit),), _least_two(quorum), "homomorphic")
+    return _policy("homomorphic", protection)
+
+
+def strictest(*policies: Policy) -> Policy:
+    """For each channel the first policy that binds; a channel left in plaintext raises a warning.
+
+    Without arguments: masked, homomorphic, plaintext, in that order.
+    """
+    candidates = policies or (masked(), homomorphic(), plaintext())
+    return _Strictest("strictest", candidates[0].recipe, relation=candidates[0].relation, candidates=candidates)
+
+
+@dataclass(frozen=True)
+class _Strictest(Policy):
+    candidates: tuple[Policy, ...] = ()
+
+    def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
+        reasons = []
+        for candidate in self.candidates:
+            try:
+                bound = candidate._bind(channel, clients)
+            except Refused as refusal:
+                reasons.append(f"{candidate.name}: {refusal}")
+                continue
+            if bound.protection.name == "plaintext":
+                warnings.warn(
+                    f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",
+                    PlaintextWarning,
+                    stacklevel=2,
+                )
+            return bound
+        raise Incompatible(f"channel {channel.name!r}: no recipe binds. {' | '.join(reasons)}")
+
+
+def _least_two(quorum: int) -> int:
+    if quorum < 2:
+        raise BadInput(f"quorum {quorum}: a sum of one upload is that upload; use 2 or more")
+    return quorum
+
+
+RECIPES: dict[str, Callable[..., Policy]] = {
+    "plaintext": plaintext,
+    "local_dp": local_dp,
+    "central_dp": central_dp,
+    "masked": masked,
+    "homomorphic": homomorphic,
+    "strictest": strictest,
+}
+"""The recipes by the names that the command line uses."""

@@ -1,0 +1,317 @@
+"""Protections: a chain of two-halved stages and one carrier, bound to a channel before round 1.
+
+Binding walks the number domains from the real values of an upload to what the carrier takes, hands the
+sensitivity from stage to stage (nobody ever types one), and refuses in a sentence what cannot be right.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Unit
+from secure_fedgraph.protocol.upload import Layout, Upload
+from secure_fedgraph.protocol.wire import Tree
+
+Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
+"""The server half of a carrier asks clients for a step of its protocol through this."""
+
+READERS = ("server", "peers", "outsider")
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one unit's row can be from the zero row, in the unit of the current domain."""
+
+    l2: float = math.inf
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a stage before this point bounds it."""
+        return math.isfinite(self.l2)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What binding knows: the channel, everybody who may ever contribute, the neighbouring relation."""
+
+    channel: Channel
+    clients: tuple[str, ...]
+    relation: str
+    ring: int = 0
+    """Size of the ring that the carrier adds in, 0 where it adds real numbers."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a value belongs: derived keys and checks bind every part of it."""
+
+    run: str
+    round: int
+    exchange: int
+    channel: str
+    cohort: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What a stage's noise earns: the multiplier, and the readers that it holds against."""
+
+    multiplier: float
+    against: frozenset[str]
+
+
+class Stage(ABC):
+    """One step of a protection, with a half at the client and a half at the reader."""
+
+    takes: Domain
+    gives: Domain
+
+    @abstractmethod
+    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+        """This stage with its numbers filled in, and the sensitivity after it."""
+
+    @abstractmethod
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """The client's half, on the matrix ``[rows, width]``."""
+
+    def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """The reader's half, on the opened value; by default nothing."""
+        return matrix
+
+    def noise(self) -> Noise | None:
+        """What the ledger may count for this stage."""
+        return None
+
+    def terms(self) -> dict[str, Any]:
+        """Public parameters, for the reader of an upload and for reports."""
+        return {}
+
+
+class Carrier(ABC):
+    """How the values of a protection travel, and what the reader can open of them."""
+
+    name: str
+    takes: Domain
+    gives: Domain
+    reveals: frozenset[Reveal]
+    ring: int = 0
+    agrees_on_keys: bool = False
+    """Whether the clients must have agreed on pairwise keys before round 1."""
+
+    def bind(self, terms: Terms) -> Carrier:
+        """This carrier with its parameters filled in.
+
+        Raises:
+            Incompatible: where it cannot serve the channel.
+        """
+        return self
+
+    def excess(self, terms: Terms) -> tuple[str, ...]:
+        """What somebody could learn beyond the declaration, one sentence each."""
+        return ()
+
+    def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
+        """The server half of what has to happen once before round 1; by default nothing."""
+        return
+
+    def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
+        """The client half of a step of this carrier's own protocol."""
+        raise HostileMessage(f"carrier {self.name!r} has no step {step!r}")
+
+    @abstractmethod
+    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> Any:
+        """What travels instead of the matrix: an array or bytes."""
+
+    @abstractmethod
+    def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
+        """The sum of the cohort's matrices, ``[rows, width]``."""
+
+    def open_each(self, sealed: Any, layout: Layout) -> np.ndarray:
+        """One client's matrix."""
+        raise Incompatible(f"carrier {self.name!r} reveals only the sum")
+
+
+@dataclass(frozen=True)
+class Protection:
+    """A recipe for one channel: stages in order, one carrier, the client's own quorum.
+
+    Args:
+        stages: run from left to right in the client and from right to left at the reader.
+        carrier: how the result travels.
+        quorum: the smallest cohort that a client answers. The client's own; never read from the wire.
+        name: what tables call it.
+    """
+
+    carrier: Carrier
+    stages: tuple[Stage, ...] = ()
+    quorum: int = 1
+    name: str = "protection"
+
+    def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = "zero-out") -> Bound:
+        """Fits this protection to a channel.
+
+        Raises:
+            Incompatible: where the carrier reveals less than the channel needs, or domains do not meet.
+            Unbound: where a stage needs a bounded upload and gets none.
+        """
+        carrier = self.carrier
+        if channel.reveal not in carrier.reveals:
+            raise Incompatible(
+                f"channel {channel.name!r} needs each upload; {self.name} reveals only the sum: "
+                "use local_dp, central_dp or plaintext for it"
+            )
+        if len(clients) < self.quorum:
+            raise Refused(
+                f"channel {channel.name!r}: {self.name} needs at least {self.quorum} clients and there "
+                f"{'is' if len(clients) == 1 else 'are'} {len(clients)}, because a sum of fewer is one "
+                "client's upload: add clients or choose another policy"
+            )
+        terms = Terms(channel, clients, relation, carrier.ring)
+        domain, sensitivity, stages = Domain.REAL, Sensitivity(), []
+        for stage in self.stages:
+            if stage.takes is not domain:
+                raise Incompatible(
+                    f"channel {channel.name!r}: {type(stage).__name__} takes {stage.takes.value} numbers "
+                    f"and gets {domain.value} ones: put the stages of {self.name} in another order"
+                )
+            bound, sensitivity = stage.bind(sensitivity, terms)
+            stages.append(bound)
+            domain = stage.gives
+        if carrier.takes is not domain:
+            raise Incompatible(
+                f"channel {channel.name!r}: carrier {carrier.name!r} takes {carrier.takes.value} numbers and "
+                f"gets {domain.value} ones: {'add' if domain is Domain.REAL else 'remove'} a FixedPoint stage"
+            )
+        return Bound(self, terms, tuple(stages), carrier.bind(terms), sensitivity)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What a reduce gives: the total of the contributors' uploads."""
+
+    total: dict[str, torch.Tensor] = field(repr=False)
+    contributors: tuple[str, ...]
+
+    @property
+    def mean(self) -> dict[str, torch.Tensor]:
+        """The unweighted mean, float32."""
+        return {name: (t / len(self.contributors)).to(torch.float32) for name, t in self.total.items()}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A protection fitted to a channel: it seals in the client and opens at the reader."""
+
+    protection: Protection
+    terms: Terms
+    stages: tuple[Stage, ...]
+    carrier: Carrier
+    sensitivity: Sensitivity
+
+    @property
+    def channel(self) -> Channel:
+        """The channel it protects."""
+        return self.terms.channel
+
+    @property
+    def excess(self) -> tuple[str, ...]:
+        """What somebody could learn beyond the channel's declaration."""
+        return self.carrier.excess(self.terms)
+
+    def multipliers(self) -> dict[str, float]:
+        """For each reader the noise multiplier at the channel's unit; 0 where nothing protects it.
+
+        Only client units are accounted so far. Rows of other units recur in several uploads and rows,
+        which the clip does not bound, so they count as unprotected.
+        """
+        found = dict.fromkeys(READERS, 0.0)
+        if self.channel.unit is Unit.CLIENT:
+            for noise in filter(None, (stage.noise() for stage in self.stages)):
+                found.update({reader: math.hypot(found[reader], noise.multiplier) for reader in noise.against})
+        return found
+
+    def seal(self, upload: Upload, scope: Scope, party: Party) -> Tree:
+        """The body that leaves the client."""
+        layout, matrix = upload.packed(self.channel.unit)
+        for stage in self.stages:
+            matrix = stage.apply(matrix, scope)
+        public = {key: value for stage in self.stages for key, value in stage.terms().items()}
+        return {
+            "domain": self.carrier.gives.value,
+            "layout": layout.to_text(),
+            **public,
+            "data": self.carrier.seal(matrix, scope, party),
+        }
+
+    def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:
+        """The sum over the cohort, as the server opens it.
+
+        Raises:
+            HostileMessage: for replies whose layouts or domains disagree.
+        """
+        layout = self._common_layout(replies)
+        sealed = {name: tree["data"] for name, tree in replies.items()}
+        matrix = self._undo(self.carrier.open_sum(sealed, layout, scope, ask), scope)
+        return Sum(layout.unpack(matrix, by_row=self._by_row), tuple(replies))
+
+    def open_each(self, replies: Mapping[str, Tree], scope: Scope) -> dict[str, dict[str, torch.Tensor]]:
+        """Every upload, as the server opens it."""
+        found = {}
+        for name, tree in replies.items():
+            layout = self._layout(name, tree)
+            matrix = self._undo(self.carrier.open_each(tree["data"], layout), scope)
+            values = layout.unpack(matrix, by_row=self._by_row)
+            found[name] = {key: value.to(torch.float32) for key, value in values.items()}
+        return found
+
+    @property
+    def _by_row(self) -> bool:
+        return self.channel.unit is not Unit.CLIENT
+
+    def _undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        for stage in reversed(self.stages):
+            matrix = stage.undo(matrix, scope)
+        return matrix
+
+    def _common_layout(self, replies: Mapping[str, Tree]) -> Layout:
+        layouts = {name: self._layout(name, tree) for name, tree in replies.items()}
+        first, *others = layouts.values()
+        for name, layout in layouts.items():
+            if layout != first:
+                raise HostileMessage(
+                    f"channel {self.channel.name!r}: {name}'s upload has another layout than the others'"
+                )
+        return first
+
+    def _layout(self, name: str, tree: Tree) -> Layout:
+        if tree.get("domain") != self.carrier.gives.value or "data" not in tree:
+            raise HostileMessage(
+                f"channel {self.channel.name!r}: {name} sent {str(tree.get('domain'))[:20]!r} numbers, "
+                f"the policy promises {self.carrier.gives.value}"
+            )
+        text = tree.get("layout")
+        if not isinstance(text, str):
+            raise HostileMessage(f"channel {self.channel.name!r}: {name}'s upload has no layout")
+        return Layout.from_text(text)
+
+
+def checked_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) -> np.ndarray:
+    """A client's array with the type and the number of values that its layout promises.
+
+    Raises:
+        HostileMessage: for anything else, NaN and infinities included.
+    """
+    if not isinstance(data, np.ndarray) or data.dtype != dtype or data.size != layout.rows * layout.width:
+        raise HostileMessage(f"{name}'s upload does not hold {layout.rows} x {layout.width} values of {dtype}")
+    if data.dtype.kind == "f" and not np.isfinite(data).all():
+        raise HostileMessage(f"{name}'s upload holds NaN or infinity")
+    return data.reshape(layout.rows, layout.width)

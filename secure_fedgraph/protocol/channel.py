@@ -1,0 +1,88 @@
+"""Channels: what an algorithm declares about each kind of upload, before anything is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from secure_fedgraph.errors import BadInput
+
+Work = TypeVar("Work", bound=Callable[..., Any])
+
+READERS = ("server", "peer", "referee")
+
+
+class Reveal(Enum):
+    """What the reader of a channel has to learn for the algorithm to work."""
+
+    SUM = "sum"
+    """Only the sum over the cohort."""
+    EACH = "each"
+    """Every single upload."""
+    NOTHING = "nothing"
+    """Nothing comes back: the channel only carries something to the clients."""
+
+
+class Unit(Enum):
+    """Whose data one row of an upload describes: what clipping bounds and the ledger counts."""
+
+    CLIENT = "client"
+    GRAPH = "graph"
+    NODE = "node"
+    EDGE = "edge"
+
+
+class Domain(Enum):
+    """What kind of numbers a stage or a carrier takes and gives."""
+
+    REAL = "real"
+    """Floating-point values that anybody who holds the bytes can read."""
+    RING = "ring"
+    """Signed integers on a public fixed-point grid; as readable as REAL."""
+    MASKED = "masked"
+    """Ring words under pairwise masks: uniform to whoever lacks the pairwise keys."""
+    CIPHER = "cipher"
+    """Ciphertexts: readable with the secret key only."""
+
+    @property
+    def readable(self) -> bool:
+        """Whether the bytes can be read without any key."""
+        return self in (Domain.REAL, Domain.RING)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One kind of upload, declared once by an algorithm and protected by a policy.
+
+    Args:
+        name: what messages, ledgers and reports call it; lower case, digits and underscores.
+        reveal: what the reader must learn. The verbs of a round open no more than that.
+        unit: whose data one row of an upload describes.
+        to: who reads it: ``"server"``, ``"peer"`` (the server only carries it) or ``"referee"``
+            (the experiment's examiner, outside the federation and outside every guarantee).
+
+    Raises:
+        BadInput: for a name or a reader that is none.
+
+    >>> Channel("update", Reveal.SUM).unit
+    <Unit.CLIENT: 'client'>
+    """
+
+    name: str
+    reveal: Reveal
+    unit: Unit = Unit.CLIENT
+    to: str = "server"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):
+            raise BadInput(f"channel name {self.name!r}: use lower-case letters, digits and underscores")
+        if self.to not in READERS:
+            raise BadInput(f"channel {self.name!r} goes to {self.to!r}: use one of {', '.join(READERS)}")
+
+    def answer(self, work: Work) -> Work:
+        """Marks a method as the client's half of this channel (found by ``Algorithm``)."""
+        work.__answers__ = self  # type: ignore[attr-defined]
+        return work

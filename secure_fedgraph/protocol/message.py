@@ -1,0 +1,111 @@
+"""Messages: an envelope that says who asks whom for what under which number, around a body."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.protocol import wire
+
+ANSWER = "answer"
+"""The step in which the algorithm's own work is asked for; every other step belongs to a carrier."""
+MAX_COHORT = 1_000_000
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message between the server (or the referee) and a client, in either direction.
+
+    Args:
+        run: the run's public name, so that no message serves in two runs.
+        round: the round, 0 for what comes before the first.
+        exchange: the number of this ask, which never repeats in a run; the reply carries the same.
+        channel: the channel's name, or ``carrier/<name>`` for a carrier's own set-up.
+        step: :data:`ANSWER`, or a step of the carrier's protocol.
+        sender, recipient: party names.
+        cohort: who is asked under this number, in order; empty in replies.
+        body: an encoded tree (:mod:`~secure_fedgraph.protocol.wire`).
+    """
+
+    run: str
+    round: int
+    exchange: int
+    channel: str
+    step: str
+    sender: str
+    recipient: str
+    cohort: tuple[str, ...]
+    body: bytes
+
+    def to_bytes(self) -> bytes:
+        """What goes over the wire."""
+        return wire.encode(
+            {
+                "run": self.run,
+                "round": self.round,
+                "exchange": self.exchange,
+                "channel": self.channel,
+                "step": self.step,
+                "sender": self.sender,
+                "recipient": self.recipient,
+                "cohort": "\n".join(self.cohort),
+                "body": self.body,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Message:
+        """The message that the bytes hold.
+
+        Raises:
+            HostileMessage: for bytes that hold none.
+        """
+        tree = wire.decode(raw)
+        for key, kind in _FIELDS.items():
+            if type(tree.get(key)) is not kind:
+                raise HostileMessage(f"a message lacks its field {key!r}, or the field has another type")
+        if len(tree) != len(_FIELDS):
+            raise HostileMessage("a message has fields that the format does not know")
+        if tree["round"] < 0 or tree["exchange"] < 0:
+            raise HostileMessage("a message has a negative round or exchange number")
+        cohort = tuple(tree["cohort"].split("\n")) if tree["cohort"] else ()
+        if len(cohort) > MAX_COHORT:
+            raise HostileMessage(f"a message names a cohort of {len(cohort)}")
+        return cls(**{**tree, "cohort": cohort})
+
+    def reply(self, body: bytes) -> Message:
+        """The answer to this request, under its number."""
+        return Message(
+            run=self.run,
+            round=self.round,
+            exchange=self.exchange,
+            channel=self.channel,
+            step=self.step,
+            sender=self.recipient,
+            recipient=self.sender,
+            cohort=(),
+            body=body,
+        )
+
+    def answers(self, request: Message) -> bool:
+        """Whether this is a reply to that request: same numbers, the other way round."""
+        return self == request.reply(self.body)
+
+
+_FIELDS: dict[str, type] = {
+    "run": str,
+    "round": int,
+    "exchange": int,
+    "channel": str,
+    "step": str,
+    "sender": str,
+    "recipient": str,
+    "cohort": str,
+    "body": bytes,
+}
+
+
+def digest(raw: bytes) -> str:
+    """SHA-256 of what was sent, in hexadecimal."""
+    return hashlib.sha256(raw).hexdigest()

@@ -1,0 +1,288 @@
+"""The record of a run, and the views that are cut from it.
+
+Every message is recorded as sent and every value as opened: in full for the channels and rounds that an
+audit asked for, otherwise as size and digest. A :class:`View` holds what one party (or several that
+collude) saw. It is the only thing an attack gets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.protocol import wire
+from secure_fedgraph.protocol.channel import Domain, Unit
+from secure_fedgraph.protocol.message import ANSWER, Message, digest
+from secure_fedgraph.protocol.upload import Layout
+
+SERVER = "server"
+REFEREE = "referee"
+
+Keep = Callable[[str, int], bool]
+"""Whether a channel's messages of a round are kept in full."""
+
+
+def nothing(channel: str, round: int) -> bool:
+    """Keep sizes and digests only."""
+    return False
+
+
+def everything(channel: str, round: int) -> bool:
+    """Keep every message in full."""
+    return True
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message as sent: who, what, how many bytes on the wire."""
+
+    number: int
+    round: int
+    exchange: int
+    channel: str
+    step: str
+    sender: str
+    recipient: str
+    bytes: int
+    digest: str
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One value as its reader opened it."""
+
+    number: int
+    reader: str
+    round: int
+    exchange: int
+    channel: str
+    contributors: tuple[str, ...]
+    bytes: int
+    digest: str
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Values that a party could read: an upload of one client, or the sum of several."""
+
+    round: int
+    exchange: int
+    clients: tuple[str, ...]
+    values: Mapping[str, np.ndarray] = field(repr=False)
+
+
+class Transcript:
+    """Records a run.
+
+    Guarantees:
+        - evaluation traffic (to or from the referee) is counted, and is in no party's view;
+        - with a folder, bodies go to disk as they come and are not held in memory.
+
+    Args:
+        folder: where bodies and the index go; in memory without one.
+        keep: what is kept in full.
+        public: what everybody knows: the algorithm, its settings, the schema, the protections.
+    """
+
+    def __init__(
+        self, folder: Path | None = None, keep: Keep = nothing, public: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = folder
+        self.keep = keep
+        self.public: dict[str, Any] = dict(public or {})
+        self.sent: list[Sent] = []
+        self.opened: list[Opened] = []
+        self._bodies: dict[int, bytes] = {}
+        self._next = 0
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def record(self, message: Message, raw: bytes) -> None:
+        """Notes a message as it goes over the wire."""
+        number, kept = self._store(message.channel, message.round, raw)
+        self.sent.append(
+            Sent(
+                number=number,
+                round=message.round,
+                exchange=message.exchange,
+                channel=message.channel,
+                step=message.step,
+                sender=message.sender,
+                recipient=message.recipient,
+                bytes=len(raw),
+                digest=digest(raw),
+                kept=kept,
+            )
+        )
+
+    def record_opened(
+        self, reader: str, message: Message, contributors: Collection[str], values: Mapping[str, Any]
+    ) -> None:
+        """Notes what a reader opened from the replies to a request."""
+        raw = wire.encode(values)
+        number, kept = self._store(message.channel, message.round, raw)
+        self.opened.append(
+            Opened(
+                number=number,
+                reader=reader,
+                round=message.round,
+                exchange=message.exchange,
+                channel=message.channel,
+                contributors=tuple(contributors),
+                bytes=len(raw),
+                digest=digest(raw),
+                kept=kept,
+            )
+        )
+
+    def body(self, number: int) -> bytes:
+        """The bytes kept under a number."""
+        if self.folder is None:
+            return self._bodies[number]
+        return (self.folder / f"{number:06d}.sfg").read_bytes()
+
+    def close(self) -> None:
+        """Writes the index, so that a later process can read the folder."""
+        if self.folder is None:
+            return
+        index = {
+            "public": self.public,
+            "sent": [asdict(s) for s in self.sent],
+            "opened": [asdict(o) for o in self.opened],
+        }
+        (self.folder / "index.json").write_text(json.dumps(index))
+
+    @classmethod
+    def load(cls, folder: Path) -> Transcript:
+        """A finished run's transcript.
+
+        Raises:
+            BadInput: where the folder holds none.
+        """
+        path = folder / "index.json"
+        if not path.is_file():
+            raise BadInput(f"no transcript in {folder}: run again with --set transcript=full to keep one")
+        index = json.loads(path.read_text())
+        transcript = cls(None, public=index["public"])
+        transcript.folder = folder
+        transcript.sent = [Sent(**s) for s in index["sent"]]
+        transcript.opened = [Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index["opened"]]
+        return transcript
+
+    def view(self, *parties: str) -> View:
+        """What these parties together saw."""
+        return View(self, frozenset(parties))
+
+    def traffic(self) -> dict[str, int]:
+        """Bytes on the wire: up, down, and apart from them the referee's."""
+        up = sum(s.bytes for s in self.sent if s.recipient == SERVER)
+        down = sum(s.bytes for s in self.sent if s.sender == SERVER)
+        total = sum(s.bytes for s in self.sent)
+        return {"up": up, "down": down, "evaluation": total - up - down}
+
+    def _store(self, channel: str, round: int, raw: bytes) -> tuple[int, bool]:
+        number, self._next = self._next, self._next + 1
+        kept = self.keep(channel, round)
+        if kept and self.folder is None:
+            self._bodies[number] = raw
+        elif kept and self.folder is not None:
+            (self.folder / f"{number:06d}.sfg").write_bytes(raw)
+        return number, kept
+
+
+class View:
+    """What some parties saw, together: the messages they sent or got, and the values they opened.
+
+    Guarantees:
+        - nothing of another party is in it, and nothing of the referee's;
+        - an upload that the parties cannot read is not returned as if they could.
+
+    Args:
+        transcript: the record it is cut from.
+        parties: party names; the server is ``"server"``.
+    """
+
+    def __init__(self, transcript: Transcript, parties: frozenset[str]) -> None:
+        self.parties = parties
+        self.public: Mapping[str, Any] = transcript.public
+        self.sent: tuple[Sent, ...] = tuple(
+            s
+            for s in transcript.sent
+            if parties & {s.sender, s.recipient} and REFEREE not in (s.sender, s.recipient)
+        )
+        self.opened: tuple[Opened, ...] = tuple(o for o in transcript.opened if o.reader in parties)
+        self._body = transcript.body
+
+    def __repr__(self) -> str:
+        return f"View({', '.join(sorted(self.parties))}: {len(self.sent)} messages, {len(self.opened)} opened)"
+
+    def asked(self, channel: str) -> list[Seen]:
+        """What the clients were given with each request on a channel, where it was kept."""
+        found = []
+        for note in self._kept(self.sent, channel):
+            if note.sender == SERVER and note.step == ANSWER:
+                given = wire.decode(Message.from_bytes(self._body(note.number)).body)
+                found.append(Seen(note.round, note.exchange, (note.recipient,), given))
+        return found
+
+    def uploads(self, channel: str) -> list[Seen]:
+        """The single uploads that these parties can read: empty where masks or ciphers hide them."""
+        found = []
+        for note in self._replies(channel):
+            values = readable(self._reply(note), Unit(self._terms(channel)["unit"]))
+            if values is not None:
+                found.append(Seen(note.round, note.exchange, (note.sender,), values))
+        return found
+
+    def sums(self, channel: str) -> list[Seen]:
+        """The sums that these parties opened."""
+        return [
+            Seen(o.round, o.exchange, o.contributors, wire.decode(self._body(o.number)))
+            for o in self._kept(self.opened, channel)
+            if len(o.contributors) > 1
+        ]
+
+    def why_unreadable(self, channel: str) -> str:
+        """One sentence: why no single upload of a channel can be read from this view."""
+        if channel not in self.public.get("channels", {}):
+            return f"the algorithm has no channel {channel!r}"
+        replies = self._replies(channel)
+        if not replies:
+            return f"no upload of channel {channel!r} was kept in full in this view"
+        domains = sorted({str(self._reply(note).get("domain")) for note in replies})
+        policy = self._terms(channel).get("policy", "its protection")
+        return f"every upload of channel {channel!r} is {' or '.join(domains)} under {policy}"
+
+    def _terms(self, channel: str) -> Mapping[str, Any]:
+        terms: Mapping[str, Any] = self.public["channels"][channel]
+        return terms
+
+    def _replies(self, channel: str) -> list[Sent]:
+        return [s for s in self._kept(self.sent, channel) if s.step == ANSWER and s.sender != SERVER]
+
+    def _reply(self, note: Sent) -> wire.Tree:
+        return wire.decode(Message.from_bytes(self._body(note.number)).body)
+
+    @staticmethod
+    def _kept(notes: Iterable[Any], channel: str) -> list[Any]:
+        return [note for note in notes if note.kept and note.channel == channel]
+
+
+def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
+    """The values of a sealed upload whose domain needs no key to read; None otherwise."""
+    if "domain" not in reply or not Domain(reply["domain"]).readable:
+        return None
+    layout = Layout.from_text(reply["layout"])
+    matrix = np.asarray(reply["data"], dtype=np.float64).reshape(layout.rows, layout.width)
+    if reply["domain"] == Domain.RING.value:
+        matrix = matrix * reply["grid"]
+    values = layout.unpack(matrix, by_row=unit is not Unit.CLIENT)
+    return {name: value.numpy() for name, value in values.items()}

@@ -1,0 +1,111 @@
+"""Uploads: what a client computed and wants to send, as one matrix with a layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.protocol.channel import Unit
+
+MAX_TENSORS = 4096
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each named tensor lies in the packed matrix: public, and part of every sealed upload.
+
+    Args:
+        fields: ``(name, shape)``. For a client's upload the whole shapes; for row-wise units
+            (nodes, graphs, edges) the shape of one row.
+        rows: the number of rows of the packed matrix; 1 for a client's upload.
+    """
+
+    fields: tuple[tuple[str, tuple[int, ...]], ...]
+    rows: int = 1
+
+    @property
+    def width(self) -> int:
+        """Values in one row."""
+        return sum(_size(shape) for _, shape in self.fields)
+
+    def to_text(self) -> str:
+        """One line for the rows and one a tensor."""
+        lines = [f"{name}:{','.join(map(str, shape))}" for name, shape in self.fields]
+        return "\n".join([str(self.rows), *lines])
+
+    @classmethod
+    def from_text(cls, text: str) -> Layout:
+        """The inverse of :meth:`to_text`.
+
+        Raises:
+            HostileMessage: for text that it did not write.
+        """
+        lines = text.split("\n")
+        if len(lines) > MAX_TENSORS + 1 or not re.fullmatch(r"\d{1,12}", lines[0]):
+            raise HostileMessage("an upload's layout cannot be read")
+        fields = []
+        for line in lines[1:]:
+            match = re.fullmatch(r"([^:\n]{1,200}):((?:\d{1,12}(?:,\d{1,12}){0,7})?)", line)
+            if match is None:
+                raise HostileMessage("an upload's layout cannot be read")
+            fields.append((match[1], tuple(int(n) for n in match[2].split(",") if n)))
+        if len({name for name, _ in fields}) != len(fields):
+            raise HostileMessage("an upload's layout names a tensor twice")
+        return cls(tuple(fields), int(lines[0]))
+
+    def unpack(self, matrix: np.ndarray, *, by_row: bool) -> dict[str, torch.Tensor]:
+        """The named tensors of a packed matrix ``[rows, width]``."""
+        values, start = {}, 0
+        for name, shape in self.fields:
+            block = matrix[:, start : start + _size(shape)]
+            start += _size(shape)
+            whole = (self.rows, *shape) if by_row else shape
+            values[name] = torch.from_numpy(np.array(block, copy=True)).reshape(whole)
+        return values
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What one client computed for one channel.
+
+    Args:
+        values: names to floating-point tensors. On a channel whose unit is not the client, every
+            tensor has one row per unit first.
+
+    Raises:
+        BadInput: for values that are not finite (a diverged model is not sent), or rows that disagree.
+    """
+
+    values: Mapping[str, torch.Tensor]
+
+    def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:
+        """The layout and the matrix ``[rows, width]`` (float32): one row is one unit's data."""
+        if not self.values:
+            raise BadInput("an upload holds no tensor")
+        tensors = {name: value.detach().to(torch.float32).cpu() for name, value in self.values.items()}
+        if unit is Unit.CLIENT:
+            rows = 1
+            fields = tuple((name, tuple(t.shape)) for name, t in tensors.items())
+        else:
+            counts = {t.shape[0] if t.dim() else -1 for t in tensors.values()}
+            if len(counts) != 1 or -1 in counts:
+                raise BadInput(f"an upload of one row a {unit.value} needs the same first dimension everywhere")
+            (rows,) = counts
+            fields = tuple((name, tuple(t.shape[1:])) for name, t in tensors.items())
+        matrix = torch.cat([t.reshape(rows, -1) for t in tensors.values()], dim=1).numpy()
+        if not np.isfinite(matrix).all():
+            bad = next(name for name, t in tensors.items() if not torch.isfinite(t).all())
+            raise BadInput(f"upload value {bad!r} is not finite: training diverged; lower the learning rate")
+        return Layout(fields, rows), matrix
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size

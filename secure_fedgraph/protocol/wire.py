@@ -1,0 +1,193 @@
+"""The typed binary format of everything that is sent or kept: named arrays, text and bytes, nothing else.
+
+Layout, little-endian::
+
+    "SFG" version:u8 entries:u16
+    per entry: name length:u16, name (UTF-8), type:u8, dimensions:u8, each dimension:u64
+    the payloads, back to back, in the order of the entries
+
+All lengths are added up and compared with the length of the body before a single array is made, so a
+header that promises a terabyte on a ten-byte body costs nothing. There is no object type in the format,
+hence nothing to execute: pickle is never used.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from secure_fedgraph.errors import HostileMessage
+
+Value = Any  # np.ndarray | torch.Tensor | bytes | str | int | float, checked by `encode`
+Tree = dict[str, Value]
+
+MAGIC = b"SFG"
+VERSION = 1
+MAX_ENTRIES = 65_535
+MAX_NAME = 256
+MAX_DIMENSIONS = 8
+
+_TEXT, _BYTES = 100, 101
+_DTYPES = {
+    1: np.dtype("<f4"),
+    2: np.dtype("<f8"),
+    3: np.dtype("<i8"),
+    4: np.dtype("<u4"),
+    5: np.dtype("<u8"),
+    6: np.dtype("<u1"),
+    7: np.dtype("?"),
+    8: np.dtype("<i4"),
+}
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+
+
+def encode(tree: Mapping[str, Value]) -> bytes:
+    """Turns named values into one body.
+
+    Args:
+        tree: names to arrays (float32/64, int32/64, uint8/32/64, bool), tensors, text, bytes, ints, floats.
+
+    Returns:
+        The body. The same tree gives the same bytes.
+
+    Raises:
+        TypeError: for a value the format does not know.
+
+    >>> decode(encode({"step": 3, "name": "cora"}))
+    {'step': 3, 'name': 'cora'}
+    """
+    head = [MAGIC, struct.pack("<BH", VERSION, len(tree))]
+    payloads: list[Any] = []
+    for name, value in tree.items():
+        code, shape, payload = _describe(name, value)
+        raw = name.encode()
+        if not 0 < len(raw) <= MAX_NAME:
+            raise TypeError(f"entry name {name[:40]!r} must have 1 to {MAX_NAME} bytes")
+        head.append(struct.pack(f"<H{len(raw)}sBB{len(shape)}Q", len(raw), raw, code, len(shape), *shape))
+        payloads.append(payload)
+    return b"".join(head + payloads)
+
+
+def decode(body: bytes | memoryview) -> Tree:
+    """The named values of a body, with every length checked before anything is allocated.
+
+    Arrays are read-only views of the body. Zero-dimensional numbers come back as int, float or bool.
+
+    Raises:
+        HostileMessage: for anything that :func:`encode` does not write.
+    """
+    reader = _Reader(memoryview(body))
+    if bytes(reader.take(3)) != MAGIC:
+        raise HostileMessage("a message body does not start with the format's mark")
+    version, entries = reader.unpack("<BH")
+    if version != VERSION:
+        raise HostileMessage(f"message format {version} is not known here; this side speaks {VERSION}")
+    described = [_read_entry(reader) for _ in range(entries)]
+    if len({name for name, *_ in described}) != entries:
+        raise HostileMessage("a message body names an entry twice")
+    promised = sum(size for *_, size in described)
+    if promised != reader.left:
+        raise HostileMessage(f"a message body promises {promised} bytes and holds {reader.left}")
+    return {name: _value(code, shape, reader.take(size)) for name, code, shape, size in described}
+
+
+def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], Any]:
+    if isinstance(value, str):
+        raw = value.encode()
+        return _TEXT, (len(raw),), raw
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _BYTES, (len(value),), value
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    elif isinstance(value, bool | int | float):
+        value = np.asarray(value)
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"entry {name!r} is a {type(value).__name__}, which the wire format does not carry")
+    dtype = value.dtype.newbyteorder("<")
+    if dtype not in _CODES:
+        raise TypeError(f"entry {name!r} has dtype {value.dtype}, which the wire format does not carry")
+    shape = value.shape
+    # ascontiguousarray would turn a number into a vector of one, hence the shape from before
+    return _CODES[dtype], shape, np.ascontiguousarray(value, dtype=dtype).data.cast("B") if value.size else b""
+
+
+def _read_entry(reader: _Reader) -> tuple[str, int, tuple[int, ...], int]:
+    (length,) = reader.unpack("<H")
+    if not 0 < length <= MAX_NAME:
+        raise HostileMessage(f"an entry name of {length} bytes is not allowed")
+    try:
+        name = bytes(reader.take(length)).decode()
+    except UnicodeDecodeError:
+        raise HostileMessage("an entry name is not UTF-8") from None
+    code, dimensions = reader.unpack("<BB")
+    if dimensions > MAX_DIMENSIONS:
+        raise HostileMessage(f"an entry with {dimensions} dimensions is not allowed")
+    shape = tuple(int(n) for n in reader.unpack(f"<{dimensions}Q"))
+    if code in (_TEXT, _BYTES):
+        if dimensions != 1:
+            raise HostileMessage("text and bytes have one dimension")
+        return name, code, shape, shape[0]
+    if code not in _DTYPES:
+        raise HostileMessage(f"entry type {code} is not known")
+    size = _DTYPES[code].itemsize
+    for n in shape:  # plain ints: no overflow, however large the promise
+        size *= n
+    return name, code, shape, size
+
+
+def _value(code: int, shape: tuple[int, ...], payload: memoryview) -> Value:
+    if code == _BYTES:
+        return bytes(payload)
+    if code == _TEXT:
+        try:
+            return bytes(payload).decode()
+        except UnicodeDecodeError:
+            raise HostileMessage("a text entry is not UTF-8") from None
+    if _DTYPES[code].kind == "b" and any(b > 1 for b in bytes(payload)):
+        raise HostileMessage("a truth value is neither 0 nor 1")
+    array = np.frombuffer(payload, dtype=_DTYPES[code])
+    try:
+        array = array.reshape(shape)
+    except ValueError:  # an empty array whose other dimensions cannot exist
+        raise HostileMessage("an entry has an impossible shape") from None
+    return array.item() if not shape else array
+
+
+class _Reader:
+    """Walks over a body and refuses to step past its end."""
+
+    def __init__(self, body: memoryview) -> None:
+        self._body = body
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._body) - self._at
+
+    def take(self, size: int) -> memoryview:
+        if size > self.left:
+            raise HostileMessage(f"a message body ends {size - self.left} bytes too early")
+        self._at += size
+        return self._body[self._at - size : self._at]
+
+    def unpack(self, form: str) -> tuple[Any, ...]:
+        return struct.unpack(form, self.take(struct.calcsize(form)))
+
+
+def plain(values: Mapping[str, Any]) -> Tree:
+    """Flattens nested dictionaries to the names ``a/b/c``, so that client memory can be kept as a body.
+
+    >>> plain({"adam": {"0": {"step": 2}}, "name": "a"})
+    {'adam/0/step': 2, 'name': 'a'}
+    """
+    flat: Tree = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{name}/{inner}": v for inner, v in plain(value).items()})
+        else:
+            flat[str(name)] = value
+    return flat

@@ -1,0 +1,192 @@
+"""A round's verbs: the only way in. They open what a channel declares and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from secure_fedgraph.client import CARRIER
+from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
+from secure_fedgraph.privacy import key_agreement
+from secure_fedgraph.privacy.policy import BoundPolicy
+from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum
+from secure_fedgraph.protocol import wire
+from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.message import ANSWER, Message
+from secure_fedgraph.protocol.transcript import SERVER, Transcript
+from secure_fedgraph.protocol.transport import Transport
+
+Given = Mapping[str, Any]
+
+
+class Courier:
+    """Numbers, sends and records every message of a run.
+
+    Guarantees:
+        - every ask has an exchange number that never repeats, however often a round asks;
+        - requests and replies are recorded as they go over the wire;
+        - a reply is taken only from the client that was asked, under the number that it was asked with.
+    """
+
+    def __init__(self, run: str, transport: Transport, transcript: Transcript) -> None:
+        self.run = run
+        self.transcript = transcript
+        self._transport = transport
+        self._exchange = 0
+
+    def ask(
+        self, sender: str, round: int, channel: str, step: str, cohort: tuple[str, ...], given: Mapping[str, Given]
+    ) -> tuple[Message, dict[str, wire.Tree]]:
+        """Asks some clients one thing each.
+
+        Args:
+            given: client -> what it is given. Clients of the cohort that are not in it are not asked.
+
+        Returns:
+            One of the requests (for its numbers), and client -> reply.
+        """
+        self._exchange += 1
+        # a broadcast hands every client the same object, which is encoded once
+        bodies = {id(tree): wire.encode(tree) for tree in {id(t): t for t in given.values()}.values()}
+        requests = {
+            name: Message(
+                run=self.run,
+                round=round,
+                exchange=self._exchange,
+                channel=channel,
+                step=step,
+                sender=sender,
+                recipient=name,
+                cohort=cohort,
+                body=bodies[id(tree)],
+            )
+            for name, tree in given.items()
+        }
+        raw = {name: request.to_bytes() for name, request in requests.items()}
+        for name, request in requests.items():
+            self.transcript.record(request, raw[name])
+        replies = {}
+        for name, answer in self._transport.exchange(raw).items():
+            reply = Message.from_bytes(answer)
+            if name not in requests or not reply.answers(requests[name]):
+                raise HostileMessage(f"{name!r} answered something that it was not asked (channel {channel!r})")
+            self.transcript.record(reply, answer)
+            replies[name] = wire.decode(reply.body)
+        missing = set(requests) - set(replies)
+        if missing:
+            raise Refused(f"round {round}, channel {channel!r}: {', '.join(sorted(missing))} did not answer")
+        return next(iter(requests.values())), replies
+
+
+class Round:
+    """The server's view of one round: three verbs over the declared channels.
+
+    Guarantees:
+        - ``reduce`` opens the sum of a SUM channel, ``gather`` every upload of an EACH channel, ``scatter``
+          nothing; a verb that does not match the declaration is refused under every policy, plaintext too;
+        - channels that another reader reads are refused.
+
+    Args:
+        number: the round, from 1.
+        cohort: the clients that are asked.
+        policy: the bound policy.
+        courier: carries the messages.
+        reader: who asks: the server, or the referee for examinations.
+    """
+
+    def __init__(
+        self, number: int, cohort: tuple[str, ...], policy: BoundPolicy, courier: Courier, reader: str = SERVER
+    ) -> None:
+        self.number = number
+        self.cohort = cohort
+        self._policy = policy
+        self._courier = courier
+        self._reader = reader
+
+    def reduce(self, channel: Channel, given: Given | None = None) -> Sum:
+        """The sum over the cohort of what the clients answer.
+
+        Args:
+            channel: declared with ``Reveal.SUM``.
+            given: what every client of the cohort is given (a broadcast).
+        """
+        bound = self._verb(channel, Reveal.SUM)
+        request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
+        total = bound.open_sum(replies, self._scope(request), self._carrier_ask(request))
+        self._courier.transcript.record_opened(self._reader, request, total.contributors, total.total)
+        return total
+
+    def gather(self, channel: Channel, given: Given | None = None) -> dict[str, dict[str, torch.Tensor]]:
+        """What each client of the cohort answers.
+
+        Args:
+            channel: declared with ``Reveal.EACH``.
+            given: what every client is given.
+        """
+        bound = self._verb(channel, Reveal.EACH)
+        request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
+        opened = bound.open_each(replies, self._scope(request))
+        for name, values in opened.items():
+            self._courier.transcript.record_opened(self._reader, request, (name,), values)
+        return opened
+
+    def scatter(self, channel: Channel, given: Mapping[str, Given]) -> None:
+        """Gives each named client its own; nothing comes back.
+
+        Args:
+            channel: declared with ``Reveal.NOTHING``.
+            given: client -> values.
+        """
+        self._verb(channel, Reveal.NOTHING)
+        self._ask(channel, given)
+
+    def _verb(self, channel: Channel, reveal: Reveal) -> Bound:
+        if channel.reveal is not reveal:
+            verbs = {Reveal.SUM: "reduce", Reveal.EACH: "gather", Reveal.NOTHING: "scatter"}
+            raise Incompatible(
+                f"channel {channel.name!r} declares {channel.reveal.value}: use {verbs[channel.reveal]}, "
+                f"not {verbs[reveal]}"
+            )
+        if channel.to != self._reader:
+            raise Incompatible(f"channel {channel.name!r} is read by the {channel.to}, not by the {self._reader}")
+        return self._policy[channel.name]
+
+    def _ask(self, channel: Channel, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
+        return self._courier.ask(self._reader, self.number, channel.name, ANSWER, self.cohort, given)
+
+    def _scope(self, request: Message) -> Scope:
+        return Scope(request.run, request.round, request.exchange, request.channel, request.cohort)
+
+    def _carrier_ask(self, request: Message) -> Ask:
+        def ask(step: str, given: Mapping[str, Given]) -> dict[str, wire.Tree]:
+            return self._courier.ask(SERVER, self.number, request.channel, step, self.cohort, given)[1]
+
+        return ask
+
+
+def set_up(policy: BoundPolicy, courier: Courier, clients: tuple[str, ...]) -> None:
+    """Everything that has to happen once before round 1: key agreement, then each carrier's own set-up."""
+    carriers = policy.carriers.values()
+    if any(carrier.agrees_on_keys for carrier in carriers):
+        key_agreement.set_up(_setup_ask(key_agreement.NAME, courier, clients), clients)
+    for carrier in carriers:
+        carrier.set_up(_setup_ask(carrier.name, courier, clients), clients)
+
+
+def _setup_ask(name: str, courier: Courier, clients: tuple[str, ...]) -> Ask:
+    def ask(step: str, given: Mapping[str, Given]) -> dict[str, wire.Tree]:
+        return courier.ask(SERVER, 0, CARRIER + name, step, clients, given)[1]
+
+    return ask
+
+
+Sampler = Callable[[int, tuple[str, ...], int], tuple[str, ...]]
+"""(round, clients, seed) -> the cohort of the round."""
+
+
+def everyone(round: int, clients: tuple[str, ...], seed: int) -> tuple[str, ...]:
+    """The sampler that asks everybody in every round."""
+    return clients
+

@@ -1,0 +1,46 @@
+"""What every test shares: where the real data lies, one thread per worker, hypothesis without deadlines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Before torch is imported anywhere: xdist runs one process per core.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = "SECURE_FEDGRAPH_DATA"
+
+if not os.environ.get(DATA) and (ROOT.parent / "shared" / "data").is_dir():
+    os.environ[DATA] = str(ROOT.parent / "shared" / "data")
+
+# Derandomised, so that a red run can be repeated; the machine is shared, so no deadline per example.
+settings.register_profile(
+    "default",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("default")
+
+
+def _missing_data(folders: tuple[str, ...]) -> str | None:
+    """Why a test that needs these folders of the data root cannot run here, or None."""
+    root = os.environ.get(DATA)
+    if not root:
+        return f"${DATA} is not set and ../shared/data is not there"
+    absent = [folder for folder in (*folders, ".") if not (Path(root) / folder).is_dir()]
+    return f"not under ${DATA}={root}: {', '.join(absent)}" if absent else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what needs real data that this machine does not have, and says which."""
+    for item in items:
+        for mark in item.iter_markers("needs_data"):
+            if reason := _missing_data(mark.args):
+                item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,126 @@
+"""The pages keep their word: every python block runs, every internal link resolves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+NO_RUN = "<!-- no-run -->"
+FENCE = re.compile(r"^(?P<fence>```+|~~~+)(?P<language>[\w+-]*).*$")
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its page, the line its code starts on, its language and the code."""
+
+    page: Path
+    line: int
+    language: str
+    code: str
+    marked: bool
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def blocks_of(page: Path, text: str) -> list[Block]:
+    """The fenced blocks of a page; ``marked`` where the last line of text before it is the no-run mark."""
+    found: list[Block] = []
+    lines = text.splitlines()
+    before, number = "", 0
+    while number < len(lines):
+        opening = FENCE.match(lines[number])
+        if not opening:
+            before = lines[number].strip() or before
+            number += 1
+            continue
+        start = end = number + 1
+        while end < len(lines) and not lines[end].startswith(opening["fence"]):
+            end += 1
+        code = "\n".join(lines[start:end]) + "\n"
+        found.append(Block(page, start + 1, opening["language"], code, before == NO_RUN))
+        before, number = "", end + 1
+    return found
+
+
+def prose_of(text: str) -> str:
+    """A page without its fenced blocks and code spans, where brackets are not links."""
+    kept, fence = [], None
+    for line in text.splitlines():
+        opening = FENCE.match(line)
+        if fence is None and opening:
+            fence = opening["fence"]
+        elif fence is not None:
+            fence = None if line.startswith(fence) else fence
+        else:
+            kept.append(re.sub(r"`[^`]*`", "", line))
+    return "\n".join(kept)
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors that a page's headings get on the forges: lower case, spaces to hyphens, signs dropped."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", text, flags=re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.add(slug if slug not in found else f"{slug}-1")
+    return found
+
+
+def dead_links(page: Path, text: str) -> list[str]:
+    """The links of a page that lead nowhere inside this repository; links to other sites are not asked."""
+    dead = []
+    for link in LINK.finditer(prose_of(text)):
+        path, _, anchor = link["target"].partition("#")
+        if re.match(r"[a-z]+:", path):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        inside = target.is_relative_to(ROOT) or target.is_relative_to(page.parent)
+        lands = inside and target.exists()
+        if lands and anchor:
+            lands = anchor in anchors_of(target.read_text(encoding="utf-8"))
+        if not lands:
+            dead.append(link["target"])
+    return dead
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page, page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language in ("python", "py")], ids=str)
+def test_the_block_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if block.marked:
+        pytest.skip("marked no-run on the page")
+    monkeypatch.chdir(tmp_path)
+    padded = "\n" * (block.line - 1) + block.code  # so that a traceback names the page's own line
+    exec(compile(padded, str(block.page), "exec", dont_inherit=True), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_internal_link_resolves(page: Path) -> None:
+    assert dead_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_the_blocks_are_found_and_the_mark_is_read() -> None:
+    text = f"Text.\n\n```python\nx = 1\n```\n\n{NO_RUN}\n\n```python\ny = 2\n```\n\n```\nz\n```\n"
+    found = blocks_of(ROOT / "page.md", text)
+    assert [(b.language, b.code, b.marked, b.line) for b in found] == [
+        ("python", "x = 1\n", False, 4),
+        ("python", "y = 2\n", True, 10),
+        ("", "z\n", False, 14),
+    ]
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "there.md").write_text("# A Heading, here\n")
+    text = (
+        "# Top\n[a](there.md) [b](there.md#a-heading-here) [c](#top) [d](https://example.org)\n"
+        "`[code](nowhere.md)`\n```\n[code](nowhere.md)\n```\n[e](nowhere.md) [f](there.md#no) [g](#no)\n"
+    )
+    (tmp_path / "page.md").write_text(text)
+    assert dead_links(tmp_path / "page.md", text) == ["nowhere.md", "there.md#no", "#no"]

@@ -1,0 +1,300 @@
+"""Who may import whom, and what no package may do; ``docs/architecture.md`` says why."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("secure_fedgraph", "attacks", "audits")
+CORE = "secure_fedgraph"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one room may know. ``outside=None``: any library; ``types``: rooms named in annotations only."""
+
+    may: tuple[str, ...] = ()
+    outside: tuple[str, ...] | None = None
+    types: tuple[str, ...] = ()
+
+
+# Rooms of secure_fedgraph are written without the package's name. A room may always import itself and
+# `errors`, which knows nobody. A module that has no line here fails: give it a room first.
+RULES: dict[str, Rule] = {
+    "errors":      Rule(outside=()),
+    # what is sent
+    "protocol":    Rule(outside=("torch", "numpy")),
+    "crypto":      Rule(outside=("cryptography", "numpy")),
+    # computing on one party's graph: no federation
+    "graph":       Rule(may=("models",)),
+    "models":      Rule(may=("graph",)),
+    # what a reader can learn; never an algorithm
+    "privacy":     Rule(may=("protocol", "crypto")),
+    # the two wings meet only in Channel: never privacy, crypto, backends
+    "algorithm":   Rule(may=("protocol", "graph", "models"), types=("round", "client")),
+    "algorithms":  Rule(may=("algorithm", "protocol", "graph", "models"), types=("round", "client")),
+    # the two doors
+    "round":       Rule(may=("protocol", "privacy")),
+    "client":      Rule(may=("protocol", "privacy"), types=("algorithm", "graph")),
+    # the referee and the one loop
+    "evaluation":  Rule(may=("protocol", "algorithm", "graph", "models"), types=("round", "client")),
+    "train":       Rule(may=("round", "client", "privacy", "protocol", "evaluation", "algorithm", "graph",
+                             "backends")),
+    "backends":    Rule(may=("client", "protocol")),
+    # the outside
+    "config":      Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph")),
+    "report":      Rule(),
+    "":            Rule(may=("*",)),                       # secure_fedgraph/__init__.py: the public names
+    "cli":         Rule(may=("*", "attacks", "audits")),
+    "__main__":    Rule(may=("cli",)),
+    # guessing, and judging
+    "attacks":         Rule(may=("protocol", "models", "graph")),
+    "attacks.active":  Rule(may=("attacks", "protocol", "models", "graph", "algorithm")),
+    "audits":          Rule(may=("*", "attacks")),
+}  # fmt: skip
+# "*" is every room of secure_fedgraph but the command line; nobody but cli imports audits.
+NOT_IN_STAR = ("cli", "__main__")
+
+UNTRUSTED_BYTES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
+FORBIDDEN_CALLS = re.compile(
+    r"(random\.(?!Random$|SystemRandom$)\w+"
+    r"|numpy\.random\.(?!default_rng$|Generator$|SeedSequence$|PCG64|Philox$|SFC64$|MT19937$)\w+"
+    r"|torch\.(random\.)?manual_seed|torch\.(random\.)?seed|torch\.cuda\.(manual_)?seed(_all)?"
+    r"|torch_geometric\.(seed\.)?seed_everything|torch\.load|torch\.serialization\.load)"
+)
+# Reading PyG's own processed files is PyG's own format.
+EXCUSED_CALLS = {("graph.datasets", "torch.load")}
+FORBIDDEN_WORDS = re.compile(r"(^|_)(managers?|handlers?|processors?|helpers?|utils?)(_|$)")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One import as written: the absolute dotted name, the line, and whether only annotations see it."""
+
+    name: str
+    line: int
+    for_types: bool
+
+
+def dotted(path: Path, root: Path) -> str:
+    """The module's name: ``secure_fedgraph/privacy/noise.py`` is ``secure_fedgraph.privacy.noise``."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def strip_core(module: str) -> str:
+    """A module's name as the table writes it."""
+    return module.removeprefix(CORE).removeprefix(".") if module.split(".")[0] == CORE else module
+
+
+def room_of(module: str) -> str | None:
+    """The longest line of the table that the module stands under; None where it has no room."""
+    name = strip_core(module)
+    rooms = [room for room in RULES if name == room or (room and name.startswith(room + "."))]
+    return max(rooms, key=len, default=None)
+
+
+def imports(tree: ast.Module, module: str, is_package: bool, known: set[str]) -> Iterator[Imported]:
+    """Every import of a module, relative ones resolved, also those inside functions and by literal name."""
+    type_lines = {
+        line
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for body in node.body
+        for line in range(body.lineno, (body.end_lineno or body.lineno) + 1)
+    }
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            # `from package import module` names the module; `from module import Name` the module before it.
+            names = [f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            names = [
+                a.value for a in node.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)
+            ]
+        for name in names:
+            yield Imported(name, node.lineno, node.lineno in type_lines)
+
+
+def allowed(room: str, wanted: Imported) -> bool:
+    """Whether the table lets a room import that name."""
+    rule = RULES[room]
+    top = wanted.name.split(".")[0]
+    if top not in PACKAGES:
+        return top in sys.stdlib_module_names or rule.outside is None or top in rule.outside
+    target = room_of(wanted.name)
+    if target in (room, "errors") or (room and target and target.startswith(room + ".")):
+        return True
+    if target is None or target == "":
+        return "*" in rule.may and target == ""  # the package itself imports everything
+    granted = rule.may + (rule.types if wanted.for_types else ())
+    in_core = top == CORE and target not in NOT_IN_STAR
+    return target in granted or target.split(".")[0] in granted or ("*" in granted and in_core)
+
+
+def called_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The absolute dotted name of everything used as an attribute or imported, aliases followed."""
+    alias: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for a in node.names:
+                alias[a.asname or a.name.split(".")[0]] = a.name if a.asname else a.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for a in node.names:
+                alias[a.asname or a.name] = f"{node.module}.{a.name}"
+                yield f"{node.module}.{a.name}", node.lineno
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            head, _, rest = ast.unparse(node).partition(".")
+            if head in alias:
+                yield f"{alias[head]}.{rest}", node.lineno
+
+
+def defined_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Classes and functions in snake case."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.name).lower(), node.lineno
+
+
+def complaints(root: Path) -> list[str]:
+    """Everything under ``root`` that breaks a rule, one sentence each."""
+    files = {dotted(path, root): path for name in PACKAGES for path in sorted((root / name).rglob("*.py"))}
+    known = set(files) | {".".join(m.split(".")[:i]) for m in files for i in range(1, m.count(".") + 1)}
+    found: list[str] = []
+    for module, path in files.items():
+        where = path.relative_to(root).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"), where)
+        room = room_of(module)
+        if room is None:
+            found.append(
+                f"{where}: {module} has no room; give it a line in RULES and in docs/architecture.md"
+            )
+            continue
+        if any(FORBIDDEN_WORDS.search(part) for part in module.split(".")):
+            found.append(f"{where}: {module} is named after no subject; say what it is about")
+        for name, line in defined_names(tree):
+            if FORBIDDEN_WORDS.search(name):
+                found.append(f"{where}:{line}: {name} is named after no subject; say what it is about")
+        for wanted in imports(tree, module, path.name == "__init__.py", known):
+            if wanted.name.split(".")[0] in UNTRUSTED_BYTES:
+                found.append(
+                    f"{where}:{wanted.line}: {wanted.name} runs what it reads; use protocol's format"
+                )
+            elif not allowed(room, wanted):
+                found.append(f"{where}:{wanted.line}: {room or CORE} may not import {wanted.name}")
+        for name, line in called_names(tree):
+            if FORBIDDEN_CALLS.fullmatch(name) and (strip_core(module), name) not in EXCUSED_CALLS:
+                found.append(f"{where}:{line}: {name} is global state or runs what it reads")
+    return found
+
+
+def test_every_import_keeps_to_the_table() -> None:
+    assert complaints(ROOT) == []
+
+
+def test_every_package_is_there_to_be_walked() -> None:
+    # An empty walk would pass the test above.
+    for name in PACKAGES:
+        assert list((ROOT / name).rglob("*.py")), f"{name}/ holds no module"
+
+
+def written(tmp_path: Path, module: str, source: str) -> list[str]:
+    """The complaints about one synthetic module, among packages that are otherwise empty and legal."""
+    for room in ("protocol", "privacy", "algorithms", "graph", "models", "backends"):
+        (tmp_path / CORE / room).mkdir(parents=True)
+        (tmp_path / CORE / room / "__init__.py").write_text("")
+    (tmp_path / CORE / "privacy" / "masking.py").write_text("")
+    path = tmp_path / (module.replace(".", "/") + ".py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+    return complaints(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "named"),
+    [
+        ("secure_fedgraph.algorithms.bad", "from secure_fedgraph.privacy import masking", "privacy.masking"),
+        ("secure_fedgraph.algorithms.bad", "from secure_fedgraph.crypto import agree", "crypto"),
+        ("secure_fedgraph.algorithms.bad", "from ..privacy.masking import SecAgg", "privacy.masking"),
+        ("secure_fedgraph.algorithms.bad", "from .. import privacy", "secure_fedgraph.privacy"),
+        ("secure_fedgraph.algorithms.bad", "import secure_fedgraph as sfg", "may not import secure_fedgraph"),
+        ("secure_fedgraph.algorithms.bad", "def f():\n    import secure_fedgraph.backends", "backends"),
+        ("secure_fedgraph.algorithms.bad", "from secure_fedgraph.round import Round", "round"),
+        ("secure_fedgraph.algorithms.bad", "import importlib\n"
+         "importlib.import_module('secure_fedgraph.privacy')",
+         "privacy"),
+        ("secure_fedgraph.privacy.bad", "from secure_fedgraph.algorithms import fedavg", "algorithms"),
+        ("secure_fedgraph.privacy.bad", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+         "    from secure_fedgraph.client import Client", "client"),
+        ("secure_fedgraph.protocol.bad", "import torch_geometric", "torch_geometric"),
+        ("secure_fedgraph.protocol.bad", "from secure_fedgraph.graph import client_graph", "graph"),
+        ("secure_fedgraph.crypto", "import torch", "torch"),
+        ("secure_fedgraph.graph.bad", "from secure_fedgraph.protocol import channel", "protocol"),
+        ("secure_fedgraph.models.bad", "from secure_fedgraph import train", "secure_fedgraph"),
+        ("secure_fedgraph.backends.bad", "from secure_fedgraph.privacy import masking", "privacy"),
+        ("secure_fedgraph.round", "from secure_fedgraph.algorithms import fedavg", "algorithms"),
+        ("secure_fedgraph.train", "from audits import grid", "audits"),
+        ("secure_fedgraph.train", "from secure_fedgraph.cli import main", "cli"),
+        ("attacks.bad", "from secure_fedgraph.privacy import masking", "privacy"),
+        ("attacks.bad", "from secure_fedgraph.round import Round", "round"),
+        ("attacks.bad", "from secure_fedgraph.algorithm import Algorithm", "algorithm"),
+        ("attacks.bad", "from audits import scoring", "audits"),
+        ("attacks.active.bad", "from secure_fedgraph.client import Client", "client"),
+        ("audits.bad", "from secure_fedgraph.cli import main", "cli"),
+        ("secure_fedgraph.nowhere", "", "has no room"),
+        ("secure_fedgraph.privacy.noise_utils", "", "named after no subject"),
+        ("secure_fedgraph.privacy.noise", "class KeyManager: ...", "key_manager"),
+        ("audits.bad", "import pickle", "pickle"),
+        ("secure_fedgraph.graph.datasets", "import pickle", "pickle"),
+        ("secure_fedgraph.backends.bad", "import torch\ntorch.load('x')", "torch.load"),
+        ("secure_fedgraph.models.bad", "import torch as t\nt.manual_seed(0)", "torch.manual_seed"),
+        ("secure_fedgraph.models.bad", "from torch import manual_seed", "torch.manual_seed"),
+        ("secure_fedgraph.graph.bad", "import numpy as np\nnp.random.seed(0)", "numpy.random.seed"),
+        ("secure_fedgraph.graph.bad", "import numpy as np\nnp.random.rand(3)", "numpy.random.rand"),
+        ("audits.bad", "import random\nrandom.seed(0)", "random.seed"),
+        ("audits.bad", "from random import shuffle", "random.shuffle"),
+    ],
+)  # fmt: skip
+def test_a_forbidden_line_is_found(tmp_path: Path, module: str, source: str, named: str) -> None:
+    found = written(tmp_path, module, source)
+    assert len(found) >= 1
+    assert all(named in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("secure_fedgraph.algorithms.good", "import torch_geometric\n"
+         "from secure_fedgraph.protocol import channel"),
+        ("secure_fedgraph.algorithms.good", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+         "    from secure_fedgraph.round import Round"),
+        ("secure_fedgraph.algorithms.good", "from secure_fedgraph.errors import BadInput"),
+        ("secure_fedgraph.privacy.good", "from .masking import SecAgg\n"
+         "from secure_fedgraph.crypto import agree"),
+        ("secure_fedgraph.protocol.good", "import struct\nimport numpy as np\nimport torch"),
+        ("secure_fedgraph.graph.datasets", "import torch\ntorch.load('x', weights_only=True)"),
+        ("secure_fedgraph.graph.good", "import numpy as np, random\n"
+         "r = np.random.default_rng(0)\ng: np.random.Generator\nq = random.Random(0)"),
+        ("secure_fedgraph.cli", "from audits import grid\nfrom attacks import attack\n"
+         "import secure_fedgraph"),
+        ("secure_fedgraph.client", "def handle(): ..."),
+        ("attacks.active.good", "from secure_fedgraph.algorithm import Algorithm\n"
+         "from attacks.attack import Blind"),
+        ("audits.good", "import secure_fedgraph as sfg\nfrom attacks import attack"),
+    ],
+)  # fmt: skip
+def test_a_legal_line_passes(tmp_path: Path, module: str, source: str) -> None:
+    assert written(tmp_path, module, source) == []
