@@ -65,7 +65,9 @@ class Algorithm:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        declared: dict[str, Channel] = {c.name: c for base in cls.__bases__ for c in getattr(base, "channels", ())}
+        declared: dict[str, Channel] = {
+            c.name: c for base in cls.__bases__ for c in getattr(base, "channels", ())
+        }
         answers = {k: v for base in cls.__bases__ for k, v in getattr(base, "answers", {}).items()}
         for attribute, value in vars(cls).items():
             channel = getattr(value, "__answers__", None)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.ledger import Charge, Ledger
 from secure_fedgraph.privacy.party import Party
@@ -18,11 +15,15 @@ from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Bound, Scope
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Reveal
-from secure_fedgraph.protocol.message import ANSWER, Message, digest
+from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.protocol.upload import Upload
 
-CARRIER = "carrier/"
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from secure_fedgraph.algorithm import Algorithm
+    from secure_fedgraph.graph.schema import Schema
 
 
 class Client:
@@ -136,10 +137,14 @@ class Client:
         upload = work(self, {name: _tensor(value) for name, value in given.items()})
         if channel.reveal is Reveal.NOTHING:
             if upload is not None:
-                raise HostileMessage(f"channel {channel.name!r} declares that nothing comes back, and something did")
+                raise HostileMessage(
+                    f"channel {channel.name!r} declares that nothing comes back, and something did"
+                )
             return {}
         if not isinstance(upload, Upload):
-            raise TypeError(f"channel {channel.name!r}: an answer returns an Upload, not {type(upload).__name__}")
+            raise TypeError(
+                f"channel {channel.name!r}: an answer returns an Upload, not {type(upload).__name__}"
+            )
         if channel.to != REFEREE:
             self._ledger.charge(
                 Charge(
@@ -157,9 +162,15 @@ class Client:
 
     def _check_address(self, request: Message) -> None:
         if request.run != self._run or request.recipient != self.name:
-            raise HostileMessage(f"a request for {request.recipient!r} in run {request.run!r} reached {self.name}")
+            raise HostileMessage(
+                f"a request for {request.recipient!r} in run {request.run!r} reached {self.name}"
+            )
         cohort = set(request.cohort)
-        if len(cohort) != len(request.cohort) or self.name not in cohort or not cohort <= set(self._party.roster):
+        if (
+            len(cohort) != len(request.cohort)
+            or self.name not in cohort
+            or not cohort <= set(self._party.roster)
+        ):
             raise HostileMessage(
                 f"{self.name} was asked in a cohort that repeats a client, names a stranger, or lacks it"
             )
@@ -167,7 +178,9 @@ class Client:
     def _check_reader(self, request: Message, bound: Bound) -> None:
         reader = REFEREE if bound.channel.to == REFEREE else SERVER
         if request.sender != reader:
-            raise HostileMessage(f"channel {bound.channel.name!r} is read by the {reader}, not by {request.sender!r}")
+            raise HostileMessage(
+                f"channel {bound.channel.name!r} is read by the {reader}, not by {request.sender!r}"
+            )
 
     def _refuse_replays(self, request: Message) -> None:
         if request.exchange <= self._answered:

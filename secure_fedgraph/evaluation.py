@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.round import Round
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from secure_fedgraph.algorithm import Algorithm, State
+    from secure_fedgraph.graph.schema import Schema
+    from secure_fedgraph.round import Round
 
 MODES = ("referee", "in_band")
 NOTES = {
@@ -59,7 +62,9 @@ class Referee:
             "global": _mean([self._accuracy(s, everywhere) for s in scores.values()]),
             "local": _mean([self._accuracy(scores.get(o, one), nodes) for o, nodes in self.tests.items()]),
             "validation": _mean([self._accuracy(s, held_out) for s in scores.values()]),
-            "loss": _mean([float(F.cross_entropy(s[held_out], self.graph.y[held_out])) for s in scores.values()]),
+            "loss": _mean(
+                [float(F.cross_entropy(s[held_out], self.graph.y[held_out])) for s in scores.values()]
+            ),
         }
 
     def _models(self, algorithm: Algorithm, state: State, fed: Round) -> dict[str, State]:

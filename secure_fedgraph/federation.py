@@ -46,7 +46,9 @@ class Federation:
         """The clients' public names."""
         return tuple(self.owners)
 
-    def enlist(self, algorithm: Algorithm, policy: BoundPolicy, run: str, ledger: Ledger, seed: int) -> list[Client]:
+    def enlist(
+        self, algorithm: Algorithm, policy: BoundPolicy, run: str, ledger: Ledger, seed: int
+    ) -> list[Client]:
         """Fresh clients for one run, each with its own graph, identity and empty memory.
 
         Identity keys come from the operating system; the roster of public keys is handed to the clients

@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 
-from secure_fedgraph.client import CARRIER
 from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
-from secure_fedgraph.protocol.message import ANSWER, Message
+from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.transcript import SERVER, Transcript
 from secure_fedgraph.protocol.transport import Transport
 
@@ -37,7 +36,13 @@ class Courier:
         self._exchange = 0
 
     def ask(
-        self, sender: str, round: int, channel: str, step: str, cohort: tuple[str, ...], given: Mapping[str, Given]
+        self,
+        sender: str,
+        round: int,
+        channel: str,
+        step: str,
+        cohort: tuple[str, ...],
+        given: Mapping[str, Given],
     ) -> tuple[Message, dict[str, wire.Tree]]:
         """Asks some clients one thing each.
 
@@ -71,7 +76,9 @@ class Courier:
         for name, answer in self._transport.exchange(raw).items():
             reply = Message.from_bytes(answer)
             if name not in requests or not reply.answers(requests[name]):
-                raise HostileMessage(f"{name!r} answered something that it was not asked (channel {channel!r})")
+                raise HostileMessage(
+                    f"{name!r} answered something that it was not asked (channel {channel!r})"
+                )
             self.transcript.record(reply, answer)
             replies[name] = wire.decode(reply.body)
         missing = set(requests) - set(replies)
@@ -97,7 +104,12 @@ class Round:
     """
 
     def __init__(
-        self, number: int, cohort: tuple[str, ...], policy: BoundPolicy, courier: Courier, reader: str = SERVER
+        self,
+        number: int,
+        cohort: tuple[str, ...],
+        policy: BoundPolicy,
+        courier: Courier,
+        reader: str = SERVER,
     ) -> None:
         self.number = number
         self.cohort = cohort
@@ -150,7 +162,9 @@ class Round:
                 f"not {verbs[reveal]}"
             )
         if channel.to != self._reader:
-            raise Incompatible(f"channel {channel.name!r} is read by the {channel.to}, not by the {self._reader}")
+            raise Incompatible(
+                f"channel {channel.name!r} is read by the {channel.to}, not by the {self._reader}"
+            )
         return self._policy[channel.name]
 
     def _ask(self, channel: Channel, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
@@ -189,4 +203,3 @@ Sampler = Callable[[int, tuple[str, ...], int], tuple[str, ...]]
 def everyone(round: int, clients: tuple[str, ...], seed: int) -> tuple[str, ...]:
     """The sampler that asks everybody in every round."""
     return clients
-

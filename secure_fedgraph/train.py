@@ -60,7 +60,9 @@ class Run:
         if unit is None:
             return entries
         if unit not in entries:
-            raise BadInput(f"nothing in this run was charged to unit {unit!r}: units here are {sorted(entries)}")
+            raise BadInput(
+                f"nothing in this run was charged to unit {unit!r}: units here are {sorted(entries)}"
+            )
         found: dict[str, Any] = entries[unit]
         return found
 
@@ -125,9 +127,7 @@ def train(
             on_round(history[-1])
     transcript.close()
     seconds = time.perf_counter() - started
-    return Run(
-        algorithm, federation, bound, state, history, transcript, ledger.charges, seconds, evaluation
-    )
+    return Run(algorithm, federation, bound, state, history, transcript, ledger.charges, seconds, evaluation)
 
 
 def _evaluate(

@@ -12,8 +12,9 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.local_training import Penalty, TrainingSettings, fit
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
+from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
+
 
 class FedAvg(NodeClassifier):
     """Federated averaging of a graph neural network, unweighted.
@@ -31,10 +32,8 @@ class FedAvg(NodeClassifier):
     UPDATE = Channel("update", Reveal.SUM)
 
     def init(self, schema: Schema, seed: int) -> State:
-        """Glorot initialisation, which is public."""
-        model = self.model(schema)
-        glorot(model, seed)
-        return parameters_of(model)
+        """Seeded first weights, which are public."""
+        return parameters_of(self.start(schema, seed))
 
     def round(self, fed: Any, state: State) -> State:
         """Adds the mean update."""

@@ -8,7 +8,7 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.local_training import fit
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.parameters import glorot, load, parameters_of
+from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 
 
@@ -42,11 +42,9 @@ class Local(NodeClassifier):
     @TRAIN.answer
     def train(self, me: Any, given: State) -> None:
         """One round of training on the client's own model."""
-        model = self.model(me.schema)
+        model = self.start(me.schema, me.generator("initialisation").initial_seed())
         if "model" in me.memory:
             load(model, me.memory["model"])
-        else:
-            glorot(model, me.generator("initialisation").initial_seed())
         fit(me, model, self.settings)
         me.memory["model"] = parameters_of(model)
 

@@ -27,6 +27,7 @@ class TrainingSettings(Settings):
         epochs: passes over the training nodes a round.
         fanout: neighbours sampled a layer, with replacement.
         hidden: widths of the GraphSAGE layers.
+        head: how the last layer starts: ``glorot`` as the papers', or ``zeros`` (uniform predictions).
     """
 
     learning_rate: float = Field(0.001, gt=0)
@@ -36,6 +37,7 @@ class TrainingSettings(Settings):
     epochs: int = Field(1, ge=1)
     fanout: tuple[int, ...] = (5, 5)
     hidden: tuple[int, ...] = (64, 32)
+    head: Literal["glorot", "zeros"] = "glorot"
 
 
 def fit(me: Any, model: nn.Module, settings: TrainingSettings, penalty: Penalty | None = None) -> None:
@@ -87,7 +89,9 @@ def _batches(me: Any, settings: TrainingSettings) -> Iterator[torch.Tensor]:
 
 def _optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        return torch.optim.SGD(
+            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
     return torch.optim.Adam(
         model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )

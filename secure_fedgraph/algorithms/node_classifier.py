@@ -13,7 +13,7 @@ from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.local_training import TrainingSettings
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gnn import GraphSage
-from secure_fedgraph.models.parameters import load
+from secure_fedgraph.models.parameters import glorot, load
 
 ModelMaker = Callable[[Schema], nn.Module]
 
@@ -39,6 +39,17 @@ class NodeClassifier(Algorithm):
         if self._make is not None:
             return self._make(schema)
         return GraphSage(schema.features, schema.classes, self.settings.hidden)
+
+    def start(self, schema: Schema, seed: int) -> nn.Module:
+        """A model with seeded first weights: Glorot, the head as the settings say."""
+        model = self.model(schema)
+        glorot(model, seed)
+        head = getattr(model, "head", None)
+        if self.settings.head == "zeros" and isinstance(head, nn.Module):
+            with torch.no_grad():
+                for p in head.parameters():
+                    p.zero_()
+        return model
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Class scores from whole neighbourhoods."""

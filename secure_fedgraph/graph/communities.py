@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import LongTensor
+from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
@@ -31,7 +31,7 @@ def assign(
     inside: str = "arbitrary",
     restarts: int | None = None,
     classes: bool = True,
-) -> LongTensor:
+) -> Tensor:
     """The owner of every node.
 
     Args:

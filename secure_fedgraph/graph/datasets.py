@@ -192,7 +192,7 @@ def _pack(store: Path, graph: Data, digest: str) -> None:
 
 
 def _unpack(store: Path) -> tuple[Data, str]:
-    with np.load(store, allow_pickle=False) as kept:
+    with store.open("rb") as file, np.load(file, allow_pickle=False) as kept:
         x = np.zeros(tuple(kept["shape"]), dtype=np.float32)
         x[kept["row"], kept["column"]] = kept["value"]
         graph = Data(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import LongTensor, Tensor
+from torch import Tensor
 
 
-def undirected_links(edge_index: Tensor) -> LongTensor:
+def undirected_links(edge_index: Tensor) -> Tensor:
     """Every link once, ``[2, L]`` with the smaller node above; directions, repeats and loops are dropped.
 
     >>> undirected_links(torch.tensor([[0, 1, 2, 2], [1, 0, 2, 0]])).tolist()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import LongTensor, Tensor
+from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, unknown_name
@@ -29,7 +29,7 @@ class Partition:
     """
 
     name: str
-    parts: tuple[LongTensor, ...]
+    parts: tuple[Tensor, ...]
     missing_links: int
     sizes: tuple[int, ...]
     inner_links: tuple[int, ...]
@@ -73,7 +73,7 @@ def induced(graph: Data, nodes: Tensor) -> Data:
         ``Data`` with ``x [n, F]``, ``y [n]``, ``edge_index`` numbered from 0 and ``node_id [n]``, the
         indices in ``graph``.
     """
-    place = torch.full((graph.num_nodes,), -1, dtype=torch.long)  # type: ignore[arg-type]
+    place = torch.full((graph.num_nodes,), -1, dtype=torch.long)
     place[nodes] = torch.arange(len(nodes))
     edges = place[graph.edge_index]
     edges = edges[:, (edges >= 0).all(dim=0)]

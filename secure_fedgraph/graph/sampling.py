@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 import torch
-from torch import LongTensor, Tensor
+from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
 
@@ -32,9 +32,9 @@ class NeighbourTable:
     ([1, 2], [2, 0, 0])
     """
 
-    rowptr: LongTensor
-    col: LongTensor
-    degree: LongTensor
+    rowptr: Tensor
+    col: Tensor
+    degree: Tensor
 
     def __init__(self, edge_index: Tensor, num_nodes: int) -> None:
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
@@ -55,11 +55,11 @@ class NeighbourTable:
     def num_nodes(self) -> int:
         return self.degree.numel()
 
-    def neighbours(self, node: int) -> LongTensor:
+    def neighbours(self, node: int) -> Tensor:
         """All neighbours of one node, ascending."""
         return self.col[self.rowptr[node] : self.rowptr[node + 1]]
 
-    def sample(self, nodes: LongTensor, fanout: int, generator: torch.Generator) -> LongTensor:
+    def sample(self, nodes: Tensor, fanout: int, generator: torch.Generator) -> Tensor:
         """Draw ``fanout`` neighbours of every node, uniformly and with replacement.
 
         Args:
@@ -84,9 +84,7 @@ class NeighbourTable:
         slot = (self.rowptr[known].unsqueeze(-1) + offset).clamp(max=self.col.numel() - 1)
         return torch.where(degree.unsqueeze(-1) > 0, self.col[slot], MISSING)
 
-    def sample_tree(
-        self, nodes: LongTensor, fanouts: Sequence[int], generator: torch.Generator
-    ) -> list[LongTensor]:
+    def sample_tree(self, nodes: Tensor, fanouts: Sequence[int], generator: torch.Generator) -> list[Tensor]:
         """Sample hop after hop: ``[b], [b, f1], [b, f1, f2], ...``; children of ``-1`` are ``-1``."""
         tree = [nodes]
         for fanout in fanouts:

@@ -12,9 +12,10 @@ import shutil
 import tempfile
 import urllib.request
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import platformdirs
@@ -160,10 +161,10 @@ def read_packaged_cora(files: list[Path]) -> Data:
     )
 
 
-def _pyg(kind: str) -> Callable[..., Data]:
+def _pyg(kind: str) -> Any:
     import torch_geometric.datasets
 
-    return getattr(torch_geometric.datasets, kind)  # type: ignore[no-any-return]
+    return getattr(torch_geometric.datasets, kind)
 
 
 @contextlib.contextmanager

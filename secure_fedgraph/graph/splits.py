@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import BoolTensor, Tensor
+from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
 
 
-def stratified(
-    y: Tensor, seed: int, train: float = 0.6, val: float = 0.2
-) -> tuple[BoolTensor, BoolTensor, BoolTensor]:
+def stratified(y: Tensor, seed: int, train: float = 0.6, val: float = 0.2) -> tuple[Tensor, Tensor, Tensor]:
     """Split nodes into train, validation and test, class by class.
 
     Each class is split by largest remainder, so that its three counts are within one of the exact
@@ -50,8 +48,8 @@ def stratified(
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
         part_of[members] = np.repeat([0, 1, 2], _counts(len(members), shares))
-    masks = tuple(torch.from_numpy(part_of == part).to(y.device) for part in range(3))
-    return masks  # type: ignore[return-value]
+    in_train, in_val, in_test = (torch.from_numpy(part_of == part).to(y.device) for part in range(3))
+    return in_train, in_val, in_test
 
 
 def _counts(total: int, shares: np.ndarray) -> np.ndarray:

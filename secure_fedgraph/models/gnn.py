@@ -104,7 +104,8 @@ class GraphSage(nn.Module):
         levels = [
             self._activate(
                 first.join(
-                    own[places[i]].view(*level.shape, -1), neighbour[places[i + 1]].view(*tree[i + 1].shape, -1).mean(-2)
+                    own[places[i]].view(*level.shape, -1),
+                    neighbour[places[i + 1]].view(*tree[i + 1].shape, -1).mean(-2),
                 ),
                 0,
             )

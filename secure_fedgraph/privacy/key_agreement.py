@@ -21,7 +21,9 @@ _OWN, _PEERS = "agreement", "peers"
 def set_up(ask: Ask, clients: tuple[str, ...]) -> None:
     """The server's half: collects the signed keys and hands all of them to everybody."""
     offers = ask("advertise", {name: {} for name in clients})
-    keys = {f"{kind}/{name}": offer[kind] for name, offer in offers.items() for kind in ("public", "signature")}
+    keys = {
+        f"{kind}/{name}": offer[kind] for name, offer in offers.items() for kind in ("public", "signature")
+    }
     ask("introduce", dict.fromkeys(clients, keys))
 
 

@@ -55,7 +55,9 @@ class Gaussian(Stage):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.multiplier) and self.multiplier > 0):
-            raise BadInput(f"multiplier {self.multiplier}: noise needs a positive number; set --multiplier 1.0")
+            raise BadInput(
+                f"multiplier {self.multiplier}: noise needs a positive number; set --multiplier 1.0"
+            )
         if self.by not in ("client", "server"):
             raise BadInput(f"noise by {self.by!r}: use 'client' or 'server'")
 

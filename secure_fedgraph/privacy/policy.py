@@ -61,7 +61,9 @@ class Policy:
         channels = list(channels)
         unknown = set(self.exceptions) - {channel.name for channel in channels}
         if unknown:
-            raise BadInput(f"policy {self.name!r} has an exception for {sorted(unknown)}, which is no channel")
+            raise BadInput(
+                f"policy {self.name!r} has an exception for {sorted(unknown)}, which is no channel"
+            )
         return BoundPolicy(self, {c.name: self._bind(c, clients) for c in channels})
 
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
@@ -163,7 +165,9 @@ def strictest(*policies: Policy) -> Policy:
     Without arguments: masked, homomorphic, plaintext, in that order.
     """
     candidates = policies or (masked(), homomorphic(), plaintext())
-    return _Strictest("strictest", candidates[0].recipe, relation=candidates[0].relation, candidates=candidates)
+    return _Strictest(
+        "strictest", candidates[0].recipe, relation=candidates[0].relation, candidates=candidates
+    )
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,9 @@ class Bound:
         found = dict.fromkeys(READERS, 0.0)
         if self.channel.unit is Unit.CLIENT:
             for noise in filter(None, (stage.noise() for stage in self.stages)):
-                found.update({reader: math.hypot(found[reader], noise.multiplier) for reader in noise.against})
+                found.update(
+                    {reader: math.hypot(found[reader], noise.multiplier) for reader in noise.against}
+                )
         return found
 
     def seal(self, upload: Upload, scope: Scope, party: Party) -> Tree:
@@ -311,7 +313,9 @@ def checked_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) ->
         HostileMessage: for anything else, NaN and infinities included.
     """
     if not isinstance(data, np.ndarray) or data.dtype != dtype or data.size != layout.rows * layout.width:
-        raise HostileMessage(f"{name}'s upload does not hold {layout.rows} x {layout.width} values of {dtype}")
+        raise HostileMessage(
+            f"{name}'s upload does not hold {layout.rows} x {layout.width} values of {dtype}"
+        )
     if data.dtype.kind == "f" and not np.isfinite(data).all():
         raise HostileMessage(f"{name}'s upload holds NaN or infinity")
     return data.reshape(layout.rows, layout.width)

@@ -236,9 +236,8 @@ class Adder:
 
 def _quiet(contributors: int, t: int, data_bits: int) -> bool:
     # Opening rounds correctly while noise < q / 2t; each spare bit halves that.
-    return 2 ** (1 + native.SPARE_BITS) * _NOISE_PER_UPLOAD * contributors * t < native.data_modulus(
-        data_bits
-    )
+    noise = _NOISE_PER_UPLOAD * contributors
+    return (2 * t * noise) << native.SPARE_BITS < native.data_modulus(data_bits)
 
 
 def _largest_bound(contributors: int) -> int:

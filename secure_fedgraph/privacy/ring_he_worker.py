@@ -49,7 +49,8 @@ class NativeWorker:
         """
         with self._lock:
             process = self._running()
-            assert process.stdin is not None and process.stdout is not None
+            assert process.stdin is not None
+            assert process.stdout is not None
             # A megabyte takes about 10 ms; a second is for machines that are busy.
             limit = self._seconds + sum(map(len, parts)) / 1e6
             alarm = threading.Timer(limit, process.kill)

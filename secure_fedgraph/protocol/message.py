@@ -10,6 +10,8 @@ from secure_fedgraph.protocol import wire
 
 ANSWER = "answer"
 """The step in which the algorithm's own work is asked for; every other step belongs to a carrier."""
+CARRIER = "carrier/"
+"""What the channel of a carrier's own set-up begins with."""
 MAX_COHORT = 1_000_000
 
 

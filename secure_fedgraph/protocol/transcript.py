@@ -174,7 +174,9 @@ class Transcript:
         transcript = cls(None, public=index["public"])
         transcript.folder = folder
         transcript.sent = [Sent(**s) for s in index["sent"]]
-        transcript.opened = [Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index["opened"]]
+        transcript.opened = [
+            Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index["opened"]
+        ]
         return transcript
 
     def view(self, *parties: str) -> View:
@@ -222,7 +224,9 @@ class View:
         self._body = transcript.body
 
     def __repr__(self) -> str:
-        return f"View({', '.join(sorted(self.parties))}: {len(self.sent)} messages, {len(self.opened)} opened)"
+        return (
+            f"View({', '.join(sorted(self.parties))}: {len(self.sent)} messages, {len(self.opened)} opened)"
+        )
 
     def asked(self, channel: str) -> list[Seen]:
         """What the clients were given with each request on a channel, where it was kept."""

@@ -94,7 +94,9 @@ class Upload:
         else:
             counts = {t.shape[0] if t.dim() else -1 for t in tensors.values()}
             if len(counts) != 1 or -1 in counts:
-                raise BadInput(f"an upload of one row a {unit.value} needs the same first dimension everywhere")
+                raise BadInput(
+                    f"an upload of one row a {unit.value} needs the same first dimension everywhere"
+                )
             (rows,) = counts
             fields = tuple((name, tuple(t.shape[1:])) for name, t in tensors.items())
         matrix = torch.cat([t.reshape(rows, -1) for t in tensors.values()], dim=1).numpy()

@@ -112,7 +112,11 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], Any]:
         raise TypeError(f"entry {name!r} has dtype {value.dtype}, which the wire format does not carry")
     shape = value.shape
     # ascontiguousarray would turn a number into a vector of one, hence the shape from before
-    return _CODES[dtype], shape, np.ascontiguousarray(value, dtype=dtype).data.cast("B") if value.size else b""
+    return (
+        _CODES[dtype],
+        shape,
+        np.ascontiguousarray(value, dtype=dtype).data.cast("B") if value.size else b"",
+    )
 
 
 def _read_entry(reader: _Reader) -> tuple[str, int, tuple[int, ...], int]:

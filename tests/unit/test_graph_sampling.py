@@ -80,7 +80,7 @@ def test_a_graph_without_edges() -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(BadInput, match="names nodes 0..3 in a graph of 3"):
+    with pytest.raises(BadInput, match=r"names nodes 0\.\.3 in a graph of 3"):
         NeighbourTable(EDGES, 3)
     with pytest.raises(BadInput, match="shape"):
         NeighbourTable(EDGES.T, 5)

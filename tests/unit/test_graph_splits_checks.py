@@ -92,7 +92,7 @@ def test_isolated_nodes_and_graphs_without_edges_are_fine() -> None:
 
 def test_an_owner_without_training_nodes_is_named() -> None:
     graph = broken(train_mask=torch.zeros(20, dtype=torch.bool))
-    with pytest.raises(BadInput, match="client 3 has no training nodes .* fewer owners or another seed"):
+    with pytest.raises(BadInput, match=r"client 3 has no training nodes .* fewer owners or another seed"):
         check_owner(graph, "client 3")
     graph.train_mask[0] = True
     check_owner(graph, "client 3")

@@ -1,0 +1,99 @@
+"""What an attack is: it reads a view and what it was granted, and makes a guess. The truth is elsewhere."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.protocol import View
+
+
+class Blind(SecureFedGraphError):
+    """The view holds nothing that this attack could read. That is not the same as guessing badly."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What the threat model grants an attacker beyond its view, spelled out and printed.
+
+    Args:
+        granted: one sentence for each thing granted.
+        facts: the things.
+    """
+
+    granted: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What an attack says about private data: never a metric.
+
+    Args:
+        about: what is guessed; the judge of that name scores it.
+        values: for each target an array: scores or a reconstruction.
+        targets: for each target the owners that it is about: one, or several where only their union shows.
+        messages: how many messages were read.
+    """
+
+    about: str
+    values: Mapping[str, np.ndarray] = field(repr=False)
+    targets: Mapping[str, tuple[str, ...]]
+    messages: int
+
+
+class Attack(ABC):
+    """One way to learn something private from what was sent.
+
+    An attack has two aims: :meth:`run` at single owners, and :meth:`residual` at what is still there when a
+    defence hides the single uploads.
+
+    Class attributes say, and ``list attacks`` prints: the adversary, the channel read, what is granted,
+    the cost.
+    """
+
+    id: ClassVar[str]
+    family: ClassVar[str]
+    summary: ClassVar[str]
+    adversary: ClassVar[str] = "server"
+    behaviour: ClassVar[str] = "honest-but-curious"
+    channel: ClassVar[str]
+    grants: ClassVar[tuple[str, ...]] = ()
+    cost: ClassVar[str] = "seconds"
+    works_best: ClassVar[Mapping[str, Any]] = {}
+    """Settings under which it must reach its positive control, printed beside the defaults' result."""
+
+    @abstractmethod
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """A guess about each owner.
+
+        Raises:
+            Blind: where the view holds no single upload that can be read.
+        """
+
+    @abstractmethod
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """A guess about all contributors together, from the opened sums.
+
+        Raises:
+            Blind: where the view holds no sum either.
+        """
+
+    def single_uploads(self, view: View) -> list[Any]:
+        """The single uploads of this attack's channel, or Blind in the view's own words."""
+        found = view.uploads(self.channel)
+        if not found:
+            raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
+        return found
+
+    def opened_sums(self, view: View) -> list[Any]:
+        """The opened sums of this attack's channel, or Blind."""
+        found = view.sums(self.channel)
+        if not found:
+            raise Blind(f"{self.id}: no sum of channel {self.channel!r} was opened in this view")
+        return found

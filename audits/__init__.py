@@ -1,0 +1,1 @@
+"""Audits: they may see everything, because they judge."""

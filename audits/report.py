@@ -1,0 +1,54 @@
+"""``audit.json``: the cells, the runs behind them, and the verdict in a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from audits.grid import EACH, LEFT, Audit
+from secure_fedgraph.config import Experiment
+from secure_fedgraph.results import versions
+
+
+def audit_result(
+    found: Audit, experiment: Experiment, policies: list[str], seeds: list[int], seconds: float, command: str
+) -> dict[str, Any]:
+    """The ``secure-fedgraph/audit/1`` object."""
+    return {
+        "schema": "secure-fedgraph/audit/1",
+        "command": command,
+        "config": experiment.model_dump(mode="json"),
+        "policies": policies,
+        "seed": seeds,
+        "versions": versions(),
+        "verdict": verdict(found.cells),
+        "seconds": round(seconds, 3),
+        "cells": found.cells,
+        "runs": found.runs,
+        "reconstructions": found.reconstructions,
+    }
+
+
+def verdict(cells: list[dict[str, Any]]) -> str:
+    """One sentence a policy: what leaked about single owners, what only about all together, what nothing read."""
+    sentences = []
+    for policy in dict.fromkeys(cell["policy"] for cell in cells):
+        mine = [c for c in cells if c["policy"] == policy]
+        if all(c["outcome"] == "refused" for c in mine):
+            sentences.append(f"{policy}: refused before round 1.")
+            continue
+        single = _leaking(mine, EACH)
+        union = _leaking(mine, LEFT)
+        parts = [
+            f"single owners are exposed to {', '.join(single)}"
+            if single
+            else "no attack reads a single owner"
+        ]
+        if union:
+            parts.append(f"all owners together are exposed to {', '.join(union)}")
+        sentences.append(f"{policy}: {'; '.join(parts)}.")
+    return " ".join(sentences)
+
+
+def _leaking(cells: list[dict[str, Any]], aim: str) -> list[str]:
+    hits = [c["attack"] for c in cells if c["settings"]["aim"] == aim and c["leaks"]]
+    return list(dict.fromkeys(hits))

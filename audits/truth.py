@@ -1,0 +1,32 @@
+"""What was really private, for the judges only: never in the room with an attack."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import k_hop_subgraph
+
+from secure_fedgraph.federation import Federation
+
+
+def vocabulary(federation: Federation, hops: int) -> dict[str, np.ndarray]:
+    """Owner -> which words occur on nodes that its training can touch: training nodes and ``hops`` around."""
+    return {name: _touched(graph, hops) for name, graph in federation.owners.items()}
+
+
+def label_counts(federation: Federation) -> dict[str, np.ndarray]:
+    """Owner -> its training labels by class."""
+    classes = federation.schema.classes
+    return {
+        name: torch.bincount(graph.y[graph.train_mask], minlength=classes).numpy().astype(np.float64)
+        for name, graph in federation.owners.items()
+    }
+
+
+def _touched(graph: Data, hops: int) -> np.ndarray:
+    nodes, *_ = k_hop_subgraph(
+        graph.train_mask.nonzero().flatten(), hops, graph.edge_index, num_nodes=graph.num_nodes
+    )
+    found: np.ndarray = (graph.x[nodes] != 0).any(0).numpy()
+    return found

@@ -1,0 +1,263 @@
+"""The command line: run, audit, list, report."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from secure_fedgraph import __version__, listing, tables
+from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.privacy.policy import RECIPES, PlaintextWarning
+from secure_fedgraph.report.page import write_report
+from secure_fedgraph.results import execute, fresh_folder, mean_result, run_result, write_json
+
+Command = Callable[..., Any]
+
+RUN_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph run --algorithm fedsage --data cora --clients 3 --policy masked --out runs/masked
+  secure-fedgraph run --policy local_dp --norm 1.0 --multiplier 1.1 --rounds 10
+  secure-fedgraph run experiment.toml --set rounds=5 --set training.batch=32
+"""
+AUDIT_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph audit --algorithm fedsage --data cora --policy plaintext,masked,homomorphic --attack all
+  secure-fedgraph audit --policy plaintext --attack a4 --seeds 3 --set rounds=1
+  secure-fedgraph audit runs/masked        # a finished run that kept its transcript
+"""
+
+
+class _Errors(click.Group):
+    """Turns this package's errors into one line and its exit status."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        debug = "--debug" in sys.argv
+        try:
+            status = super().main(*args, standalone_mode=False, **kwargs)
+            sys.exit(status if isinstance(status, int) else 0)
+        except SecureFedGraphError as error:
+            _fail(error, str(error), error.exit_status, debug)
+        except click.ClickException as error:
+            _fail(error, error.format_message(), 2, debug)
+        except (click.Abort, KeyboardInterrupt):
+            _fail(None, "interrupted", 130, False)
+        except Exception as error:
+            _fail(error, f"{type(error).__name__}: {error} (run with --debug for the traceback)", 1, debug)
+
+
+def _fail(error: BaseException | None, message: str, status: int, debug: bool) -> NoReturn:
+    if debug and error is not None:
+        traceback.print_exception(error)
+    click.echo(f"secure-fedgraph: {message}", err=True)
+    sys.exit(status)
+
+
+@click.group(cls=_Errors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="secure-fedgraph")
+def main() -> None:
+    """Train graph neural networks across data silos, under protection, and measure what leaks.
+
+    \b
+    Exit status: 0 done, 2 bad arguments or configuration, 3 refused for privacy,
+    4 an audit found a broken claim, 1 anything else.
+    """
+
+
+def _experiment_options(command: Command) -> Command:
+    options = [
+        click.option("--algorithm", help="An algorithm's name; see 'list algorithms'."),
+        click.option("--data", help="A data set's name; see 'list datasets'."),
+        click.option("--clients", type=int, help="How many owners."),
+        click.option("--partition", help="How nodes are handed out; the paper's by default."),
+        click.option("--rounds", type=int, help="Training rounds; the algorithm's own number by default."),
+        click.option("--norm", type=float, help="The clip: an L2 norm."),
+        click.option("--multiplier", type=float, help="Noise standard deviation over sensitivity."),
+        click.option("--relation", help="Neighbouring relation: zero-out, add-remove or replace."),
+        click.option("--delta", type=float, help="For every printed epsilon (1e-5)."),
+        click.option("--seed", type=int, help="One run with this seed."),
+        click.option(
+            "--seeds", type=click.IntRange(1), help="That many runs, seeds 0, 1, ..., and their mean."
+        ),
+        click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Overrides any key."),
+        click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
+        click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),
+        click.option("--quiet", is_flag=True, help="Print nothing but errors."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
+        click.option("--debug", is_flag=True, help="Show a traceback with an error."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command(epilog=RUN_EXAMPLES)
+@click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
+@click.option("--policy", help="How uploads are protected; see 'list policies'.")
+@_experiment_options
+def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
+    """Train under a policy and write result.json, report.html and the privacy ledger."""
+    screen = _Screen(flags)
+    experiment, seeds = _experiment(experiment_file, {**flags, "policy": policy})
+    out = fresh_folder(flags["out"] or _default_folder(experiment, "run"), flags["overwrite"])
+    results = []
+    for seed in seeds:
+        one = experiment.model_copy(update={"seed": seed})
+        folder = out if len(seeds) == 1 else out / f"seed-{seed}"
+        rounds = one.rounds or one.make_algorithm().rounds
+        with (
+            screen.bar(f"{one.algorithm} under {one.policy}, seed {seed}", rounds) as advance,
+            _plain_warnings(),
+        ):
+            finished = execute(one, folder, on_round=lambda row, advance=advance: advance())
+        results.append(run_result(finished, one, _command_line()))
+        if len(seeds) > 1:
+            write_json(folder / "result.json", results[-1])
+    result = results[0] if len(seeds) == 1 else mean_result(results)
+    write_json(out / "result.json", result)
+    page = write_report(out)
+    screen.finish(result, tables.run_tables(result), page)
+
+
+@main.command(epilog=AUDIT_EXAMPLES)
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--policy", help="Policies, separated by commas.")
+@click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
+@click.option("--adversary", default="server", show_default=True, help="Who attacks.")
+@_experiment_options
+def audit(folder: Path | None, policy: str | None, attack: str, adversary: str, **flags: Any) -> None:
+    """Measure what an adversary learns, attack by attack and policy by policy."""
+    from audits import grid  # the judges and their libraries load only where they are asked for
+    from audits.report import audit_result
+
+    screen = _Screen(flags)
+    attacks = [a for a in grid.choose(attack.split(",")) if a.adversary == adversary]
+    if not attacks:
+        raise BadInput(f"--adversary {adversary!r}: no chosen attack has that adversary; use server")
+    started = time.perf_counter()
+    if folder is not None:
+        out = flags["out"] or folder
+        experiment, found = grid.audit_folder(folder, attacks)
+        policies, seeds = [experiment.policy], [experiment.seed]
+        if out != folder or (out / "audit.json").exists():
+            fresh_folder(out, flags["overwrite"])
+    else:
+        policies = (policy or "strictest").split(",")
+        experiment, seeds = _experiment(None, {**flags, "policy": policies[0]})
+        for name in policies:
+            experiment.model_copy(
+                update={"policy": name}
+            ).make_policy()  # every name is checked before work starts
+        out = fresh_folder(flags["out"] or _default_folder(experiment, "audit"), flags["overwrite"])
+        total = len(policies) * len(seeds) * (1 + sum(bool(a.works_best) for a in attacks))
+        with screen.bar("auditing", total) as advance, _plain_warnings():
+            found = grid.audit(experiment, policies, attacks, seeds, out, advance)
+    result = audit_result(found, experiment, policies, seeds, time.perf_counter() - started, _command_line())
+    write_json(out / "audit.json", result)
+    page = write_report(out)
+    screen.finish(result, tables.audit_tables(result), page)
+
+
+@main.command("list", epilog="\b\nExample:\n  secure-fedgraph list policies --json")
+@click.argument("what", type=str)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--debug", is_flag=True, hidden=True)
+def list_names(what: str, as_json: bool, debug: bool) -> None:
+    """Print what works today: algorithms, policies, attacks or datasets."""
+    if what not in listing.LISTS:
+        raise unknown_name("list", what, listing.LISTS)
+    rows = listing.LISTS[what]()
+    if as_json:
+        click.echo(json.dumps({what: rows}, indent=1))
+    else:
+        Console().print(tables.listing_table(what, rows))
+
+
+@main.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--debug", is_flag=True, hidden=True)
+def report(folder: Path, debug: bool) -> None:
+    """Rebuild report.html from the JSON in a folder."""
+    click.echo(write_report(folder))
+
+
+class _Screen:
+    """What the user sees: a progress bar on a terminal, tables at the end, or one JSON object."""
+
+    def __init__(self, flags: dict[str, Any]) -> None:
+        self._json, self._quiet = flags["as_json"], flags["quiet"]
+        self._console = Console(stderr=True)
+
+    @contextmanager
+    def bar(self, text: str, total: int) -> Iterator[Callable[..., None]]:
+        hidden = self._json or self._quiet or not self._console.is_terminal
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._console, disable=hidden, transient=True) as progress:
+            task = progress.add_task(text, total=total)
+
+            def advance(note: str | None = None) -> None:
+                progress.update(task, advance=1, **({"description": note} if note else {}))
+
+            yield advance
+
+    def finish(self, result: dict[str, Any], found: list[Any], page: Path) -> None:
+        if self._json:
+            click.echo(json.dumps(result))
+        elif not self._quiet:
+            console = Console()
+            for table in found:
+                console.print(table)
+            console.print(f"Report: {page}", soft_wrap=True)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """A channel left in plaintext is said in one line, whatever else warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PlaintextWarning)
+        warnings.showwarning = lambda message, *_, **__: click.echo(
+            f"secure-fedgraph: warning: {message}", err=True
+        )
+        yield
+
+
+def _experiment(path: Path | None, flags: dict[str, Any]) -> tuple[Experiment, list[int]]:
+    if flags["seed"] is not None and flags["seeds"] is not None:
+        raise BadInput("--seed runs one and --seeds runs many: give one of them")
+    protection = [
+        f"protection.{key}={flags[key]}" for key in ("norm", "multiplier") if flags[key] is not None
+    ]
+    keys = Experiment.model_fields.keys() & flags.keys()
+    experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
+    if experiment.policy not in RECIPES:
+        raise unknown_name("policy", experiment.policy, RECIPES)
+    experiment.make_algorithm()
+    seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
+    return experiment, seeds
+
+
+def _default_folder(experiment: Experiment, kind: str) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{kind}-{experiment.algorithm}-{experiment.data}-{stamp}"
+
+
+def _command_line() -> str:
+    return shlex.join(["secure-fedgraph", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

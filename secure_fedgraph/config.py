@@ -1,0 +1,163 @@
+"""One experiment, validated before anything starts: from a file, flags and ``--set KEY=VALUE``."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.graph.partition import PARTITIONS
+from secure_fedgraph.privacy.policy import RECIPES, Policy, local_dp, strictest
+
+
+class Experiment(BaseModel):
+    """Everything that a run is made of. Dotted keys of ``--set`` are the field names here.
+
+    Args:
+        algorithm, data, partition, policy: names, as ``list`` prints them.
+        clients: how many owners.
+        rounds: by default the algorithm's own number.
+        seed: of data, partition, split, initialisation and sampling, each by a sub-seed.
+        delta: for every printed epsilon.
+        relation: the neighbouring relation of sensitivities.
+        evaluation: ``referee`` (outside the guarantee) or ``in_band``.
+        transcript: ``sizes`` and digests only, or every message in ``full``.
+        training: the algorithm's settings, e.g. ``training.batch``.
+        protection: the policy's settings, e.g. ``protection.norm``.
+        dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    algorithm: str = "fedsage"
+    data: str = "cora"
+    clients: int = Field(3, ge=1)
+    partition: str = "louvain"
+    policy: str = "strictest"
+    rounds: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+    delta: float = Field(1e-5, gt=0, lt=1)
+    relation: Literal["zero-out", "add-remove", "replace"] = "zero-out"
+    evaluation: Literal["referee", "in_band"] = "referee"
+    transcript: Literal["sizes", "full"] = "sizes"
+    training: dict[str, Any] = {}
+    protection: dict[str, Any] = {}
+    dataset: dict[str, Any] = {}
+
+    def make_algorithm(self) -> Algorithm:
+        """The algorithm with its settings."""
+        if self.algorithm not in ALGORITHMS:
+            raise unknown_name("algorithm", self.algorithm, ALGORITHMS)
+        if self.partition not in PARTITIONS:
+            raise unknown_name("partition", self.partition, PARTITIONS)
+        return ALGORITHMS[self.algorithm](**self.training)
+
+    def make_policy(self) -> Policy:
+        """The policy with its settings."""
+        return make_policy(self.policy, self.protection, self.relation)
+
+
+def make_policy(name: str, protection: Mapping[str, Any], relation: str = "zero-out") -> Policy:
+    """The named recipe with its settings.
+
+    A setting that the recipe does not know is refused only if no recipe knows it, so that one set of flags
+    serves a list of policies.
+
+    Raises:
+        BadInput: for an unknown policy or setting, or one that is missing.
+    """
+    if name not in RECIPES:
+        raise unknown_name("policy", name, RECIPES)
+    known = {key for recipe in RECIPES.values() for key in inspect.signature(recipe).parameters} - {
+        "policies"
+    }
+    for key in protection:
+        if key not in known:
+            raise unknown_name("protection setting", key, known - {"relation"})
+    settings = {**protection, "relation": relation}
+    if name == "strictest":
+        others = [
+            make_policy(other, protection, relation) for other in ("masked", "homomorphic", "plaintext")
+        ]
+        if {"norm", "multiplier"} <= protection.keys():
+            others.insert(0, local_dp(protection["norm"], protection["multiplier"], relation))
+        return strictest(*others)
+    parameters = inspect.signature(RECIPES[name]).parameters
+    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in settings]
+    if missing:
+        raise BadInput(
+            f"policy {name!r} needs {' and '.join(f'protection.{key}' for key in missing)}: "
+            f"give {' '.join(f'--{key} 1.0' for key in missing)}"
+        )
+    return RECIPES[name](**{key: value for key, value in settings.items() if key in parameters})
+
+
+def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]) -> Experiment:
+    """The experiment of a file (TOML or YAML), over it the flags, over them ``KEY=VALUE`` assignments.
+
+    Raises:
+        BadInput: naming the key, the value and the mend.
+    """
+    values: dict[str, Any] = {} if path is None else _read(path)
+    values |= {key: value for key, value in flags.items() if value is not None}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key:
+            raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
+        _assign(values, key.split("."), _value(text), assignment)
+    try:
+        return Experiment(**values)
+    except ValidationError as error:
+        raise BadInput(_sentence(error)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise BadInput(f"experiment file {str(path)!r} is not there")
+    try:
+        text = path.read_text()
+        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+    if not isinstance(values, dict):
+        raise BadInput(f'{path} holds no keys: write e.g. algorithm = "fedsage"')
+    return values
+
+
+def _assign(values: dict[str, Any], keys: list[str], value: Any, assignment: str) -> None:
+    for key in keys[:-1]:
+        inner = values.get(key, {})
+        if not isinstance(inner, dict):
+            raise BadInput(f"--set {assignment}: {key!r} is a value, not a table")
+        inner = dict(inner)  # never write into a caller's mapping
+        values[key] = inner
+        values = inner
+    values[keys[-1]] = value
+
+
+def _value(text: str) -> Any:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return yaml.safe_load(text)
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, Experiment.model_fields, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"unknown key {key!r}: {hint}Known: {', '.join(Experiment.model_fields)}"
+    return f"{key} = {first['input']!r}: {first['msg'].lower()}"

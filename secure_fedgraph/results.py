@@ -1,0 +1,199 @@
+"""What a run leaves on disk: ``result.json``, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from secure_fedgraph.config import Experiment
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.evaluation import NOTES
+from secure_fedgraph.federation import federate
+from secure_fedgraph.privacy.ledger import number, spent
+from secure_fedgraph.protocol.message import CARRIER
+from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
+from secure_fedgraph.train import OnRound, Run, train
+
+PACKAGES = (
+    "secure-fedgraph",
+    "torch",
+    "torch-geometric",
+    "tenseal",
+    "cryptography",
+    "dp-accounting",
+    "numpy",
+)
+
+
+def execute(
+    experiment: Experiment, out: Path | None, on_round: OnRound | None = None, keep: Keep | None = None
+) -> Run:
+    """Runs one experiment with one seed."""
+    algorithm, policy = experiment.make_algorithm(), experiment.make_policy()
+    federation = federate(
+        experiment.data, experiment.clients, experiment.partition, experiment.seed, **experiment.dataset
+    )
+    return train(
+        algorithm,
+        federation,
+        policy,
+        rounds=experiment.rounds,
+        seed=experiment.seed,
+        evaluation=experiment.evaluation,
+        out=out,
+        keep=keep or (everything if experiment.transcript == "full" else nothing),
+        on_round=on_round,
+    )
+
+
+def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
+    """The ``secure-fedgraph/run/1`` object of one run."""
+    traffic = run.transcript.traffic()
+    return {
+        "schema": "secure-fedgraph/run/1",
+        "command": command,
+        "config": resolved(experiment, run),
+        "seed": experiment.seed,
+        "versions": versions(),
+        "federated": not run.algorithm.pools,
+        "data": dict(run.federation.facts),
+        "evaluation": {"mode": run.evaluation, "note": NOTES[run.evaluation]},
+        "accuracy": run.accuracy,
+        "privacy": run.privacy(delta=experiment.delta),
+        "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
+        "channels": _channels(run, experiment.delta),
+        "carriers": _carriers(run),
+        "seconds": round(run.seconds, 3),
+        "rounds": list(run.history),
+    }
+
+
+def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The result of several seeds: means, with the standard deviation and every seed's figures beside."""
+    first = results[0]
+    scores = {
+        key: [r["accuracy"][key] for r in results] for key in ("global", "local") if key in first["accuracy"]
+    }
+    return {
+        **first,
+        "seed": [r["seed"] for r in results],
+        "seeds": [{"seed": r["seed"], "accuracy": r["accuracy"], "data": r["data"]} for r in results],
+        "accuracy": {
+            **{key: fmean(values) for key, values in scores.items()},
+            "std": {key: stdev(values) if len(values) > 1 else 0.0 for key, values in scores.items()},
+            "best_by_validation": _mean_of(results, "best_by_validation"),
+            "best_on_test": _mean_of(results, "best_on_test"),
+        },
+        "bytes": {key: round(fmean([r["bytes"][key] for r in results])) for key in first["bytes"]},
+        "seconds": round(sum(r["seconds"] for r in results), 3),
+    }
+
+
+def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:
+    found = [r["accuracy"][key]["global"] for r in results if key in r["accuracy"]]
+    return {"global": fmean(found)} if found else None
+
+
+def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
+    """The whole configuration, defaults filled in."""
+    config = experiment.model_dump(mode="json")
+    config["rounds"] = len(run.history)
+    config["training"] = run.algorithm.settings.model_dump(mode="json")
+    return config
+
+
+def versions() -> dict[str, str]:
+    """Python's and the packages' versions."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes a JSON file whole: a crash leaves the old one or the new one, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
+    os.replace(draft, path)
+
+
+def read_json(path: Path, schema: str) -> dict[str, Any]:
+    """A result file of a known schema.
+
+    Raises:
+        BadInput: for a file that is not there or holds something else.
+    """
+    if not path.is_file():
+        raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {schema}")
+    try:
+        value = json.loads(path.read_text())
+    except ValueError:
+        raise BadInput(f"{path} is not JSON") from None
+    if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{schema}/1":
+        raise BadInput(
+            f"{path} has schema {value.get('schema') if isinstance(value, dict) else None!r}, "
+            f"not secure-fedgraph/{schema}/1"
+        )
+    return value
+
+
+def fresh_folder(out: Path, overwrite: bool) -> Path:
+    """A folder for results.
+
+    Raises:
+        BadInput: where an earlier result stands in it and nobody said to overwrite.
+    """
+    earlier = [
+        name
+        for name in ("result.json", "audit.json", "compare.json", "ledger.jsonl")
+        if (out / name).exists()
+    ]
+    if earlier and not overwrite:
+        raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"--out {out} is a file: give a folder")
+    for name in earlier:
+        (out / name).unlink()
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
+    rows = []
+    for row in run.policy.describe():
+        mine = [s for s in run.transcript.sent if s.channel == row["name"]]
+        charges = [c for c in run.charges if c.channel == row["name"]]
+        by_reader = spent(charges, delta).get(row["unit"], {})
+        rows.append(
+            {
+                **row,
+                "bytes_up": sum(s.bytes for s in mine if s.recipient == SERVER),
+                "bytes_down": sum(s.bytes for s in mine if s.sender == SERVER),
+                "messages": len(mine),
+                "epsilon": number(by_reader["server"]) if by_reader else None,
+                "epsilon_by_reader": {reader: number(value) for reader, value in by_reader.items()},
+            }
+        )
+    return rows
+
+
+def _carriers(run: Run) -> list[dict[str, Any]]:
+    names = sorted({s.channel for s in run.transcript.sent if s.channel.startswith(CARRIER)})
+    return [
+        {
+            "name": name,
+            "bytes": sum(s.bytes for s in run.transcript.sent if s.channel == name),
+            "messages": sum(s.channel == name for s in run.transcript.sent),
+        }
+        for name in names
+    ]

@@ -1,0 +1,141 @@
+"""Results as short tables in the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+
+def run_tables(result: dict[str, Any]) -> list[Any]:
+    """Accuracy, privacy by unit, and what each channel sent."""
+    accuracy, config = result["accuracy"], result["config"]
+    head = Table(
+        title=f"{config['algorithm']} on {config['data']}, {config['clients']} clients, {config['policy']}"
+    )
+    for column in ("accuracy", "last round", "best by validation", "best on test"):
+        head.add_column(column)
+    chosen = (accuracy.get("best_by_validation") or {}).get("global")
+    best = (accuracy.get("best_on_test") or {}).get("global")
+    head.add_row("global", _score(accuracy.get("global")), _score(chosen), _score(best))
+    head.add_row("local", _score(accuracy.get("local")), "", "")
+
+    privacy = Table(title="privacy: what the most exposed client has spent")
+    for column in ("unit", "epsilon", "delta", "against", "relation", "accountant", "by reader"):
+        privacy.add_column(column)
+    for unit, entry in result["privacy"].items():
+        readers = ", ".join(f"{reader} {value}" for reader, value in entry["readers"].items())
+        privacy.add_row(
+            unit,
+            str(entry["epsilon"]),
+            str(entry["delta"]),
+            entry["against"],
+            entry["relation"],
+            entry["accountant"],
+            readers,
+        )
+    if not result["privacy"]:
+        privacy.add_row("none", "0", "", "", "", "", "nothing left a client")
+
+    channels = Table(
+        title=f"on the wire: {_bytes(result['bytes']['up'])} up, {_bytes(result['bytes']['down'])} down"
+    )
+    for column in (
+        "channel",
+        "reveals",
+        "policy",
+        "bytes up",
+        "messages",
+        "epsilon (server)",
+        "beyond the declaration",
+    ):
+        channels.add_column(column)
+    for row in result["channels"]:
+        channels.add_row(
+            row["name"],
+            row["reveal"],
+            row["policy"],
+            _bytes(row["bytes_up"]),
+            str(row["messages"]),
+            "" if row["epsilon"] is None else str(row["epsilon"]),
+            "; ".join(row["excess"]) or "nothing",
+        )
+    facts = result["data"]
+    notes = Text(
+        f"{facts['source']}, sha256 {facts['digest'][:12]}; {result['evaluation']['note']}", style="dim"
+    )
+    if not result["federated"]:
+        notes.append("; not federated: this baseline pools all data", style="bold")
+    return [head, privacy, channels, notes]
+
+
+def audit_tables(result: dict[str, Any]) -> list[Any]:
+    """The outcome of every cell, and the accuracy behind it."""
+    policies = list(dict.fromkeys(cell["policy"] for cell in result["cells"]))
+    table = Table(title="what the server learns (1 is exact; in brackets the best trivial guess)")
+    for column in ("attack", "setting", "about", *policies):
+        table.add_column(column)
+    rows: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+    for cell in result["cells"]:
+        settings = cell["settings"]
+        variant = "as configured" if settings["variant"] == "as configured" else "positive control"
+        about = "each owner" if settings["aim"] == "each owner" else "all together"
+        rows.setdefault((cell["attack"], variant, about), {}).setdefault(cell["policy"], cell)
+    for (attack, variant, about), by_policy in rows.items():
+        table.add_row(attack, variant, about, *(_outcome(by_policy.get(policy)) for policy in policies))
+    reasons = dict.fromkeys(f"{c['policy']}: {c['reason']}" for c in result["cells"] if c["reason"])
+    runs = Table(title="accuracy of the runs that were attacked")
+    for column in ("policy", "setting", "seed", "global", "local", "bytes up", "seconds"):
+        runs.add_column(column)
+    for row in result["runs"]:
+        one = row["result"]
+        runs.add_row(
+            row["policy"],
+            row["variant"],
+            str(one["seed"]),
+            _score(one["accuracy"].get("global")),
+            _score(one["accuracy"].get("local")),
+            _bytes(one["bytes"]["up"]),
+            f"{one['seconds']:.1f}",
+        )
+    notes = Text("\n".join(reasons), style="dim")
+    return [table, notes, runs, Text(result["verdict"], style="bold")]
+
+
+def _outcome(cell: dict[str, Any] | None) -> Text:
+    if cell is None:
+        return Text("refused", style="dim")
+    if cell["outcome"] != "score":
+        return Text(cell["outcome"], style="green" if cell["outcome"] == "blind" else "dim")
+    return Text(f"{cell['score']:.3f} ({cell['baseline']:.3f})", style="red" if cell["leaks"] else "")
+
+
+def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:
+    """One row a name."""
+    table = Table(title=what)
+    for column in rows[0] if rows else ():
+        table.add_column(column)
+    for row in rows:
+        table.add_row(
+            *(", ".join(map(str, v)) if isinstance(v, list | dict) else str(v) for v in row.values())
+        )
+    return table
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _bytes(count: int) -> str:
+    """Decimal units, as networks count.
+
+    >>> _bytes(1234567)
+    '1.2 MB'
+    """
+    size, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.1f} {unit}" if unit != "B" else f"{count} B"
