@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -83,7 +83,7 @@ class LabelCounts(Attack):
     channel = "update"
     grants = ("the optimiser's kind and rate, which the server itself set",)
     cost = "one forward pass on 600 dummy nodes"
-    works_best = {
+    works_best: ClassVar[Mapping[str, Any]] = {
         "rounds": 1,
         "training.batch": "full",
         "training.optimizer": "sgd",

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from attacks import ATTACKS, FAMILIES, Attack, Blind, Guess, Knowledge
-from attacks.weights import ALL, LABEL_SHARES, VOCABULARY
-from audits import scoring, truth
+from attacks import ATTACKS, FAMILIES, Attack, Blind, Knowledge
+from audits.judges import JUDGES
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput, Refused, unknown_name
 from secure_fedgraph.federation import Federation, federate
@@ -131,9 +128,19 @@ def _cell(
         grid.cells.append(_blank(experiment, type(attack), aim, variant, "blind", str(reason)))
         return
     seconds = time.perf_counter() - started
-    hops = len(experiment.make_algorithm().settings.fanout)
-    score = judge(guess, federation, hops)
-    grid.reconstructions.append(_reconstruction(guess, federation, hops, experiment, attack, aim, variant))
+    judgement = JUDGES[guess.about](guess, federation, experiment.make_algorithm())
+    score = judgement.score
+    grid.reconstructions.append(
+        {
+            "policy": experiment.policy,
+            "seed": experiment.seed,
+            "attack": attack.id,
+            "aim": aim,
+            "variant": variant,
+            "kind": guess.about,
+            "targets": judgement.targets(),
+        }
+    )
     grid.cells.append(
         {
             **_blank(experiment, type(attack), aim, variant, "score", ""),
@@ -153,59 +160,6 @@ def _cell(
             "seconds": round(seconds, 3),
         }
     )
-
-
-def judge(guess: Guess, federation: Federation, hops: int) -> scoring.Score:
-    """Scores a guess against what was private.
-
-    A guess about several owners together is scored against their union (words) or their mean (labels).
-    """
-    if guess.about == VOCABULARY:
-        words = truth.vocabulary(federation, hops)
-        return scoring.vocabulary(
-            guess.values,
-            {t: np.any([words[o] for o in owners], axis=0) for t, owners in guess.targets.items()},
-        )
-    assert guess.about == LABEL_SHARES
-    counts = truth.label_counts(federation)
-    if ALL in guess.targets:
-        mean = np.mean([counts[o] / counts[o].sum() for o in guess.targets[ALL]], axis=0)
-        total = sum(counts[o].sum() for o in guess.targets[ALL])
-        return scoring.label_shares(guess.values, {ALL: mean * total}, whole_counts=False)
-    return scoring.label_shares(guess.values, {t: counts[t] for t in guess.targets})
-
-
-def _reconstruction(
-    guess: Guess,
-    federation: Federation,
-    hops: int,
-    experiment: Experiment,
-    attack: Attack,
-    aim: str,
-    variant: str,
-) -> dict[str, Any]:
-    """True and guessed values side by side, for pictures: words as 0/1, labels as counts."""
-    if guess.about == VOCABULARY:
-        words = truth.vocabulary(federation, hops)
-        true = {
-            t: np.any([words[o] for o in owners], axis=0).astype(int) for t, owners in guess.targets.items()
-        }
-        guessed = {t: (v > 0).astype(int) for t, v in guess.values.items()}
-    else:
-        counts = truth.label_counts(federation)
-        true = {t: sum(counts[o] for o in owners) for t, owners in guess.targets.items()}
-        guessed = {t: np.round(np.clip(v, 0, None) * true[t].sum(), 1) for t, v in guess.values.items()}
-    return {
-        "policy": experiment.policy,
-        "seed": experiment.seed,
-        "attack": attack.id,
-        "aim": aim,
-        "variant": variant,
-        "kind": guess.about,
-        "targets": [
-            {"owner": t, "true": true[t].tolist(), "guess": guessed[t].tolist()} for t in guess.targets
-        ],
-    }
 
 
 def _blank(

@@ -29,7 +29,7 @@ def audit_result(
 
 
 def verdict(cells: list[dict[str, Any]]) -> str:
-    """One sentence a policy: what leaked about single owners, what only about all together, what nothing read."""
+    """One sentence a policy: what leaks about single owners, and what about all of them together."""
     sentences = []
     for policy in dict.fromkeys(cell["policy"] for cell in cells):
         mine = [c for c in cells if c["policy"] == policy]

@@ -96,7 +96,7 @@ def label_shares(
     Args:
         guesses: owner -> estimated class shares ``[classes]``.
         truths: owner -> true counts ``[classes]``.
-        whole_counts: round the guess to whole labels first, since the truth is whole; not for a mean over owners.
+        whole_counts: round the guess to whole labels first, as the truth is; not for a mean of owners.
     """
     right, equal, others, missed, taken = [], [], [], 0.0, 0.0
     for owner, counts in truths.items():

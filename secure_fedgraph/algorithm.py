@@ -93,6 +93,11 @@ class Algorithm:
         """The channel on which the referee may examine personal models, where there are any."""
         return next((c for c in self.channels if c.to == "referee"), None)
 
+    @property
+    def hops(self) -> int:
+        """How far from a training node training looks, in links."""
+        raise NotImplementedError
+
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Class scores ``[nodes, classes]`` of a model on a graph."""
         raise NotImplementedError

@@ -48,7 +48,7 @@ class _Errors(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         debug = "--debug" in sys.argv
         try:
-            status = super().main(*args, standalone_mode=False, **kwargs)
+            status = super().main(*args, **{**kwargs, "standalone_mode": False})
             sys.exit(status if isinstance(status, int) else 0)
         except SecureFedGraphError as error:
             _fail(error, str(error), error.exit_status, debug)
@@ -123,7 +123,7 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
             screen.bar(f"{one.algorithm} under {one.policy}, seed {seed}", rounds) as advance,
             _plain_warnings(),
         ):
-            finished = execute(one, folder, on_round=lambda row, advance=advance: advance())
+            finished = execute(one, folder, on_round=advance)
         results.append(run_result(finished, one, _command_line()))
         if len(seeds) > 1:
             write_json(folder / "result.json", results[-1])
@@ -209,8 +209,8 @@ class _Screen:
         with Progress(*columns, console=self._console, disable=hidden, transient=True) as progress:
             task = progress.add_task(text, total=total)
 
-            def advance(note: str | None = None) -> None:
-                progress.update(task, advance=1, **({"description": note} if note else {}))
+            def advance(note: object = None) -> None:
+                progress.update(task, advance=1, description=note if isinstance(note, str) else None)
 
             yield advance
 

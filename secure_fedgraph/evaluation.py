@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 MODES = ("referee", "in_band")
 NOTES = {
-    "referee": "test data outside the guarantee: the experiment's referee holds it, no party of the federation",
-    "in_band": "scored by the clients on their own test nodes and uploads like any other, protected and charged",
+    "referee": "test data outside the guarantee: a referee outside the federation holds it",
+    "in_band": "scored by the clients on their own test nodes; uploads like any other, protected and charged",
 }
 
 
 @dataclass(frozen=True)
 class Referee:
-    """Holds the whole graph and who tests on what; reads released models, and personal ones that are sent to it.
+    """Holds the whole graph and who tests on what; reads released models, and personal ones sent to it.
 
     Guarantees:
         - no client and no server sees what it holds, and nothing it is sent is in a party's view;

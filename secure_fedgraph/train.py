@@ -38,7 +38,7 @@ class Run:
 
     @property
     def accuracy(self) -> dict[str, Any]:
-        """The last round's scores, with the round that is best by validation and the best test score beside."""
+        """The last round's scores; beside them the best round by validation and the best test score."""
         last = self.history[-1]["accuracy"]
         scored = [r for r in self.history if "validation" in r["accuracy"]]
         if not scored:

@@ -20,7 +20,7 @@ class FedAvg(NodeClassifier):
     """Federated averaging of a graph neural network, unweighted.
 
     Each round every client trains from the global weights and uploads its update; the server adds the mean
-    update. Optimiser moments stay with the client. The server needs the sum only, so secure aggregation binds.
+    update. Optimiser moments stay with the client. The server needs the sum only, so masks bind.
 
     References:
         McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017.

@@ -67,14 +67,15 @@ def fit(me: Any, model: nn.Module, settings: TrainingSettings, penalty: Penalty 
 
 def _loss(me: Any, model: nn.Module, settings: TrainingSettings) -> Callable[[torch.Tensor], torch.Tensor]:
     graph = me.graph
-    if not hasattr(model, "forward_tree"):
+    forward_tree = getattr(model, "forward_tree", None)
+    if forward_tree is None:
         return lambda batch: F.cross_entropy(model(graph.x, graph.edge_index)[batch], graph.y[batch])
     table = NeighbourTable(graph.edge_index, graph.num_nodes)
     generator = me.generator("neighbours")
 
     def sampled(batch: torch.Tensor) -> torch.Tensor:
         tree = table.sample_tree(batch, settings.fanout, generator)
-        return F.cross_entropy(model.forward_tree(graph.x, tree), graph.y[batch])
+        return F.cross_entropy(forward_tree(graph.x, tree), graph.y[batch])
 
     return sampled
 

@@ -34,6 +34,11 @@ class NodeClassifier(Algorithm):
         super().__init__(**settings)
         self._make = model
 
+    @property
+    def hops(self) -> int:
+        """Sampling depth: a node at most this far from a training node can be touched."""
+        return len(self.settings.fanout)
+
     def model(self, schema: Schema) -> nn.Module:
         """A fresh model of the right shape."""
         if self._make is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -26,8 +28,8 @@ class SageLayer(nn.Module):
         super().__init__()
         if outputs % 2:
             raise BadInput(f"hidden width {outputs} is odd: a GraphSAGE layer has two equal halves")
-        self.own = nn.utils.skip_init(nn.Linear, inputs, outputs // 2, bias=False)
-        self.neighbour = nn.utils.skip_init(nn.Linear, inputs, outputs // 2, bias=False)
+        self.own: nn.Module = nn.utils.skip_init(nn.Linear, inputs, outputs // 2, bias=False)
+        self.neighbour: nn.Module = nn.utils.skip_init(nn.Linear, inputs, outputs // 2, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def join(self, own: torch.Tensor, neighbours: torch.Tensor) -> torch.Tensor:
@@ -58,7 +60,7 @@ class GraphSage(nn.Module):
         super().__init__()
         widths = [features, *hidden]
         self.layers = nn.ModuleList(map(SageLayer, widths[:-1], widths[1:]))
-        self.head = nn.utils.skip_init(nn.Linear, widths[-1], classes)
+        self.head: nn.Module = nn.utils.skip_init(nn.Linear, widths[-1], classes)
         for p in self.parameters():
             nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
 
@@ -66,6 +68,10 @@ class GraphSage(nn.Module):
     def hops(self) -> int:
         """How far a node's prediction looks."""
         return len(self.layers)
+
+    @property
+    def _sage(self) -> list[SageLayer]:
+        return cast(list[SageLayer], list(self.layers))
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
         """Class scores of every node, from whole neighbourhoods.
@@ -79,7 +85,7 @@ class GraphSage(nn.Module):
         """
         source, target = edge_index
         degree = torch.bincount(target, minlength=len(x)).clamp(min=1).unsqueeze(1)
-        for depth, layer in enumerate(self.layers):
+        for depth, layer in enumerate(self._sage):
             messages = layer.neighbour(x)
             summed = torch.zeros_like(messages).index_add_(0, target, messages[source])
             x = self._activate(layer.join(layer.own(x), summed / degree), depth)
@@ -99,7 +105,7 @@ class GraphSage(nn.Module):
         there = (distinct >= 0).unsqueeze(1)
         rows = x[distinct.clamp(min=0)] * there
         places = place.split([level.numel() for level in tree])
-        first = self.layers[0]
+        first, *later = self._sage
         own, neighbour = first.own(rows), first.neighbour(rows)
         levels = [
             self._activate(
@@ -112,10 +118,10 @@ class GraphSage(nn.Module):
             * (level >= 0).unsqueeze(-1)
             for i, level in enumerate(tree[:-1])
         ]
-        for depth, layer in enumerate(list(self.layers)[1:], start=1):
+        for depth, layer in enumerate(later, start=1):
             levels = [
                 self._activate(layer.join(layer.own(here), layer.neighbour(below).mean(-2)), depth)
-                for here, below in zip(levels, levels[1:], strict=False)
+                for here, below in pairwise(levels)
             ]
         return self._scores(levels[0])
 
@@ -123,4 +129,5 @@ class GraphSage(nn.Module):
         return F.relu(x) if depth < len(self.layers) - 1 else x
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(F.normalize(x, dim=-1))
+        scores: torch.Tensor = self.head(F.normalize(x, dim=-1))
+        return scores

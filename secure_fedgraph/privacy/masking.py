@@ -70,7 +70,7 @@ class Masked(Carrier):
         if missing:
             raise Refused(
                 f"channel {scope.channel!r}: {', '.join(sorted(missing))} dropped out of round {scope.round}, "
-                "so its masks do not cancel and nothing was opened: drop-out recovery is not built yet"
+                "so masks do not cancel: nothing was opened (drop-out recovery is not built yet)"
             )
         if set(sealed) - set(scope.cohort):
             raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")

@@ -286,7 +286,7 @@ class Bound:
 
     def _common_layout(self, replies: Mapping[str, Tree]) -> Layout:
         layouts = {name: self._layout(name, tree) for name, tree in replies.items()}
-        first, *others = layouts.values()
+        first = next(iter(layouts.values()))
         for name, layout in layouts.items():
             if layout != first:
                 raise HostileMessage(

@@ -32,7 +32,7 @@ MAX_NAME = 256
 MAX_DIMENSIONS = 8
 
 _TEXT, _BYTES = 100, 101
-_DTYPES = {
+_DTYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype("<f4"),
     2: np.dtype("<f8"),
     3: np.dtype("<i8"),

@@ -1,0 +1,69 @@
+"""Who scores what: for each thing that attacks guess about, the truth, the score, and both side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attacks.attack import Guess
+from attacks.weights import LABEL_SHARES, VOCABULARY
+from audits import scoring, truth
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.federation import Federation
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A score, and true against guessed values of each target, for pictures."""
+
+    score: scoring.Score
+    true: Mapping[str, np.ndarray]
+    guessed: Mapping[str, np.ndarray]
+
+    def targets(self) -> list[dict[str, Any]]:
+        """As ``audit.json`` keeps them."""
+        return [
+            {"owner": target, "true": values.tolist(), "guess": self.guessed[target].tolist()}
+            for target, values in self.true.items()
+        ]
+
+
+Judge = Callable[[Guess, Federation, Algorithm], Judgement]
+
+
+def words(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgement:
+    """Vocabularies. A guess about several owners together is scored against their union.
+
+    Beside it stands what that guess is worth about single owners.
+    """
+    single = truth.vocabulary(federation, algorithm.hops)
+    true = {t: np.any([single[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
+    score = scoring.vocabulary(guess.values, true)
+    together = [t for t, owners in guess.targets.items() if len(owners) > 1]
+    if together:
+        (target,) = together
+        of_each = scoring.vocabulary(dict.fromkeys(guess.targets[target], guess.values[target]), single)
+        score = replace(score, details={**score.details, "f1_about_each_owner": of_each.value})
+    return Judgement(
+        score,
+        {t: v.astype(int) for t, v in true.items()},
+        {t: (v > 0).astype(int) for t, v in guess.values.items()},
+    )
+
+
+def labels(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgement:
+    """Label histograms. A guess about several owners together is scored against the mean of their shares."""
+    counts = truth.label_counts(federation)
+    true, whole = {}, True
+    for target, owners in guess.targets.items():
+        size = sum(counts[o].sum() for o in owners)
+        true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
+        whole = whole and len(owners) == 1
+    guessed = {t: np.round(np.clip(v, 0, None) * true[t].sum(), 1) for t, v in guess.values.items()}
+    return Judgement(scoring.label_shares(guess.values, true, whole_counts=whole), true, guessed)
+
+
+JUDGES: dict[str, Judge] = {VOCABULARY: words, LABEL_SHARES: labels}
