@@ -26,12 +26,12 @@ def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
     own = dict(model.named_parameters())
     if own.keys() != params.keys():
         raise HostileMessage(f"parameters do not fit: {sorted(own.keys() ^ params.keys())[:3]} differ")
+    for name, p in own.items():  # all of them before the first is copied: a refused load changes nothing
+        if params[name].shape != p.shape or not torch.isfinite(params[name]).all():
+            raise HostileMessage(f"parameter {name!r} has another shape or values that are not finite")
     with torch.no_grad():
         for name, p in own.items():
-            value = params[name]
-            if value.shape != p.shape or not torch.isfinite(value).all():
-                raise HostileMessage(f"parameter {name!r} has another shape or values that are not finite")
-            p.copy_(value)
+            p.copy_(params[name])
 
 
 def difference(after: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> Parameters:

@@ -1,7 +1,95 @@
-"""report.html (being written)."""
+"""``report.html``: one self-contained page for what a folder holds, and its pictures as files."""
 
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.report import words
+from secure_fedgraph.report.audit_page import audit_story
+from secure_fedgraph.report.run_page import run_story
+from secure_fedgraph.report.svg import Picture
+
+SCHEMA = "secure-fedgraph/"
+# The first file found is what the folder is about: an audit of a finished run leaves both.
+KINDS: dict[str, tuple[str, Callable[[dict[str, Any], Path], dict[str, Any]]]] = {
+    "audit": ("audit.json", audit_story),
+    "run": ("result.json", run_story),
+}
 
 
 def write_report(folder: Path) -> Path:
-    return folder / "report.html"
+    """Writes ``report.html`` and ``plots/*.png`` from the JSON in a folder.
+
+    **Guarantees:**
+        - the page fetches nothing, and every value from the JSON is escaped;
+        - the same JSON gives the same page, byte for byte; a crash leaves the old page or the new one.
+
+    Args:
+        folder: of a finished run or audit.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        BadInput: where the folder holds neither, or a file that this version cannot read.
+    """
+    folder = Path(folder)
+    kind, value = _load(folder)
+    story = KINDS[kind][1](value, folder)
+    page = _environment().get_template(f"{kind}.html").render(**story)
+    plots = folder / "plots"
+    plots.mkdir(exist_ok=True)
+    drawn: list[Picture] = story["pictures"]
+    for stale in set(plots.glob("*.png")) - {plots / f"{p.name}.png" for p in drawn}:
+        stale.unlink()
+    for picture in drawn:
+        _write(plots / f"{picture.name}.png", picture.png)
+    return _write(folder / "report.html", page.encode("utf-8", errors="replace"))
+
+
+def _load(folder: Path) -> tuple[str, dict[str, Any]]:
+    for kind, (name, _) in KINDS.items():
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise BadInput(f"{path} is not JSON: write it again with 'secure-fedgraph {kind}'") from None
+        schema = value.get("schema") if isinstance(value, dict) else None
+        if schema != f"{SCHEMA}{kind}/1":
+            raise BadInput(
+                f"{path} has schema {schema!r}, not '{SCHEMA}{kind}/1': write it again with this version"
+            )
+        return kind, value
+    names = " and no ".join(name for name, _ in KINDS.values())
+    raise BadInput(f"{folder} holds no {names}: give the folder of a finished run or audit")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("secure_fedgraph.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for tell in (words.percent, words.share, words.count, words.size, words.seconds, words.epsilon):
+        environment.filters[tell.__name__] = tell
+    environment.filters["scientific"] = words.scientific
+    environment.tests["bounded"] = words.bounded
+    return environment
+
+
+def _write(path: Path, content: bytes) -> Path:
+    draft = path.with_name(path.name + ".draft")
+    draft.write_bytes(content)
+    os.replace(draft, path)
+    return path

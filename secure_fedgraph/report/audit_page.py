@@ -1,0 +1,61 @@
+"""What the page of an audit says: the verdict, the outcome table, true against reconstructed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph.report import trained, words
+from secure_fedgraph.report.outcomes import AS_CONFIGURED, outcome_table, verdicts
+from secure_fedgraph.report.reconstructed import reconstructed
+from secure_fedgraph.report.trained import Trained
+
+
+def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Everything that ``audit.html`` prints, from a ``secure-fedgraph/audit/1`` object."""
+    config, cells = audit.get("config") or {}, audit.get("cells") or []
+    policies = list(dict.fromkeys([*(audit.get("policies") or []), *(c.get("policy") for c in cells)]))
+    runs = _as_configured(audit.get("runs") or [], policies)
+    by_round = trained.accuracy(runs)
+    data = trained.source(runs[0].results[0].get("data") or {} if runs else {"data": config.get("data")})
+    algorithm = words.named(words.ALGORITHMS, config.get("algorithm"))
+    compared = reconstructed(audit.get("reconstructions") or [], policies)
+    adversaries = {f"{c.get('behaviour', '')} {c.get('adversary', 'server')}".strip() for c in cells}
+    return {
+        "kind": "audit",
+        "title": f"{algorithm} on {data['name']}: what leaks",
+        "adversaries": words.listed(sorted(adversaries)),
+        "command": audit.get("command", ""),
+        "config": config,
+        "source": data,
+        "seed": audit.get("seed"),
+        "seconds": audit.get("seconds"),
+        "rounds": runs[0].results[0].get("config", {}).get("rounds") if runs else config.get("rounds"),
+        "verdicts": verdicts(cells, policies),
+        "outcomes": outcome_table(cells, policies),
+        "compared": compared,
+        "accuracy": by_round,
+        "finals": trained.finals(runs),
+        "traffic": trained.traffic(runs),
+        "privacy": trained.privacy(runs),
+        "seen": trained.seen(runs),
+        "partition": trained.partition(runs),
+        "facts": trained.facts(
+            runs[0].results[0].get("config") or config if runs else config, audit.get("versions") or {}
+        ),
+        "pictures": trained.pictures(by_round, *compared),
+    }
+
+
+def _as_configured(runs: Iterable[dict[str, Any]], policies: list[str]) -> list[Trained]:
+    """The runs of each policy, the attacks' positive controls left out."""
+    grouped: dict[str, list[dict[str, Any]]] = {policy: [] for policy in policies}
+    for run in runs:
+        if run.get("variant", AS_CONFIGURED) == AS_CONFIGURED and run.get("result"):
+            grouped.setdefault(str(run.get("policy")), []).append(run["result"])
+    return [
+        Trained(policy, results, [r.get("rounds") or [] for r in results])
+        for policy, results in grouped.items()
+        if results
+    ]

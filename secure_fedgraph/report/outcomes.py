@@ -1,0 +1,189 @@
+"""The audit's cells as a table, and the verdict on each policy in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from secure_fedgraph.report import words
+
+AS_CONFIGURED = "as configured"
+EACH, LEFT = "each owner", "what the defence leaves"
+AIMS = {EACH: "about each owner", LEFT: "about all owners together"}
+
+
+def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict[str, Any]]:
+    """For each policy what the attacks read, worst first: single owners, all owners together, or nothing.
+
+    Returns:
+        rows with ``policy``, ``state`` ("leaks", "together", "nothing", "refused"), ``short`` and ``text``.
+    """
+    rows = []
+    for policy in policies:
+        mine = [c for c in cells if c.get("policy") == policy]
+        if not mine:
+            continue
+        if all(c.get("outcome") == "refused" for c in mine):
+            reason = words.sentence(str(mine[0].get("reason") or ""))
+            rows.append(_verdict(policy, "refused", "refused before round 1", f"Nothing was sent. {reason}"))
+            continue
+        single, union = _leaking(mine, EACH), _leaking(mine, LEFT)
+        if single:
+            text = f"An attack reads single owners: {single}."
+            rows.append(_verdict(policy, "leaks", "leaks about single owners", text))
+        elif union:
+            text = f"No attack tried reads a single owner. All owners together still show: {union}."
+            rows.append(_verdict(policy, "together", "hides single owners, not their union", text))
+        else:
+            text = "No attack tried reads anything beyond a trivial guess."
+            rows.append(_verdict(policy, "nothing", "nothing was read", text))
+    return rows
+
+
+def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> dict[str, Any]:
+    """Attacks by setting and aim down, policies across; a place holds the cells of all seeds.
+
+    Returns:
+        ``policies`` and ``groups``: for each attack its ``rows``, each with ``places`` (None: not run).
+    """
+    shown = [p for p in policies if any(c.get("policy") == p for c in cells)]
+    groups: dict[tuple[str, str, str], dict[tuple[str, str], dict[str, list[dict[str, Any]]]]] = {}
+    for cell in cells:
+        attack = (str(cell.get("attack")), str(cell.get("adversary", "")), str(cell.get("channel", "")))
+        row = (_setting(cell, "variant") or AS_CONFIGURED, _setting(cell, "aim") or EACH)
+        groups.setdefault(attack, {}).setdefault(row, {}).setdefault(str(cell.get("policy")), []).append(cell)
+    return {
+        "policies": shown,
+        "groups": [
+            {
+                "attack": attack,
+                "subject": words.ATTACKS.get(attack, ""),
+                "adversary": adversary,
+                "channel": channel,
+                "rows": [
+                    {
+                        "setting": AS_CONFIGURED if variant == AS_CONFIGURED else "positive control",
+                        "changes": _changes(by_policy),
+                        "aim": AIMS.get(aim, aim),
+                        "places": [_place(by_policy[p], p) if p in by_policy else None for p in shown],
+                    }
+                    for (variant, aim), by_policy in rows.items()
+                ],
+            }
+            for (attack, adversary, channel), rows in groups.items()
+        ],
+    }
+
+
+def _verdict(policy: str, state: str, short: str, text: str) -> dict[str, Any]:
+    return {"policy": policy, "state": state, "short": short, "text": text}
+
+
+def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
+    """The attacks that leak, with the best verdict; those that need their own settings say so."""
+    plain: dict[str, str] = {}
+    forced: dict[str, str] = {}
+    for cell in cells:
+        if cell.get("leaks") and _setting(cell, "aim") == aim:
+            usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
+            verdict = str(cell.get("verdict", "")).split(",")[0]
+            (plain if usual else forced)[str(cell.get("attack"))] = verdict
+    parts = [_told(attack, verdict) for attack, verdict in plain.items()]
+    rest = [_told(attack, verdict) for attack, verdict in forced.items() if attack not in plain]
+    if rest:
+        when = f"under the attack's best settings {'also ' if parts else ''}"
+        parts.append(when + words.listed(rest))
+    return "; ".join(parts)
+
+
+def _told(attack: str, verdict: str) -> str:
+    code = attack.split("-")[0].upper()
+    subject = words.SUBJECTS.get(attack)
+    return f"{subject} ({code}, {verdict})" if subject else f"{attack} ({verdict})"
+
+
+def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
+    """One place of the table: all seeds of one attack under one policy."""
+    outcomes = {str(c.get("outcome")) for c in cells}
+    outcome = outcomes.pop() if len(outcomes) == 1 else "mixed"
+    scored = [c for c in cells if words.real(c.get("score")) is not None]
+    leaks = any(bool(c.get("leaks")) for c in cells)
+    score = _mean(scored, "score")
+    return {
+        "policy": policy,
+        "state": "leak" if leaks else "score" if outcome in ("score", "mixed") else outcome,
+        "outcome": outcome,
+        "score": score,
+        "low": _least([c.get("low") for c in scored]),
+        "high": _most([c.get("high") for c in scored]),
+        "baseline": _mean(scored, "baseline"),
+        "metric": scored[0].get("metric") if scored else None,
+        "verdicts": list(dict.fromkeys(str(c.get("verdict", "")) for c in cells)),
+        "reasons": list(dict.fromkeys(words.sentence(str(c["reason"])) for c in cells if c.get("reason"))),
+        "bar": _bar(scored, score),
+        "seeds": [_numbers(c) for c in cells],
+    }
+
+
+def _numbers(cell: dict[str, Any]) -> dict[str, Any]:
+    """One cell in full, for whoever opens it."""
+    extra = [(k, _plain(v)) for k, v in (cell.get("details") or {}).items()]
+    return {
+        "seed": cell.get("seed"),
+        "score": cell.get("score"),
+        "low": cell.get("low"),
+        "high": cell.get("high"),
+        "baselines": list((cell.get("baselines") or {}).items()),
+        "details": extra,
+        "messages": cell.get("messages"),
+        "seconds": cell.get("seconds"),
+        "ceiling": cell.get("ceiling"),
+    }
+
+
+def _bar(scored: Sequence[dict[str, Any]], score: float | None) -> dict[str, float] | None:
+    """Where score, interval and trivial guess lie on a line from 0 to 1, in percent."""
+    if score is None:
+        return None
+    low, high = _least([c.get("low") for c in scored]), _most([c.get("high") for c in scored])
+    base = _mean(scored, "baseline")
+    bar = {"at": _hundred(score)}
+    if low is not None and high is not None:
+        bar |= {"low": _hundred(low), "width": round(_hundred(high) - _hundred(low), 2)}
+    if base is not None:
+        bar["base"] = _hundred(base)
+    return bar
+
+
+def _changes(by_policy: dict[str, list[dict[str, Any]]]) -> str:
+    settings = next(iter(by_policy.values()))[0].get("settings") or {}
+    return ", ".join(f"{k} = {_plain(v)}" for k, v in settings.items() if k not in ("aim", "variant"))
+
+
+def _setting(cell: dict[str, Any], key: str) -> str:
+    return str((cell.get("settings") or {}).get(key) or "")
+
+
+def _plain(value: Any) -> str:
+    number = words.real(value)
+    if number is None:
+        return words.MISSING if value is None else str(value)
+    return f"{number:,.0f}" if number == round(number) else f"{number:,.4g}"
+
+
+def _hundred(value: float) -> float:
+    return round(100 * min(1.0, max(0.0, value)), 2)
+
+
+def _mean(cells: Sequence[dict[str, Any]], key: str) -> float | None:
+    found = [v for v in (words.real(c.get(key)) for c in cells) if v is not None]
+    return fmean(found) if found else None
+
+
+def _least(values: Sequence[Any]) -> float | None:
+    return min((v for v in map(words.real, values) if v is not None), default=None)
+
+
+def _most(values: Sequence[Any]) -> float | None:
+    return max((v for v in map(words.real, values) if v is not None), default=None)

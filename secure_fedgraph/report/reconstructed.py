@@ -1,0 +1,189 @@
+"""True against reconstructed, side by side: what an attack wrote down and what was there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.report import plots, words
+from secure_fedgraph.report.outcomes import AS_CONFIGURED, EACH
+from secure_fedgraph.report.svg import Picture
+
+VOCABULARY, LABELS = "vocabulary", "label shares"
+MOST_OWNERS = 5  # drawn; the numbers of all stand in audit.json
+
+
+def reconstructed(found: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict[str, Any]]:
+    """A section for each attack whose guesses can be drawn; the first seed is shown.
+
+    Returns:
+        sections with ``attack``, ``text``, ``pictures`` and, for each picture, ``captions`` and ``tables``.
+    """
+    sections = []
+    for attack in dict.fromkeys(str(r.get("attack")) for r in found):
+        mine = [r for r in found if r.get("attack") == attack and r.get("targets")]
+        mine = [r for r in mine if r.get("seed") == mine[0].get("seed")]
+        mine.sort(key=lambda r: policies.index(r["policy"]) if r.get("policy") in policies else 99)
+        kind = mine[0].get("kind") if mine else None
+        if kind in MAKERS:
+            sections.append(
+                {
+                    "attack": attack,
+                    "code": attack.split("-")[0].upper(),
+                    "subject": words.SUBJECTS.get(attack, attack),
+                    "kind": kind,
+                    "seed": mine[0].get("seed"),
+                    **MAKERS[kind](attack.split("-")[0], mine),
+                }
+            )
+    return [s for s in sections if s["pictures"]]
+
+
+def _vocabulary(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Strips of words: owner by owner where single uploads were read, else the union held against each owner."""
+    found = [r for r in found if r.get("variant", AS_CONFIGURED) == AS_CONFIGURED]
+    each = [r for r in found if r.get("aim") == EACH]
+    opened = {r["policy"] for r in each}
+    truth = each[0]["targets"] if each else []
+    section = _empty()
+    for policies, record in _alike(each):
+        owners = record["targets"][:MOST_OWNERS]
+        alt = f"{words.listed(policies)}: {_strip_words(owners)}"
+        caption = f"{words.listed(policies)}: what the attack wrote down about each owner"
+        _add(section, plots.vocabulary(f"{code}-{policies[0]}-each", _axis(owners), owners, alt), caption)
+        section["tables"].append(_strip_table(owners))
+    for policies, record in _alike([r for r in found if r.get("aim") != EACH and r["policy"] not in opened]):
+        union = record["targets"][0]
+        fits = truth and all(len(t["true"]) == len(union["guess"]) for t in truth)
+        owners = [{**t, "guess": union["guess"]} for t in truth[:MOST_OWNERS]] if fits else record["targets"]
+        caption = f"{words.listed(policies)}: all that is left is the union of all owners"
+        if fits:
+            caption += ", here held against each of them"
+        alt = f"{words.listed(policies)}: the union of all owners as a guess; {_strip_words(owners)}"
+        _add(section, plots.vocabulary(f"{code}-{policies[0]}-union", _axis(owners), owners, alt), caption)
+        section["tables"].append(_strip_table(owners))
+    return section
+
+
+def _labels(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Bars by class, as configured beside the attack's best settings, on one scale."""
+    section = _empty()
+    opened = {r["policy"] for r in found if r.get("aim") == EACH}
+    for aim, name in ((EACH, "each"), (None, "union")):
+        mine = [
+            r
+            for r in found
+            if (r.get("aim") == EACH) == (aim == EACH) and (aim == EACH or r["policy"] not in opened)
+        ]
+        if not mine:
+            continue
+        top = 1.3 * max((v or 0) for r in mine for t in r["targets"] for v in t["true"]) or 1.0
+        for variant in dict.fromkeys(r.get("variant", AS_CONFIGURED) for r in mine):
+            for policies, record in _alike([r for r in mine if r.get("variant", AS_CONFIGURED) == variant]):
+                owners = [_finite(t) for t in record["targets"][:MOST_OWNERS]]
+                usual = variant == AS_CONFIGURED
+                how = AS_CONFIGURED if usual else "positive control (the settings that suit the attack best)"
+                caption = f"{words.listed(policies)}, {how}"
+                alt = f"{caption}: {_bar_words(owners)}"
+                stem = f"{code}-{policies[0]}-{name}{'' if usual else '-control'}"
+                classes = [str(i) for i in range(len(owners[0]["true"]))]
+                _add(section, plots.label_counts(stem, owners, top, classes, alt), caption)
+                section["tables"].append(_bar_table(owners))
+    return section
+
+
+MAKERS: dict[str, Callable[[str, Sequence[dict[str, Any]]], dict[str, Any]]] = {
+    VOCABULARY: _vocabulary,
+    LABELS: _labels,
+}
+
+
+def _empty() -> dict[str, Any]:
+    return {"pictures": [], "captions": [], "tables": []}
+
+
+def _add(section: dict[str, Any], picture: Picture, caption: str) -> None:
+    section["pictures"].append(picture)
+    section["captions"].append(words.sentence(caption))
+
+
+def _alike(records: Sequence[dict[str, Any]]) -> list[tuple[list[str], dict[str, Any]]]:
+    """Policies whose guesses round to the same picture share it."""
+    groups: list[tuple[list[str], dict[str, Any]]] = []
+    for record in records:
+        for policies, first in groups:
+            if _same(first["targets"], record["targets"]):
+                policies.append(str(record["policy"]))
+                break
+        else:
+            groups.append(([str(record["policy"])], record))
+    return groups
+
+
+def _same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> bool:
+    return len(one) == len(other) and all(
+        a["owner"] == b["owner"]
+        and len(a["guess"]) == len(b["guess"])
+        and np.allclose(_array(a["guess"]), _array(b["guess"]), atol=0.5, equal_nan=True)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _array(values: Sequence[Any]) -> np.ndarray:
+    return np.array([np.nan if words.real(v) is None else v for v in values], dtype=float)
+
+
+def _finite(target: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "owner": str(target["owner"]),
+        "true": np.nan_to_num(_array(target["true"])),
+        "guess": np.nan_to_num(_array(target["guess"])),
+    }
+
+
+def _axis(owners: Sequence[dict[str, Any]]) -> str:
+    return f"words of the data set, 1 to {len(owners[0]['true']):,}"
+
+
+def _strip_table(owners: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    rows = []
+    for owner in owners:
+        true, guess = _array(owner["true"]) > 0, _array(owner["guess"]) > 0
+        rows.append(
+            [
+                str(owner["owner"]),
+                f"{true.sum():,}",
+                f"{guess.sum():,}",
+                f"{(guess & ~true).sum():,}",
+                f"{(true & ~guess).sum():,}",
+                words.percent((true == guess).mean(), 2),
+            ]
+        )
+    return {
+        "heads": ["owner", "words it holds", "words guessed", "guessed wrongly", "missed", "words right"],
+        "rows": rows,
+    }
+
+
+def _strip_words(owners: Sequence[dict[str, Any]]) -> str:
+    parts = [f"{row[0]} {row[5]} of the words right" for row in _strip_table(owners)["rows"]]
+    return f"{words.listed(parts)}."
+
+
+def _bar_table(owners: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    rows = [
+        [str(o["owner"]), what, *(words.count(v) for v in o[key])]
+        for o in owners
+        for what, key in (("true", "true"), ("guessed", "guess"))
+    ]
+    return {"heads": ["owner", "", *(f"class {i}" for i in range(len(owners[0]["true"])))], "rows": rows}
+
+
+def _bar_words(owners: Sequence[dict[str, Any]]) -> str:
+    parts = [
+        f"{o['owner']} {np.abs(o['true'] - o['guess']).sum():,.0f} labels off of {o['true'].sum():,.0f}"
+        for o in owners
+    ]
+    return f"{words.listed(parts)}."

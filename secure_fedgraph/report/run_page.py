@@ -1,0 +1,64 @@
+"""What the page of a run says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph.report import trained, words
+from secure_fedgraph.report.trained import Trained
+
+
+def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Everything that ``run.html`` prints, from a ``secure-fedgraph/run/1`` object.
+
+    Args:
+        folder: where the run lies: the rounds of every seed stand in its ``seed-N/result.json``.
+    """
+    config = result.get("config") or {}
+    policy = str(config.get("policy", ""))
+    seeds = result.get("seeds") or []
+    shown = Trained(policy, [result], _histories(result, folder))
+    each = Trained(policy, [{**result, **seed} for seed in seeds] or [result], [])
+    score = result.get("accuracy") or {}
+    by_round = trained.accuracy(
+        [Trained(policy, each.results, shown.histories) if len(shown.histories) > 1 else shown]
+    )
+    algorithm = words.named(words.ALGORITHMS, config.get("algorithm"))
+    data = trained.source(result.get("data") or {})
+    return {
+        "kind": "run",
+        "title": f"{algorithm} on {data['name']} under {policy}",
+        "command": result.get("command", ""),
+        "config": config,
+        "source": data,
+        "seed": result.get("seed"),
+        "seconds": result.get("seconds"),
+        "federated": result.get("federated", True),
+        "score": score,
+        "std": score.get("std") or {},
+        "seeds": [{"seed": s.get("seed"), "accuracy": s.get("accuracy") or {}} for s in seeds],
+        "rounds": config.get("rounds"),
+        "accuracy": by_round,
+        "finals": trained.finals([shown]),
+        "only_seed": seeds[0].get("seed") if seeds and len(shown.histories) == 1 else None,
+        "traffic": trained.traffic([shown]),
+        "privacy": trained.privacy([shown]),
+        "seen": trained.seen([shown]),
+        "partition": trained.partition([each]),
+        "facts": trained.facts(config, result.get("versions") or {}),
+        "pictures": trained.pictures(by_round),
+    }
+
+
+def _histories(result: dict[str, Any], folder: Path) -> list[list[dict[str, Any]]]:
+    """The rounds of every seed where each seed's own result lies beside; else those of the first."""
+    found = []
+    for seed in result.get("seeds") or []:
+        path = folder / f"seed-{seed.get('seed')}" / "result.json"
+        try:
+            found.append(json.loads(path.read_text(encoding="utf-8"))["rounds"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return [result.get("rounds") or []]
+    return found or [result.get("rounds") or []]

@@ -1,0 +1,215 @@
+"""Numbers and names in words: what a page says, in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+MISSING = "–"
+
+ATTACKS = {
+    "a1-vocabulary-support": "which words each owner's nodes hold",
+    "a4-label-counts": "how many training labels of each class an owner has",
+}
+SUBJECTS = {"a1-vocabulary-support": "vocabulary", "a4-label-counts": "training labels by class"}
+ALGORITHMS = {
+    "local": "Local training",
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "fedsage": "FedSage",
+    "fedsage+": "FedSage+",
+    "globsage": "GlobSage",
+    "locsage": "LocSage",
+    "locsage+": "LocSage+",
+}
+DATA = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "dblp": "DBLP"}
+READERS = {
+    "server": "the server",
+    "peers": "the other owners",
+    "outsider": "whoever sees the released model",
+}
+UNITS = {
+    "client": "a whole owner",
+    "node": "one node",
+    "edge": "one link",
+    "graph": "one graph",
+    "user": "one user",
+}
+DOMAINS = {
+    "real": "numbers in the clear",
+    "ring": "fixed-point numbers in the clear",
+    "masked": "masked ring words: each upload looks uniformly random, only the sum opens",
+    "cipher": "ciphertexts: they are added unopened, only the holder of the key reads them",
+}
+REVEALS = {
+    "sum": "the sum over all owners",
+    "each": "every single upload",
+    "nothing": "nothing",
+}
+RELATIONS = {
+    "zero-out": "its contribution is replaced by zero",
+    "add-remove": "it is there or not",
+    "replace": "it is exchanged for another",
+}
+
+
+def real(value: Any) -> float | None:
+    """A finite number, or None for anything else.
+
+    >>> real(0.5), real("inf"), real(float("nan")), real(True), real(None)
+    (0.5, None, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def percent(value: Any, places: int = 1) -> str:
+    """A share as a percentage.
+
+    >>> percent(0.85288), percent(None)
+    ('85.3 %', '–')
+    """
+    number = real(value)
+    return MISSING if number is None else f"{100 * number:.{places}f}\u202f%"
+
+
+def share(value: Any, places: int = 3) -> str:
+    """A score between 0 and 1; what is not quite 1 is never printed as 1.
+
+    >>> share(1.0), share(0.99999), share(0.6387), share(None)
+    ('1.000', '0.999+', '0.639', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    text = f"{number:.{places}f}"
+    if number < 1 and text == f"{1:.{places}f}":
+        return f"{1 - 10**-places:.{places}f}+"
+    return text
+
+
+def count(value: Any) -> str:
+    """A count with thousands marked; a mean keeps one digit.
+
+    >>> count(2708), count(902.6667), count("inf")
+    ('2,708', '902.7', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
+
+
+def size(value: Any) -> str:
+    """Bytes for reading; the exact number stands beside it.
+
+    >>> size(9043224), size(1727), size(12), size(None)
+    ('9.04 MB', '1.73 kB', '12 B', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(number) >= scale:
+            return f"{number / scale:.2f} {unit}"
+    return f"{number:.0f} B"
+
+
+def seconds(value: Any) -> str:
+    """A duration.
+
+    >>> seconds(116.405), seconds(6.32), seconds(0.031), seconds(None)
+    ('1 min 56 s', '6.3 s', '0.031 s', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    if number >= 60:
+        return f"{int(number // 60)} min {int(number % 60)} s"
+    return f"{number:.1f} s" if number >= 1 else f"{number:.3f} s"
+
+
+def epsilon(value: Any) -> str:
+    """A privacy loss; an unbounded one in words.
+
+    >>> epsilon(1.9482), epsilon("inf"), epsilon(None)
+    ('1.95', 'unbounded', '–')
+    """
+    if value == "inf" or (isinstance(value, float) and math.isinf(value)):
+        return "unbounded"
+    number = real(value)
+    return MISSING if number is None else f"{number:.3g}" if number < 10 else f"{number:.1f}"
+
+
+def bounded(value: Any) -> bool:
+    """Whether a privacy loss is a number at all."""
+    return real(value) is not None
+
+
+def scientific(value: Any) -> str:
+    """A delta.
+
+    >>> scientific(1e-05), scientific(None)
+    ('1e-05', '–')
+    """
+    number = real(value)
+    return MISSING if number is None else f"{number:g}"
+
+
+def named(table: dict[str, str], key: Any) -> str:
+    """The readable name, or the key itself where there is none."""
+    return MISSING if key is None else table.get(str(key), str(key))
+
+
+def listed(items: Iterable[str], last: str = "and") -> str:
+    """Names in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    names = list(items)
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop.
+
+    >>> sentence("no attack reads it")
+    'No attack reads it.'
+    """
+    text = text.strip()
+    if not text:
+        return ""
+    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+
+
+def guarantee(privacy: dict[str, Any]) -> list[dict[str, Any]]:
+    """One sentence for each unit: the bound against the strictest reader, and where another reader's is better.
+
+    Returns:
+        rows with ``text`` and ``bounded``.
+    """
+    rows = []
+    for unit, claim in privacy.items():
+        who, value = str(claim.get("against", "server")), claim.get("epsilon")
+        delta = scientific(claim.get("delta"))
+        reader, subject = named(READERS, who), named(UNITS, unit)
+        if bounded(value):
+            text = f"Against {reader}, {subject}: ε = {epsilon(value)} at δ = {delta}"
+        else:
+            text = f"Against {reader}, {subject}: no bound"
+        better = [
+            f"{named(READERS, r)} ε = {epsilon(e)}"
+            for r, e in (claim.get("readers") or {}).items()
+            if bounded(e) and not bounded(value)
+        ]
+        if better:
+            text += f" (against {listed(better)} at δ = {delta})"
+        if claim.get("computational"):
+            text += ", as long as nobody breaks the cryptography"
+        rows.append({"unit": unit, "text": sentence(text), "bounded": bounded(value)})
+    return rows

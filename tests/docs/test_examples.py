@@ -1,0 +1,77 @@
+"""Every example runs in a process of its own, offline, and prints what it promises."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+PROMISED = {
+    "audit_in_python": ["masked: no attack reads a single owner", "exact"],
+    "fedsage_under_each_policy": ["plaintext", "3 of 3", "masked", "0 of 3", "server inf, peers"],
+    "own_algorithm": ["plaintext", "masked", "homomorphic", "accuracy"],
+    "own_attack": ["plaintext  right for", "masked     blind: own-majority-class"],
+    "own_graph_and_model": ["accuracy on all owners' test nodes", "first.lin.weight"],
+}
+# Importing torch and its company takes most of an example's time: one process imports them, and nothing of
+# this project, and forks once an example.
+FORKS = """
+import os, pathlib, runpy, sys, traceback
+import torch, torch.optim, torch._dynamo, torch_geometric.nn, dp_accounting.pld, scipy.stats
+for example in sys.argv[2:]:
+    name = pathlib.Path(sys.argv[1]) / pathlib.Path(example).stem
+    if os.fork() == 0:
+        for stream, number in (("out", 1), ("err", 2)):
+            os.dup2(os.open(f"{name}.{stream}", os.O_WRONLY | os.O_CREAT), number)
+        status = 0
+        try:
+            assert "secure_fedgraph" not in sys.modules
+            runpy.run_path(example, run_name="__main__")
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+        sys.stdout.flush()
+        os._exit(status)
+    pathlib.Path(f"{name}.status").write_text(str(os.waitstatus_to_exitcode(os.wait()[1])))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What every example printed, and its exit status."""
+    found = tmp_path_factory.mktemp("examples")
+    nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, str(found), *map(str, EXAMPLES)],
+        cwd=found,
+        env={**os.environ, **nowhere, "HOME": str(found), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return found
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_it_runs_and_prints_what_it_promises(example: Path, folder: Path) -> None:
+    printed, errors = ((folder / f"{example.stem}.{stream}").read_text() for stream in ("out", "err"))
+    assert (folder / f"{example.stem}.status").read_text() == "0", errors[-2000:]
+    assert errors == ""
+    for words in PROMISED[example.stem]:
+        assert words in printed
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_it_is_short_and_says_what_it_shows(example: Path) -> None:
+    text = example.read_text()
+    assert len(text.splitlines()) <= 60
+    assert ast.get_docstring(ast.parse(text))
