@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.report import trained, words
+from secure_fedgraph.report import learning, trained, words
 from secure_fedgraph.report.outcomes import AS_CONFIGURED, outcome_table, verdicts
 from secure_fedgraph.report.reconstructed import reconstructed
 from secure_fedgraph.report.trained import Trained
@@ -17,15 +17,17 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
     config, cells = audit.get("config") or {}, audit.get("cells") or []
     policies = list(dict.fromkeys([*(audit.get("policies") or []), *(c.get("policy") for c in cells)]))
     runs = _as_configured(audit.get("runs") or [], policies)
-    by_round = trained.accuracy(runs)
+    by_round = learning.accuracy(runs)
     data = trained.source(runs[0].results[0].get("data") or {} if runs else {"data": config.get("data")})
     algorithm = words.named(words.ALGORITHMS, config.get("algorithm"))
     compared = reconstructed(audit.get("reconstructions") or [], policies)
     adversaries = {f"{c.get('behaviour', '')} {c.get('adversary', 'server')}".strip() for c in cells}
+    told = words.listed(sorted(adversaries))
     return {
         "kind": "audit",
         "title": f"{algorithm} on {data['name']}: what leaks",
-        "adversaries": words.listed(sorted(adversaries)),
+        "adversaries": told,
+        "article": "an" if told[:1] in "aeio" or told.startswith("hon") else "a",
         "command": audit.get("command", ""),
         "config": config,
         "source": data,
@@ -36,7 +38,8 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
         "outcomes": outcome_table(cells, policies),
         "compared": compared,
         "accuracy": by_round,
-        "finals": trained.finals(runs),
+        "time_head": "time",
+        "finals": learning.finals(runs),
         "traffic": trained.traffic(runs),
         "privacy": trained.privacy(runs),
         "seen": trained.seen(runs),

@@ -87,7 +87,7 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     for cell in cells:
         if cell.get("leaks") and _setting(cell, "aim") == aim:
             usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
-            verdict = str(cell.get("verdict", "")).split(",")[0]
+            verdict = str(cell.get("verdict", "")).split(", about")[0]
             (plain if usual else forced)[str(cell.get("attack"))] = verdict
     parts = [_told(attack, verdict) for attack, verdict in plain.items()]
     rest = [_told(attack, verdict) for attack, verdict in forced.items() if attack not in plain]
@@ -112,15 +112,15 @@ def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
     score = _mean(scored, "score")
     return {
         "policy": policy,
-        "state": "leak" if leaks else "score" if outcome in ("score", "mixed") else outcome,
+        "state": "leak" if leaks else "scored" if outcome in ("score", "mixed") else outcome,
         "outcome": outcome,
         "score": score,
         "low": _least([c.get("low") for c in scored]),
         "high": _most([c.get("high") for c in scored]),
         "baseline": _mean(scored, "baseline"),
         "metric": scored[0].get("metric") if scored else None,
-        "verdicts": list(dict.fromkeys(str(c.get("verdict", "")) for c in cells)),
-        "reasons": list(dict.fromkeys(words.sentence(str(c["reason"])) for c in cells if c.get("reason"))),
+        "verdicts": list(dict.fromkeys(str(c.get("verdict", "")).split(", about")[0] for c in cells)),
+        "reasons": list(dict.fromkeys(str(c["reason"]) for c in cells if c.get("reason"))),
         "bar": _bar(scored, score),
         "seeds": [_numbers(c) for c in cells],
     }
@@ -128,7 +128,7 @@ def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
 
 def _numbers(cell: dict[str, Any]) -> dict[str, Any]:
     """One cell in full, for whoever opens it."""
-    extra = [(k, _plain(v)) for k, v in (cell.get("details") or {}).items()]
+    extra = [(k.replace("_", " "), _plain(v)) for k, v in (cell.get("details") or {}).items()]
     return {
         "seed": cell.get("seed"),
         "score": cell.get("score"),
@@ -169,7 +169,9 @@ def _plain(value: Any) -> str:
     number = words.real(value)
     if number is None:
         return words.MISSING if value is None else str(value)
-    return f"{number:,.0f}" if number == round(number) else f"{number:,.4g}"
+    if number == round(number):
+        return f"{number:,.0f}"
+    return f"{number:,.1f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
 def _hundred(value: float) -> float:

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from secure_fedgraph.report.svg import GUESS, INK, LEAK, RULE, SERIES, TRUE, Picture, draw
 
-WIDTH = 5.0  # inches; at this size the text is still readable on a phone
+WIDTH = 4.6  # inches; at this size the text is still readable on a phone
 DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.6)), (0, (6, 2, 1, 2)), "-", (0, (2, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
@@ -24,13 +24,14 @@ def over_rounds(
 
     Args:
         curves: ``label`` and ``lines``: a list of (rounds, values), one for each seed. Lines that lie on each
-            other stay visible: each later one is thinner and has another dash and marker.
+            other stay visible: the first is a broad band, each later one thinner, with its dash and marker.
     """
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
         for i, curve in enumerate(curves):
             look = {"color": SERIES[i % len(SERIES)], "linestyle": DASHES[i % len(DASHES)]}
+            broad = i == 0 and len(curves) > 1
             lines = curve["lines"]
             if len(lines) > 1:
                 for rounds, values in lines:
@@ -40,18 +41,21 @@ def over_rounds(
                 rounds,
                 middle,
                 **look,
-                linewidth=max(1.3, 4.4 - 1.5 * i) if len(curves) > 1 else 2.0,
-                marker=MARKERS[i % len(MARKERS)],
-                markersize=max(3.2, 6.5 - 1.5 * i) if len(rounds) <= 30 else 0,
+                linewidth=8.0 if broad else max(1.2, 2.6 - 0.7 * i) if len(curves) > 1 else 2.0,
+                alpha=0.5 if broad else 1.0,
+                solid_capstyle="round",
+                marker=None if broad or len(rounds) > 30 else MARKERS[i % len(MARKERS)],
+                markersize=max(3.0, 6.5 - 1.3 * i),
                 label=curve["label"] + (f" (mean of {len(lines)} seeds)" if len(lines) > 1 else ""),
             )
-        axes.set_title(title, fontweight="bold")
+        axes.set_ylabel(title)
         axes.set_xlabel("round")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         axes.grid(axis="y")
         axes.set_axisbelow(True)
         if as_percent:
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(100 * value, 2):g} %"))
             low, high = axes.get_ylim()
             axes.set_ylim(max(0.0, low), min(1.0, high) if high > 1 else high)
         if len(curves) > 1 or len(curves[0]["lines"]) > 1:
@@ -73,7 +77,13 @@ def vocabulary(name: str, title: str, owners: Sequence[dict[str, Any]], alt: str
             true, guess = np.asarray(owner["true"]) > 0, np.asarray(owner["guess"]) > 0
             wrong = true != guess
             for row, (words, colour) in enumerate(((true, TRUE), (guess, GUESS), (wrong, LEAK))):
-                axes.broken_barh(_stretches(words), (2.14 - row, 0.72), facecolors=colour, linewidth=0)
+                axes.broken_barh(
+                    _stretches(words),
+                    (2.14 - row, 0.72),
+                    facecolors=colour,
+                    edgecolors=colour,
+                    linewidth=0.5 * (row == 2),
+                )
                 axes.plot([0, len(true)], [2.1 - row] * 2, color=RULE, linewidth=0.7)
             axes.set_yticks([2.5, 1.5, 0.5], ["true", "guessed", "wrong"])
             axes.set_ylim(0, 3)
@@ -131,9 +141,7 @@ def _past_the_top(axes: Axes, places: np.ndarray, guess: np.ndarray, top: float)
     for place, value in zip(places, guess, strict=True):
         if value > top:
             axes.plot([place], [top], marker=(3, 0, 0), markersize=6, color=GUESS, clip_on=False)
-            axes.text(
-                place, top * 1.05, f"{value:,.0f}", ha="center", va="bottom", color=INK, fontsize=8.5
-            )
+            axes.text(place, top * 1.05, f"{value:,.0f}", ha="center", va="bottom", color=INK, fontsize=8.5)
 
 
 def _mean(lines: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
@@ -152,5 +160,3 @@ def _stretches(words: np.ndarray) -> list[tuple[int, int]]:
 def _wrong(wrong: np.ndarray) -> str:
     many = int(wrong.sum())
     return f"{many:,} of {len(wrong):,} words wrong" if many else f"all {len(wrong):,} words right"
-
-

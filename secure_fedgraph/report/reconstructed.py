@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,27 +43,30 @@ def reconstructed(found: Sequence[dict[str, Any]], policies: Sequence[str]) -> l
 
 
 def _vocabulary(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Strips of words: owner by owner where single uploads were read, else the union held against each owner."""
+    """Strips of words, owner by owner; where only the union was read, it is held against each owner."""
     found = [r for r in found if r.get("variant", AS_CONFIGURED) == AS_CONFIGURED]
     each = [r for r in found if r.get("aim") == EACH]
     opened = {r["policy"] for r in each}
     truth = each[0]["targets"] if each else []
     section = _empty()
     for policies, record in _alike(each):
-        owners = record["targets"][:MOST_OWNERS]
+        owners = [_finite(t) for t in record["targets"][:MOST_OWNERS]]
         alt = f"{words.listed(policies)}: {_strip_words(owners)}"
         caption = f"{words.listed(policies)}: what the attack wrote down about each owner"
-        _add(section, plots.vocabulary(f"{code}-{policies[0]}-each", _axis(owners), owners, alt), caption)
+        _add(section, plots.vocabulary(_stem(code, policies[0], "each"), _axis(owners), owners, alt), caption)
         section["tables"].append(_strip_table(owners))
     for policies, record in _alike([r for r in found if r.get("aim") != EACH and r["policy"] not in opened]):
         union = record["targets"][0]
         fits = truth and all(len(t["true"]) == len(union["guess"]) for t in truth)
-        owners = [{**t, "guess": union["guess"]} for t in truth[:MOST_OWNERS]] if fits else record["targets"]
+        held = [{**t, "guess": union["guess"]} for t in truth] if fits else record["targets"]
+        owners = [_finite(t) for t in held[:MOST_OWNERS]]
         caption = f"{words.listed(policies)}: all that is left is the union of all owners"
         if fits:
             caption += ", here held against each of them"
         alt = f"{words.listed(policies)}: the union of all owners as a guess; {_strip_words(owners)}"
-        _add(section, plots.vocabulary(f"{code}-{policies[0]}-union", _axis(owners), owners, alt), caption)
+        _add(
+            section, plots.vocabulary(_stem(code, policies[0], "union"), _axis(owners), owners, alt), caption
+        )
         section["tables"].append(_strip_table(owners))
     return section
 
@@ -84,10 +88,10 @@ def _labels(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
             for policies, record in _alike([r for r in mine if r.get("variant", AS_CONFIGURED) == variant]):
                 owners = [_finite(t) for t in record["targets"][:MOST_OWNERS]]
                 usual = variant == AS_CONFIGURED
-                how = AS_CONFIGURED if usual else "positive control (the settings that suit the attack best)"
+                how = AS_CONFIGURED if usual else "in the settings that suit the attack best"
                 caption = f"{words.listed(policies)}, {how}"
                 alt = f"{caption}: {_bar_words(owners)}"
-                stem = f"{code}-{policies[0]}-{name}{'' if usual else '-control'}"
+                stem = _stem(code, policies[0], name if usual else f"{name}-control")
                 classes = [str(i) for i in range(len(owners[0]["true"]))]
                 _add(section, plots.label_counts(stem, owners, top, classes, alt), caption)
                 section["tables"].append(_bar_table(owners))
@@ -106,7 +110,12 @@ def _empty() -> dict[str, Any]:
 
 def _add(section: dict[str, Any], picture: Picture, caption: str) -> None:
     section["pictures"].append(picture)
-    section["captions"].append(words.sentence(caption))
+    section["captions"].append(caption)
+
+
+def _stem(*parts: str) -> str:
+    """A name that can stand in a file system and in an id, whatever the policy is called."""
+    return "-".join(re.sub(r"[^A-Za-z0-9_]+", "-", part).strip("-") or "x" for part in parts)
 
 
 def _alike(records: Sequence[dict[str, Any]]) -> list[tuple[list[str], dict[str, Any]]]:

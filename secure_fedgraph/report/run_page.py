@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.report import trained, words
+from secure_fedgraph.report import learning, trained, words
 from secure_fedgraph.report.trained import Trained
 
 
@@ -22,7 +22,7 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
     shown = Trained(policy, [result], _histories(result, folder))
     each = Trained(policy, [{**result, **seed} for seed in seeds] or [result], [])
     score = result.get("accuracy") or {}
-    by_round = trained.accuracy(
+    by_round = learning.accuracy(
         [Trained(policy, each.results, shown.histories) if len(shown.histories) > 1 else shown]
     )
     algorithm = words.named(words.ALGORITHMS, config.get("algorithm"))
@@ -41,7 +41,8 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         "seeds": [{"seed": s.get("seed"), "accuracy": s.get("accuracy") or {}} for s in seeds],
         "rounds": config.get("rounds"),
         "accuracy": by_round,
-        "finals": trained.finals([shown]),
+        "time_head": "time, all seeds" if seeds else "time",
+        "finals": learning.finals([shown]),
         "only_seed": seeds[0].get("seed") if seeds and len(shown.histories) == 1 else None,
         "traffic": trained.traffic([shown]),
         "privacy": trained.privacy([shown]),

@@ -1,4 +1,4 @@
-"""From a matplotlib figure to a picture inside a page: inline SVG whose colours follow the page, and a PNG."""
+"""From a matplotlib figure to a picture in a page: inline SVG in the page's own colours, and a PNG."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import warnings
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
-from markupsafe import Markup
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-# Drawn in these colours; in the page each becomes the style sheet's own, so that light, dark and print differ.
+# Drawn in these colours; in the page each becomes the style sheet's own: light, dark and print differ.
 INK, MUTED, RULE, PAPER = "#1b2430", "#5a6573", "#d5dae1", "#fefefe"
 LEAK, TRUE, GUESS = "#b3261f", "#3d4d5f", "#c77700"
 SERIES = ("#0072b2", "#b8730a", "#1f7a5c", "#8a4f9e", "#4a4f57", "#2b8fc7")
@@ -29,7 +29,7 @@ VARIABLES = {
     GUESS: "--guess",
     **{colour: f"--series-{i}" for i, colour in enumerate(SERIES)},
 }
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "secure-fedgraph",
     "text.parse_math": False,
@@ -71,7 +71,7 @@ class Picture:
 
     name: str
     alt: str
-    svg: Markup
+    svg: str
     png: bytes
 
     @property
@@ -98,7 +98,7 @@ def draw(name: str, alt: str, paint: Callable[[Figure], None], width: float, hei
         pixels = io.BytesIO()
         figure.set_dpi(200)
         FigureCanvasAgg(figure).print_png(pixels, metadata={"Software": "secure-fedgraph"})
-    return Picture(name, alt, Markup(inline(vector.getvalue(), name)), pixels.getvalue())
+    return Picture(name, alt, inline(vector.getvalue(), name), pixels.getvalue())
 
 
 def inline(svg: str, name: str) -> str:

@@ -66,10 +66,10 @@ def real(value: Any) -> float | None:
 
 
 def percent(value: Any, places: int = 1) -> str:
-    """A share as a percentage.
+    r"""A share as a percentage.
 
     >>> percent(0.85288), percent(None)
-    ('85.3 %', '–')
+    ('85.3\u202f%', '–')
     """
     number = real(value)
     return MISSING if number is None else f"{100 * number:.{places}f}\u202f%"
@@ -151,11 +151,18 @@ def bounded(value: Any) -> bool:
 def scientific(value: Any) -> str:
     """A delta.
 
-    >>> scientific(1e-05), scientific(None)
-    ('1e-05', '–')
+    >>> scientific(1e-05), scientific(2.5e-06), scientific(0.0), scientific(None)
+    ('10⁻⁵', '2.5·10⁻⁶', '0', '–')
     """
     number = real(value)
-    return MISSING if number is None else f"{number:g}"
+    if number is None:
+        return MISSING
+    if not 0 < number < 0.01:
+        return f"{number:g}"
+    digits, power = f"{number:.3e}".split("e")
+    digits = digits.rstrip("0").rstrip(".")
+    tail = "10" + str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return tail if digits == "1" else f"{digits}·{tail}"
 
 
 def named(table: dict[str, str], key: Any) -> str:
@@ -188,10 +195,10 @@ def sentence(text: str) -> str:
 
 
 def guarantee(privacy: dict[str, Any]) -> list[dict[str, Any]]:
-    """One sentence for each unit: the bound against the strictest reader, and where another reader's is better.
+    """One sentence for each unit: the bound against the strictest reader, or who else is bounded.
 
     Returns:
-        rows with ``text`` and ``bounded``.
+        rows with ``unit``, ``against``, ``text`` and ``bounded``.
     """
     rows = []
     for unit, claim in privacy.items():
@@ -211,5 +218,5 @@ def guarantee(privacy: dict[str, Any]) -> list[dict[str, Any]]:
             text += f" (against {listed(better)} at δ = {delta})"
         if claim.get("computational"):
             text += ", as long as nobody breaks the cryptography"
-        rows.append({"unit": unit, "text": sentence(text), "bounded": bounded(value)})
+        rows.append({"unit": unit, "against": reader, "text": sentence(text), "bounded": bounded(value)})
     return rows
