@@ -44,11 +44,11 @@ $(VENV)/.with-data: pyproject.toml constraints.txt $(VENV)/.with-torch
 	@touch $@
 
 $(VENV)/.with-test: pyproject.toml constraints.txt $(VENV)/.with-torch
-	$(PIP) -e '.[data,test]'
+	$(PIP) -e '.[data,molecules,test]'
 	@touch $(VENV)/.with-data $@
 
 $(VENV)/.with-dev: pyproject.toml constraints.txt $(VENV)/.with-torch
-	$(PIP) -e '.[data,test,dev]'
+	$(PIP) -e '.[data,molecules,test,dev]'
 	@touch $(VENV)/.with-data $(VENV)/.with-test $@
 
 demo: $(VENV)/.with-data

@@ -38,7 +38,7 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
     """
     found: dict[str, type[Attack]] = {}
     for name in names:
-        chosen = [a for a in ATTACKS.values() if name in ("all", a.id, a.id.split("-")[0], a.family)]
+        chosen = [a for a in ATTACKS.values() if name in ("all", a.family, a.id, *a.id.split("-", 1))]
         if not chosen:
             raise unknown_name("attack", name, [*ATTACKS, *FAMILIES, "all"])
         found.update({a.id: a for a in chosen})
@@ -207,6 +207,8 @@ def audit_folder(folder: Path, attacks: Iterable[type[Attack]]) -> tuple[Experim
     result = read_json(folder / "result.json", "run")
     experiment = Experiment(**result["config"])
     transcript = Transcript.load(folder / "transcript")
+    if not any(sent.kept for sent in transcript.sent):
+        raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
     federation = federate(
         experiment.data, experiment.clients, experiment.partition, experiment.seed, **experiment.dataset
     )

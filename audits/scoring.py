@@ -79,7 +79,8 @@ def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarra
         details={
             "precision": float((guess & truth).sum() / max(guess.sum(), 1)),
             "recall": float((guess & truth).sum() / max(truth.sum(), 1)),
-            "auc": auc(scores, truth),
+            # undefined, and left out, where every word is true or none is
+            **({} if truth.all() or not truth.any() else {"auc": auc(scores, truth)}),
             "words": float(truth.sum()),
         },
     )

@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -42,8 +43,8 @@ def measure(policy: str, data: str, clients: int, rounds: int) -> dict[str, floa
     me = psutil.Process()
     memory = me.memory_info().rss + sum(child.memory_info().rss for child in me.children(recursive=True))
     return {
-        "wall": median(b - a for a, b in zip(wall[1:-1], wall[2:], strict=True)),
-        "cpu": median(b - a for a, b in zip(cpu[1:-1], cpu[2:], strict=True)),
+        "wall": median(b - a for a, b in pairwise(wall[1:])),
+        "cpu": median(b - a for a, b in pairwise(cpu[1:])),
         "bytes": run.transcript.traffic()["up"] / (rounds + 1),
         "memory": memory / 1e6,
     }
@@ -57,7 +58,9 @@ def _cpu() -> float:
 
 def main() -> None:
     """Interleaves the policies, each in a fresh process, and prints ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--data", default="cora")
     parser.add_argument("--clients", type=int, default=3)

@@ -21,7 +21,7 @@ def main() -> None:
     """One row a policy."""
     federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=240, features=60)
     algorithm = sfg.FedSage(learning_rate=0.01)
-    print(f"{'policy':12} {'accuracy':>8} {'bytes up':>10}  epsilon by reader, the uploads the server can open")
+    print(f"{'policy':12} {'accuracy':>8} {'bytes up':>10}  epsilon by reader; uploads that the server reads")
     for name, policy in POLICIES.items():
         run = sfg.train(algorithm, federation, policy, rounds=4, seed=0)
         readers = run.privacy(unit="client", delta=1e-5)["readers"]

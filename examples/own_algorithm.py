@@ -34,7 +34,8 @@ class ClassMeans(sfg.Algorithm):
         """The client's half. Divided by 64, because the integer road carries values up to a limit of 8."""
         graph = me.graph
         member = torch.nn.functional.one_hot(graph.y[graph.train_mask], me.schema.classes).float()
-        return sfg.Upload({"features": member.T @ graph.x[graph.train_mask] / 64, "nodes": member.sum(0) / 64})
+        features = member.T @ graph.x[graph.train_mask]
+        return sfg.Upload({"features": features / 64, "nodes": member.sum(0) / 64})
 
     def predict(self, params: dict[str, torch.Tensor], graph: Any, schema: Any) -> torch.Tensor:
         """Scores: the nearer, the higher."""
@@ -45,4 +46,5 @@ if __name__ == "__main__":
     federation = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=300, features=60)
     for policy in (sfg.policies.plaintext(), sfg.policies.masked(), sfg.policies.homomorphic()):
         run = sfg.train(ClassMeans(), federation, policy, rounds=1)
-        print(f"{policy.name:12} accuracy {run.accuracy['global']:.3f}, excess: {run.policy['statistics'].excess}")
+        excess = "; ".join(run.policy["statistics"].excess) or "none"
+        print(f"{policy.name:12} accuracy {run.accuracy['global']:.3f}, excess: {excess}")

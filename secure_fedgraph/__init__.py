@@ -9,7 +9,16 @@
 
 from secure_fedgraph import errors, policies
 from secure_fedgraph.algorithm import Algorithm, Settings
-from secure_fedgraph.algorithms import FedAvg, FedProx, FedSage, GlobSage, Local, LocSage
+from secure_fedgraph.algorithms import (
+    FedAvg,
+    FedProx,
+    FedSage,
+    FedSagePlus,
+    GlobSage,
+    Local,
+    LocSage,
+    LocSagePlus,
+)
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
 from secure_fedgraph.train import Run, train
@@ -22,9 +31,11 @@ __all__ = [
     "FedAvg",
     "FedProx",
     "FedSage",
+    "FedSagePlus",
     "Federation",
     "GlobSage",
     "LocSage",
+    "LocSagePlus",
     "Local",
     "Reveal",
     "Run",

@@ -54,6 +54,7 @@ class Algorithm:
     Settings: ClassVar[type[Settings]] = Settings
     channels: ClassVar[tuple[Channel, ...]] = ()
     answers: ClassVar[Mapping[str, str]] = {}
+    readers: ClassVar[Mapping[str, str]] = {}
 
     METRICS = Channel("metrics", Reveal.SUM)
 
@@ -69,13 +70,17 @@ class Algorithm:
             c.name: c for base in cls.__bases__ for c in getattr(base, "channels", ())
         }
         answers = {k: v for base in cls.__bases__ for k, v in getattr(base, "answers", {}).items()}
+        readers = {k: v for base in cls.__bases__ for k, v in getattr(base, "readers", {}).items()}
         for attribute, value in vars(cls).items():
             channel = getattr(value, "__answers__", None)
             if isinstance(channel, Channel):
                 declared[channel.name] = channel
                 answers[channel.name] = attribute
+            read = getattr(value, "__reads__", None)
+            if isinstance(read, Channel):
+                readers[read.name] = attribute
         cls.channels = tuple(c for c in declared.values() if c.name != cls.METRICS.name)
-        cls.answers = answers
+        cls.answers, cls.readers = answers, readers
 
     def init(self, schema: Schema, seed: int) -> State:
         """The server's state before round 1, from public facts and the seed only."""
@@ -92,6 +97,11 @@ class Algorithm:
     def personal(self) -> Channel | None:
         """The channel on which the referee may examine personal models, where there are any."""
         return next((c for c in self.channels if c.to == "referee"), None)
+
+    @property
+    def warm_up(self) -> int:
+        """Rounds before the first that is scored."""
+        return 0
 
     @property
     def hops(self) -> int:

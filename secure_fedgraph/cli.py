@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from secure_fedgraph import __version__, listing, tables
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
-from secure_fedgraph.privacy.policy import RECIPES, PlaintextWarning
+from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.results import execute, fresh_folder, mean_result, run_result, write_json
 
@@ -46,7 +46,8 @@ class _Errors(click.Group):
     """Turns this package's errors into one line and its exit status."""
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        debug = "--debug" in sys.argv
+        given = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
+        debug = "--debug" in given
         try:
             status = super().main(*args, **{**kwargs, "standalone_mode": False})
             sys.exit(status if isinstance(status, int) else 0)
@@ -145,23 +146,23 @@ def audit(folder: Path | None, policy: str | None, attack: str, adversary: str, 
     from audits.report import audit_result
 
     screen = _Screen(flags)
-    attacks = [a for a in grid.choose(attack.split(",")) if a.adversary == adversary]
+    chosen = grid.choose(attack.split(","))
+    attacks = [a for a in chosen if a.adversary == adversary]
     if not attacks:
-        raise BadInput(f"--adversary {adversary!r}: no chosen attack has that adversary; use server")
+        raise unknown_name("adversary (of the chosen attacks)", adversary, {a.adversary for a in chosen})
     started = time.perf_counter()
     if folder is not None:
-        out = flags["out"] or folder
+        out = _folder_for_audit_of(folder, {**flags, "policy": policy})
         experiment, found = grid.audit_folder(folder, attacks)
-        policies, seeds = [experiment.policy], [experiment.seed]
-        if out != folder or (out / "audit.json").exists():
+        if out != folder:
             fresh_folder(out, flags["overwrite"])
+        policies, seeds = [experiment.policy], [experiment.seed]
     else:
         policies = (policy or "strictest").split(",")
         experiment, seeds = _experiment(None, {**flags, "policy": policies[0]})
         for name in policies:
-            experiment.model_copy(
-                update={"policy": name}
-            ).make_policy()  # every name is checked before work starts
+            # every name is checked before work starts
+            experiment.model_copy(update={"policy": name}).make_policy()
         out = fresh_folder(flags["out"] or _default_folder(experiment, "audit"), flags["overwrite"])
         total = len(policies) * len(seeds) * (1 + sum(bool(a.works_best) for a in attacks))
         with screen.bar("auditing", total) as advance, _plain_warnings():
@@ -243,11 +244,24 @@ def _experiment(path: Path | None, flags: dict[str, Any]) -> tuple[Experiment, l
     ]
     keys = Experiment.model_fields.keys() & flags.keys()
     experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
-    if experiment.policy not in RECIPES:
-        raise unknown_name("policy", experiment.policy, RECIPES)
     experiment.make_algorithm()
+    experiment.make_policy()
     seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
     return experiment, seeds
+
+
+def _folder_for_audit_of(folder: Path, flags: dict[str, Any]) -> Path:
+    """Where the audit of a finished run goes: beside its result, which stays, or to ``--out``."""
+    ignored = [key for key in ("policy", *Experiment.model_fields) if flags.get(key) is not None]
+    if ignored or flags["assignments"] or flags["seeds"] is not None:
+        name = (ignored or ["set" if flags["assignments"] else "seeds"])[0]
+        raise BadInput(f"--{name} cannot change the finished run in {folder}: drop it, or drop the folder")
+    out: Path = flags["out"] or folder
+    if out.resolve() != folder.resolve():
+        return out
+    if (folder / "audit.json").exists() and not flags["overwrite"]:
+        raise BadInput(f"{folder} already holds audit.json: give another --out, or --overwrite")
+    return folder
 
 
 def _default_folder(experiment: Experiment, kind: str) -> Path:

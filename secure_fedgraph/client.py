@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +18,7 @@ from secure_fedgraph.privacy.protection import Bound, Scope
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
+from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.protocol.upload import Upload
 
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
 
     from secure_fedgraph.algorithm import Algorithm
     from secure_fedgraph.graph.schema import Schema
+
+PEER = "peer"
+Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
+"""(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
 
 class Client:
@@ -46,6 +53,7 @@ class Client:
         run: the run's public name.
         ledger: where it charges.
         seed: for sampling and initialisation, which protect nobody.
+        witness: told what this client opens from its peers, for views cut from the record of an experiment.
     """
 
     def __init__(
@@ -58,6 +66,7 @@ class Client:
         run: str,
         ledger: Ledger,
         seed: int,
+        witness: Witness | None = None,
     ) -> None:
         self.graph = graph
         self.schema = schema
@@ -69,7 +78,9 @@ class Client:
         self._run = run
         self._ledger = ledger
         self._seed = seed
+        self._witness = witness
         self._answered = -1
+        self._delivered = -1
         self._last: tuple[str, bytes] = ("", b"")
 
     @property
@@ -98,12 +109,13 @@ class Client:
         """
         request = Message.from_bytes(raw)
         self._check_address(request)
-        if self._last[0] == digest(raw):
+        mark = digest(raw)
+        if self._last[0] == mark:
             return self._last[1]
         self._refuse_replays(request)
         self.round = request.round
         reply = request.reply(wire.encode(self._answer(request))).to_bytes()
-        self._last = (digest(raw), reply)
+        self._last = (mark, reply)
         return reply
 
     def _answer(self, request: Message) -> wire.Tree:
@@ -113,11 +125,15 @@ class Client:
             return self._set_up(request, given, scope)
         bound = self._policy[request.channel]
         self._check_reader(request, bound)
+        if request.step == READ and bound.channel.to == PEER:
+            return self._read(bound, given, request)
         if request.step != ANSWER:
             return bound.carrier.answer(request.step, given, scope, self._party)
         return self._upload(bound, given, scope)
 
     def _set_up(self, request: Message, given: wire.Tree, scope: Scope) -> wire.Tree:
+        if request.sender != SERVER:
+            raise HostileMessage(f"{self.name} sets up {request.channel!r} with the server only")
         carriers = self._policy.carriers
         name = request.channel.removeprefix(CARRIER)
         if name == key_agreement.NAME and any(carrier.agrees_on_keys for carrier in carriers.values()):
@@ -134,7 +150,14 @@ class Client:
                 f"{bound.protection.quorum} and was asked in one of {len(scope.cohort)}"
             )
         work = getattr(self._algorithm, self._algorithm.answers[channel.name])
-        upload = work(self, {name: _tensor(value) for name, value in given.items()})
+        values, offerer = self._given(given, scope)
+        if channel.to == PEER and channel.reveal is Reveal.SUM:
+            if not offerer:
+                raise HostileMessage(
+                    f"channel {channel.name!r} answers a peer's offer, and none came with the ask"
+                )
+            scope = replace(scope, reader=offerer)
+        upload = work(self, values)
         if channel.reveal is Reveal.NOTHING:
             if upload is not None:
                 raise HostileMessage(
@@ -159,6 +182,51 @@ class Client:
                 )
             )
         return bound.seal(upload, scope, self._party)
+
+    def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str]:
+        """What the answer is given: the server's values, and a peer's offer opened, with who made it."""
+        values, offerer = {}, ""
+        for name, value in given.items():
+            if name.startswith(OFFER):
+                parcel = Parcel.from_bytes(value)
+                values[parcel.channel], offerer = self._open_offer(parcel, scope), parcel.sender
+            else:
+                values[name] = _tensor(value)
+        return values, offerer
+
+    def _open_offer(self, parcel: Parcel, scope: Scope) -> dict[str, torch.Tensor]:
+        bound = self._policy[parcel.channel]
+        if bound.channel.to != PEER or bound.channel.reveal is not Reveal.EACH or parcel.round != scope.round:
+            raise HostileMessage(
+                f"{self.name} was handed a parcel of {parcel.channel!r} that is not this round's offer"
+            )
+        if parcel.sender == self.name or {self.name, parcel.sender} - set(parcel.cohort):
+            raise HostileMessage(f"{self.name} was handed a parcel that {parcel.sender!r} did not send to it")
+        made = Scope(scope.run, parcel.round, parcel.exchange, parcel.channel, parcel.cohort)
+        opened = bound.open_each(bound.read({parcel.sender: parcel.tree}, made, self._party), made)
+        self._note(made, (parcel.sender,), opened[parcel.sender])
+        return opened[parcel.sender]
+
+    def _read(self, bound: Bound, given: wire.Tree, request: Message) -> wire.Tree:
+        channel = bound.channel
+        bundle = Bundle.from_tree(given, channel.name, self.name, request.round)
+        cohort = set(bundle.cohort)
+        if self.name in cohort or not cohort <= set(self._party.roster) or len(cohort) != len(bundle.cohort):
+            raise HostileMessage(
+                f"{self.name} was delivered a sum whose cohort has strangers, repeats, or itself"
+            )
+        if len(cohort) < bound.protection.quorum or bundle.exchange <= self._delivered:
+            raise HostileMessage(f"{self.name} was delivered a sum of too few clients, or one it has read")
+        self._delivered = bundle.exchange
+        scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort, self.name)
+        total = bound.open_sum(bound.read(bundle.replies, scope, self._party), scope, _nobody)
+        self._note(scope, bundle.cohort, total.total)
+        getattr(self._algorithm, self._algorithm.readers[channel.name])(self, total)
+        return {}
+
+    def _note(self, scope: Scope, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
+        if self._witness is not None:
+            self._witness(self.name, scope.round, scope.exchange, scope.channel, contributors, values)
 
     def _check_address(self, request: Message) -> None:
         if request.run != self._run or request.recipient != self.name:
@@ -189,6 +257,10 @@ class Client:
                 "something else: a number serves one request"
             )
         self._answered = request.exchange
+
+
+def _nobody(step: str, given: Mapping[str, wire.Tree]) -> dict[str, wire.Tree]:
+    raise HostileMessage(f"a client asks nobody for step {step!r}")
 
 
 def _tensor(value: wire.Value) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.graph import synthetic
 from secure_fedgraph.graph.partition import PARTITIONS
 from secure_fedgraph.privacy.policy import RECIPES, Policy, local_dp, strictest
 
@@ -59,7 +60,10 @@ class Experiment(BaseModel):
             raise unknown_name("algorithm", self.algorithm, ALGORITHMS)
         if self.partition not in PARTITIONS:
             raise unknown_name("partition", self.partition, PARTITIONS)
-        return ALGORITHMS[self.algorithm](**self.training)
+        kind = ALGORITHMS[self.algorithm]
+        for key in self.training.keys() - kind.Settings.model_fields.keys():
+            raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
+        return kind(**self.training)
 
     def make_policy(self) -> Policy:
         """The policy with its settings."""
@@ -81,8 +85,10 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = "zero-
         "policies"
     }
     for key in protection:
-        if key not in known:
+        if key not in known - {"relation"}:
             raise unknown_name("protection setting", key, known - {"relation"})
+    for recipe in RECIPES.values():
+        _check_numbers("protection", protection, recipe)
     settings = {**protection, "relation": relation}
     if name == "strictest":
         others = [
@@ -113,11 +119,13 @@ def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
         key, separator, text = assignment.partition("=")
         if not separator or not key:
             raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
-        _assign(values, key.split("."), _value(text), assignment)
+        _assign(values, key.split("."), _value(text, assignment), assignment)
     try:
-        return Experiment(**values)
+        experiment = Experiment(**values)
     except ValidationError as error:
         raise BadInput(_sentence(error)) from None
+    _check_numbers("dataset", experiment.dataset, synthetic.citation)
+    return experiment
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -128,8 +136,8 @@ def _read(path: Path) -> dict[str, Any]:
         values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
     except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
-    if not isinstance(values, dict):
-        raise BadInput(f'{path} holds no keys: write e.g. algorithm = "fedsage"')
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise BadInput(f'{path} holds no named keys: write e.g. algorithm = "fedsage"')
     return values
 
 
@@ -144,13 +152,31 @@ def _assign(values: dict[str, Any], keys: list[str], value: Any, assignment: str
     values[keys[-1]] = value
 
 
-def _value(text: str) -> Any:
+def _value(text: str, assignment: str) -> Any:
     for read in (int, float):
         try:
             return read(text)
         except ValueError:
             continue
-    return yaml.safe_load(text)
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise BadInput(f"--set {assignment}: {text!r} is no value; quote it if it is text") from None
+
+
+def _dotted(table: str, kind: type[Algorithm]) -> list[str]:
+    return [f"{table}.{key}" for key in kind.Settings.model_fields]
+
+
+def _check_numbers(table: str, values: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Refuses words where a function takes numbers, before anything starts."""
+    for key, parameter in inspect.signature(function).parameters.items():
+        value = values.get(key, 1)
+        word = isinstance(value, bool) or not isinstance(value, int | float)
+        if parameter.annotation == "float" and word:
+            raise BadInput(f"{table}.{key} = {value!r}: give a number")
+        if parameter.annotation == "int" and (word or not isinstance(value, int)):
+            raise BadInput(f"{table}.{key} = {value!r}: give a whole number")
 
 
 def _sentence(error: ValidationError) -> str:

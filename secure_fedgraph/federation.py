@@ -11,12 +11,13 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.client import Client
+from secure_fedgraph.client import Client, Witness
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import Referee
+from secure_fedgraph.graph.canonical import content_digest
 from secure_fedgraph.graph.checks import check_graph, check_owner
-from secure_fedgraph.graph.datasets import GraphDataset, load
+from secure_fedgraph.graph.datasets import GraphDataset, load_graph
 from secure_fedgraph.graph.partition import induced, partition
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.splits import stratified
@@ -47,7 +48,13 @@ class Federation:
         return tuple(self.owners)
 
     def enlist(
-        self, algorithm: Algorithm, policy: BoundPolicy, run: str, ledger: Ledger, seed: int
+        self,
+        algorithm: Algorithm,
+        policy: BoundPolicy,
+        run: str,
+        ledger: Ledger,
+        seed: int,
+        witness: Witness | None = None,
     ) -> list[Client]:
         """Fresh clients for one run, each with its own graph, identity and empty memory.
 
@@ -66,6 +73,7 @@ class Federation:
                 run=run,
                 ledger=ledger,
                 seed=seed,
+                witness=witness,
             )
             for name, graph in self.owners.items()
         ]
@@ -117,6 +125,9 @@ def federate(
             nodes[own.val_mask],
             nodes[own.train_mask],
         )
+    for what, nodes_of in (("test", tests), ("validation", validations)):
+        if not any(len(nodes) for nodes in nodes_of.values()):
+            raise BadInput(f"no owner has a {what} node: use fewer than {clients} clients or a larger graph")
     facts = {
         "data": dataset.name,
         "source": dataset.source,
@@ -142,7 +153,7 @@ def sub_seed(seed: int, purpose: str) -> int:
 
 def _dataset(data: str | Data | GraphDataset, seed: int, settings: Mapping[str, Any]) -> GraphDataset:
     if isinstance(data, str):
-        return load(data, seed=sub_seed(seed, "data"), **settings)
+        return load_graph(data, seed=sub_seed(seed, "data"), **settings)
     if isinstance(data, GraphDataset):
         return data
     if not isinstance(data, Data):
@@ -152,7 +163,7 @@ def _dataset(data: str | Data | GraphDataset, seed: int, settings: Mapping[str, 
         name="your graph",
         graph=data,
         source="given",
-        digest="",
+        digest=content_digest(data),
         features=data.x.shape[1],
         classes=int(data.y.max()) + 1,
     )

@@ -7,7 +7,8 @@ from secure_fedgraph.privacy.policy import (
     local_dp,
     masked,
     plaintext,
+    sealed,
     strictest,
 )
 
-__all__ = ["Policy", "central_dp", "homomorphic", "local_dp", "masked", "plaintext", "strictest"]
+__all__ = ["Policy", "central_dp", "homomorphic", "local_dp", "masked", "plaintext", "sealed", "strictest"]

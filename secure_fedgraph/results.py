@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -164,6 +165,9 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"--out {out} is a file: give a folder")
     for name in earlier:
         (out / name).unlink()
+    if earlier:  # what that result stood on: its transcript, the runs of its seeds and policies
+        for folder in (out / "transcript", out / "runs", *out.glob("seed-*")):
+            shutil.rmtree(folder, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
     return out
 

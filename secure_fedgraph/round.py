@@ -7,17 +7,19 @@ from typing import Any
 
 import torch
 
-from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
+from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
+from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import SERVER, Transcript
 from secure_fedgraph.protocol.transport import Transport
 
 Given = Mapping[str, Any]
+PEER = "peer"
 
 
 class Courier:
@@ -52,6 +54,8 @@ class Courier:
         Returns:
             One of the requests (for its numbers), and client -> reply.
         """
+        if not given:
+            raise BadInput(f"round {round}, channel {channel!r}: nobody is asked; the cohort is empty")
         self._exchange += 1
         # a broadcast hands every client the same object, which is encoded once
         bodies = {id(tree): wire.encode(tree) for tree in {id(t): t for t in given.values()}.values()}
@@ -93,7 +97,7 @@ class Round:
     Guarantees:
         - ``reduce`` opens the sum of a SUM channel, ``gather`` every upload of an EACH channel, ``scatter``
           nothing; a verb that does not match the declaration is refused under every policy, plaintext too;
-        - channels that another reader reads are refused.
+        - channels that another reader reads are refused, and so is a channel that only borrows a bound name.
 
     Args:
         number: the round, from 1.
@@ -124,11 +128,27 @@ class Round:
             channel: declared with ``Reveal.SUM``.
             given: what every client of the cohort is given (a broadcast).
         """
-        bound = self._verb(channel, Reveal.SUM)
+        bound = self._verb(channel, Reveal.SUM, self._reader)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
         total = bound.open_sum(replies, self._scope(request), self._carrier_ask(request))
-        self._courier.transcript.record_opened(self._reader, request, total.contributors, total.total)
+        self._record(request, total.contributors, total.total)
         return total
+
+    def reduce_for(self, channel: Channel, offer: Parcel, given: Given | None = None) -> None:
+        """Has the others answer a client's offer, and hands that client the sum to read.
+
+        Args:
+            channel: a peer channel declared with ``Reveal.SUM``. The server only carries.
+            offer: a parcel that :meth:`gather` brought; whoever made it reads the sum.
+            given: what every other client is given besides.
+        """
+        self._verb(channel, Reveal.SUM, PEER)
+        others = tuple(name for name in self.cohort if name != offer.sender)
+        asked = {**(given or {}), OFFER + offer.channel: offer.to_bytes()}
+        request, replies = self._ask(channel, dict.fromkeys(others, asked), others)
+        bundle = Bundle.of(request, offer.sender, replies)
+        reader = (offer.sender,)
+        self._courier.ask(SERVER, self.number, channel.name, READ, reader, {offer.sender: bundle.to_tree()})
 
     def gather(self, channel: Channel, given: Given | None = None) -> dict[str, dict[str, torch.Tensor]]:
         """What each client of the cohort answers.
@@ -137,12 +157,24 @@ class Round:
             channel: declared with ``Reveal.EACH``.
             given: what every client is given.
         """
-        bound = self._verb(channel, Reveal.EACH)
+        bound = self._verb(channel, Reveal.EACH, self._reader)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
         opened = bound.open_each(replies, self._scope(request))
         for name, values in opened.items():
-            self._courier.transcript.record_opened(self._reader, request, (name,), values)
+            self._record(request, (name,), values)
         return opened
+
+    def collect(self, channel: Channel, given: Given | None = None) -> dict[str, Parcel]:
+        """What each client has for the others: parcels that the server can only pass on.
+
+        Args:
+            channel: a peer channel declared with ``Reveal.EACH``.
+            given: what every client is given.
+        """
+        self._verb(channel, Reveal.EACH, PEER)
+        request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
+        made = (request.round, request.exchange, request.cohort)
+        return {name: Parcel(channel.name, name, *made, tree) for name, tree in replies.items()}
 
     def scatter(self, channel: Channel, given: Mapping[str, Given]) -> None:
         """Gives each named client its own; nothing comes back.
@@ -151,24 +183,39 @@ class Round:
             channel: declared with ``Reveal.NOTHING``.
             given: client -> values.
         """
-        self._verb(channel, Reveal.NOTHING)
+        self._verb(channel, Reveal.NOTHING, self._reader)
         self._ask(channel, given)
 
-    def _verb(self, channel: Channel, reveal: Reveal) -> Bound:
+    def _verb(self, channel: Channel, reveal: Reveal, reader: str) -> Bound:
         if channel.reveal is not reveal:
             verbs = {Reveal.SUM: "reduce", Reveal.EACH: "gather", Reveal.NOTHING: "scatter"}
+            if reader == PEER:
+                verbs |= {Reveal.SUM: "reduce_for", Reveal.EACH: "collect"}
             raise Incompatible(
                 f"channel {channel.name!r} declares {channel.reveal.value}: use {verbs[channel.reveal]}, "
                 f"not {verbs[reveal]}"
             )
-        if channel.to != self._reader:
+        if channel.to != reader:
+            raise Incompatible(f"channel {channel.name!r} is read by the {channel.to}, not by the {reader}")
+        bound = self._policy[channel.name]
+        if channel != bound.channel:  # a look-alike made on the spot, with a looser declaration
             raise Incompatible(
-                f"channel {channel.name!r} is read by the {channel.to}, not by the {self._reader}"
+                f"channel {channel.name!r} was bound as {bound.channel.reveal.value} and is used as another: "
+                "pass the channel that the algorithm declares"
             )
-        return self._policy[channel.name]
+        return bound
 
-    def _ask(self, channel: Channel, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
-        return self._courier.ask(self._reader, self.number, channel.name, ANSWER, self.cohort, given)
+    def _ask(
+        self, channel: Channel, given: Mapping[str, Given], cohort: tuple[str, ...] | None = None
+    ) -> tuple[Message, dict[str, wire.Tree]]:
+        return self._courier.ask(
+            self._reader, self.number, channel.name, ANSWER, cohort or self.cohort, given
+        )
+
+    def _record(self, request: Message, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
+        self._courier.transcript.record_opened(
+            self._reader, request.round, request.exchange, request.channel, contributors, values
+        )
 
     def _scope(self, request: Message) -> Scope:
         return Scope(request.run, request.round, request.exchange, request.channel, request.cohort)

@@ -112,17 +112,22 @@ def train(
     started, name = time.perf_counter(), secrets.token_hex(8)
     transcript = Transcript(out and out / "transcript", keep, _public(algorithm, federation, bound))
     ledger = Ledger(out and out / "ledger.jsonl")
-    clients = federation.enlist(algorithm, bound, name, ledger, sub_seed(seed, "clients"))
+    clients = federation.enlist(
+        algorithm, bound, name, ledger, sub_seed(seed, "clients"), transcript.record_opened
+    )
     courier = Courier(name, InProcess({client.name: client.handle for client in clients}), transcript)
 
     set_up(bound, courier, federation.names)
     state = algorithm.init(federation.schema, sub_seed(seed, "initialisation"))
     history: list[dict[str, Any]] = []
-    for number in range(1, rounds + 1):
+    for number in range(1, algorithm.warm_up + rounds + 1):
         fed = Round(number, sampler(number, federation.names, sub_seed(seed, "cohort")), bound, courier)
         state = algorithm.round(fed, state)
+        if number <= algorithm.warm_up:
+            continue
         scores = _evaluate(evaluation, algorithm, federation, state, fed, bound, courier)
-        history.append({"round": number, "loss": scores.pop("loss", None), "accuracy": scores})
+        scored = number - algorithm.warm_up
+        history.append({"round": scored, "loss": scores.pop("loss", None), "accuracy": scores})
         if on_round is not None:
             on_round(history[-1])
     transcript.close()

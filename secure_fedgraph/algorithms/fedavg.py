@@ -44,7 +44,7 @@ class FedAvg(NodeClassifier):
         """Trains from the global weights and returns the difference."""
         model = self.model(me.schema)
         load(model, given)
-        fit(me, model, self.settings, self.penalty(given))
+        fit(me, self.training_graph(me), model, self.settings, self.penalty(given))
         return Upload(difference(parameters_of(model), given))
 
     def penalty(self, given: State) -> Penalty | None:

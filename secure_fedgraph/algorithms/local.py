@@ -45,7 +45,7 @@ class Local(NodeClassifier):
         model = self.start(me.schema, me.generator("initialisation").initial_seed())
         if "model" in me.memory:
             load(model, me.memory["model"])
-        fit(me, model, self.settings)
+        fit(me, self.training_graph(me), model, self.settings)
         me.memory["model"] = parameters_of(model)
 
     @PERSONAL.answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ class NodeClassifier(Algorithm):
         settings: :class:`~secure_fedgraph.algorithms.local_training.TrainingSettings`.
     """
 
-    Settings = TrainingSettings
+    Settings: ClassVar[type[TrainingSettings]] = TrainingSettings
     settings: TrainingSettings
 
     def __init__(self, model: ModelMaker | None = None, **settings: Any) -> None:
@@ -55,6 +55,11 @@ class NodeClassifier(Algorithm):
                 for p in head.parameters():
                     p.zero_()
         return model
+
+    def training_graph(self, me: Any) -> Data:
+        """What a client trains on: its own graph."""
+        graph: Data = me.graph
+        return graph
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
         """Class scores from whole neighbourhoods."""

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import inspect
-import os
 import tempfile
-import urllib.parse
-import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch_geometric.data import Data
-
 from secure_fedgraph.errors import BadInput, unknown_name
-from secure_fedgraph.graph import sources, synthetic
-from secure_fedgraph.graph.canonical import VERSION, canonical, content_digest
-from secure_fedgraph.graph.checks import check_graph
+from secure_fedgraph.graph import (
+    graph_sets,
+    node_graphs,
+    packages,
+    ratings,
+    relations,
+    sources,
+    synthetic,
+)
+from secure_fedgraph.graph.canonical import content_digest
+from secure_fedgraph.graph.kinds import Dataset, GraphDataset
 from secure_fedgraph.graph.rawfiles import RAW
+from secure_fedgraph.graph.store import kept
 
 DESCRIPTIONS = {
     "cora": "citations of machine-learning papers: 2,708 nodes, 5,278 links, 7 classes",
@@ -31,48 +30,55 @@ DESCRIPTIONS = {
     "dblp": "citations in DBLP: 17,716 nodes, 52,867 links, 4 classes",
     "cora_ml": "the machine-learning part of the full Cora: 2,995 nodes, 8,158 links, 7 classes",
     "coauthor-cs": "co-authors in computer science: 18,333 nodes, 81,894 links, 15 classes",
+    "proteins": "proteins, enzymes or not: 1,113 graphs, 2 classes",
+    "dd": "proteins as amino acids, enzymes or not: 1,178 graphs, 2 classes",
+    "imdb-binary": "casts of films, by degree: 1,000 graphs, 2 classes",
+    "mutag": "molecules that change genes or not: 188 graphs, 2 classes",
+    "bbbp": "molecules that pass into the brain or not: 2,039 graphs, 2 classes (extra 'molecules')",
+    "ciao": "ratings of products: 7,375 users, 105,114 products, 282,650 ratings, 28 categories",
+    "venice": "posts on heritage, 3 relations, no features: 2,951 nodes, 534,513 links, 9 classes",
     "synthetic-citation": "generated citation-like graph, size and homophily as set",
 }
+KINDS = {name: RAW[name].kind if name in RAW else GraphDataset.kind for name in DESCRIPTIONS}
+"""Name to ``kind`` of what ``load`` gives for it."""
+_ROOMS: dict[str, Any] = {
+    "node": node_graphs,
+    "graph": graph_sets,
+    "ratings": ratings,
+    "relations": relations,
+}
+_SHAPES = {
+    "graph": "a set of graphs",
+    "ratings": "ratings of products by users",
+    "relations": "a graph without features",
+}
+_SETTINGS = {"proteins": {"use_node_attr": False}}
 
 
-@dataclass(frozen=True)
-class GraphDataset:
-    """One graph with its origin.
-
-    Attributes:
-        name: as given to ``load``.
-        graph: ``x [N, F]`` float32, ``y [N]``, ``edge_index [2, E]`` with every link in both directions.
-        source: where it came from, in words.
-        digest: SHA-256 of the content (``canonical.content_digest``); the same from every source.
-        features: F.
-        classes: number of classes.
-    """
-
-    name: str
-    graph: Data
-    source: str
-    digest: str
-    features: int
-    classes: int
-
-
-def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> GraphDataset:
+def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> Dataset:
     """Load a data set by name.
 
     Looked for in this order: ``$SECURE_FEDGRAPH_DATA``, the user's cache folder, a package that carries
-    it, PyG's own download addresses. Raw folders are only read. What was read once is kept, in canonical
-    order, in the cache folder under the hash of the raw files.
+    it, PyG's own download addresses. Raw folders are only read. What PyG has read once is kept, in
+    canonical order, in the cache folder under the hash of the raw files.
 
-    **Guarantees:** node numbers, class numbers and digest do not depend on the source.
+    **Guarantees:** node numbers, class numbers and digest do not depend on the source. Sets of graphs,
+    ratings and relations keep their published order; atoms and bonds are as rdkit reads them, and
+    ``source`` says which rdkit.
 
     Args:
         name: one of ``available()``.
         seed: of generated graphs; files do not depend on it.
         allow_download: whether the fourth place may be tried.
-        settings: arguments of the generator (``synthetic.citation``); files have none.
+        settings: arguments of the generator (``synthetic.citation``); ``use_node_attr=True`` puts the
+            measured attribute of PROTEINS before its three one-hot labels; other files have none.
+
+    Returns:
+        the class of ``kinds`` that ``KINDS[name]`` stands for.
 
     Raises:
-        BadInput: an unknown name or setting, or a data set that is in none of the four places.
+        BadInput: an unknown name or setting, a data set that is in none of the four places, or one whose
+            reader is not installed.
     """
     if name not in DESCRIPTIONS:
         raise unknown_name("dataset", name, DESCRIPTIONS)
@@ -80,17 +86,27 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
         known = [key for key in inspect.signature(synthetic.citation).parameters if key != "seed"]
         if unknown := set(settings) - set(known):
             raise unknown_name(f"setting of {name}", min(unknown), known)
-        graph, source = synthetic.citation(seed=seed, **settings), f"generated with seed {seed}"
-        digest = content_digest(graph)
-    else:
-        if settings:
-            key = min(settings)
-            raise BadInput(
-                f"{name} is read from files and has no setting {key!r} ({settings[key]!r}); drop it."
-            )
-        graph, digest, source = _find(name, allow_download)
-    check_graph(graph, name)
-    return GraphDataset(name, graph, source, digest, graph.x.shape[1], int(graph.y.max()) + 1)
+        graph = synthetic.citation(seed=seed, **settings)
+        return node_graphs.described(name, graph, f"generated with seed {seed}", content_digest(graph))
+    return _find(name, _checked(name, settings), allow_download)
+
+
+def load_graph(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> GraphDataset:
+    """Load a data set that is one graph with features; what cannot be that is refused before it is read.
+
+    Args and what it raises: as for :func:`load`.
+
+    Raises:
+        BadInput: a data set of another ``kind``.
+    """
+    if name in KINDS and KINDS[name] != GraphDataset.kind:
+        raise BadInput(
+            f"dataset {name!r} is {_SHAPES[KINDS[name]]}, which cannot be handed out to owners yet; "
+            f"take one of {', '.join(key for key in KINDS if KINDS[key] == GraphDataset.kind)}."
+        )
+    found = load(name, seed=seed, allow_download=allow_download, **settings)
+    assert isinstance(found, GraphDataset)
+    return found
 
 
 def available() -> list[tuple[str, str, str]]:
@@ -105,102 +121,83 @@ def _where(name: str) -> str:
         return f"${sources.VARIABLE}"
     if RAW[name].present(_cached_raw()):
         return f"cache folder {_cached_raw()}"
-    if name == "cora" and sources.packaged_cora():
-        return sources.package_label()
-    return f"download from {_host(name)}"
-
-
-def _host(name: str) -> str:
-    return str(urllib.parse.urlsplit(next(iter(RAW[name].urls().values()))).hostname)
+    if packages.carried(name):
+        return packages.label(name)
+    host = RAW[name].host()
+    return f"download from {host}" if host else f"not here: needs {RAW[name].below} in ${sources.VARIABLE}"
 
 
 def _cached_raw() -> Path:
     return sources.cache_folder() / "data"
 
 
-def _find(name: str, allow_download: bool) -> tuple[Data, str, str]:
+def _checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    known = _SETTINGS.get(name, {})
+    for key, value in sorted(settings.items()):
+        if known and key not in known:
+            raise unknown_name(f"setting of {name}", key, known)
+        if not known:
+            raise BadInput(f"{name} is read from files and has no setting {key!r} ({value!r}); drop it.")
+        if type(value) is not type(known[key]):
+            raise BadInput(f"{name}: {key} is {value!r}; give true or false.")
+    return known | settings
+
+
+def _find(name: str, settings: dict[str, Any], allow_download: bool) -> Dataset:
     raw = RAW[name]
+    _ROOMS[raw.kind].stamp(raw, settings)  # a reader that is not installed is named before any download
     given, cached = sources.data_folder(), _cached_raw()
-    below = f"{raw.family}/{raw.folder}"
     if given is not None and raw.present(given):
-        return *_read(name, given), f"${sources.VARIABLE}/{below}"
+        return _read(name, raw.paths(given), settings, f"${sources.VARIABLE}/{raw.below}")
     if raw.present(cached):
-        return *_read(name, cached), f"cache folder, {below}"
-    if name == "cora" and (files := sources.packaged_cora()):
-        found = _kept(name, files, lambda: sources.read_packaged_cora(files))
-        return *found, sources.package_label()
+        return _read(name, raw.paths(cached), settings, f"cache folder, {raw.below}")
+    if files := packages.carried(name):
+        return _read(name, files, settings, packages.label(name))
     trouble = "downloading is switched off"
-    if allow_download:
+    if not raw.host():
+        trouble = "no address offers it for download in this layout"
+    elif allow_download:
         try:
-            return *_downloaded(name), f"download from {_host(name)}"
+            return _downloaded(name, settings)
         except (OSError, http.client.HTTPException) as error:
             trouble = f"the download failed ({getattr(error, 'reason', None) or error})"
-    carried = f"package {sources.PACKAGE} is not installed" if name == "cora" else "no package carries it"
+    carrier = packages.CARRIERS.get(name)
+    carried = f"package {carrier.package} is not installed" if carrier else "no package carries it"
     set_to = f"is {str(given)!r} without it" if given is not None else "is not set"
     raise BadInput(
         f"dataset {name!r} was not found: ${sources.VARIABLE} {set_to}, the cache folder {str(cached)!r} has "
-        f"no {below}, {carried}, and {trouble}. Put the files {', '.join(raw.files)} into {below} under one "
-        f"of the two folders."
+        f"no {raw.below}, {carried}, and {trouble}. Put the files {', '.join(raw.files)} into {raw.below} "
+        f"under one of the two folders."
     )
 
 
-def _downloaded(name: str) -> tuple[Data, str]:
+def _downloaded(name: str, settings: dict[str, Any]) -> Dataset:
+    raw = RAW[name]
+    source = f"download from {raw.host()}"
     try:
-        sources.download(RAW[name], _cached_raw())
-        return _read(name, _cached_raw())
+        sources.download(raw, _cached_raw())
+        return _read(name, raw.paths(_cached_raw()), settings, source)
     except PermissionError:
         with tempfile.TemporaryDirectory(prefix="secure-fedgraph-") as scratch:
-            sources.download(RAW[name], Path(scratch))
-            return _read(name, Path(scratch))
+            sources.download(raw, Path(scratch))
+            return _read(name, raw.paths(Path(scratch)), settings, source)
 
 
-def _read(name: str, root: Path) -> tuple[Data, str]:
+def _read(name: str, files: list[Path], settings: dict[str, Any], source: str) -> Dataset:
+    """The content of these raw files, from the cache folder if it is there and intact.
+
+    What needs no PyG is read in a tenth of a second and takes more room than its files: it is not kept.
+    """
     raw = RAW[name]
-    files = [raw.inside(root) / file for file in raw.files]
-    return _kept(name, files, lambda: sources.read_raw(raw, root))
-
-
-def _kept(name: str, files: list[Path], read: Callable[[], Data]) -> tuple[Data, str]:
-    """The canonical graph of these raw files, from the cache folder if it is there and intact."""
-    key = sources.file_hash(files)[:32]
-    store = sources.cache_folder() / "canonical" / f"{name}-{VERSION}-{key}.npz"
-    with contextlib.suppress(OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile):
-        return _unpack(store)
-    graph = canonical(read())
-    digest = content_digest(graph)
-    with contextlib.suppress(OSError):  # a cache folder that cannot be written only costs time
-        _pack(store, graph, digest)
-    return graph, digest
-
-
-def _pack(store: Path, graph: Data, digest: str) -> None:
-    store.parent.mkdir(parents=True, exist_ok=True)
-    row, column = (graph.x != 0).nonzero(as_tuple=True)
-    with tempfile.TemporaryDirectory(dir=store.parent, prefix=".part-") as scratch:
-        part = Path(scratch) / store.name
-        np.savez(
-            part,
-            shape=np.array(graph.x.shape),
-            row=row.numpy().astype(np.int32),
-            column=column.numpy().astype(np.int32),
-            value=graph.x[row, column].numpy(),
-            edge_index=graph.edge_index.numpy(),
-            y=graph.y.numpy(),
-            digest=np.array(digest),
-        )
-        os.replace(part, store)  # whole or not at all, also for a second process
-
-
-def _unpack(store: Path) -> tuple[Data, str]:
-    with store.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-        x = np.zeros(tuple(kept["shape"]), dtype=np.float32)
-        x[kept["row"], kept["column"]] = kept["value"]
-        graph = Data(
-            x=torch.from_numpy(x),
-            y=torch.from_numpy(kept["y"]),
-            edge_index=torch.from_numpy(kept["edge_index"]),
-        )
-        digest = str(kept["digest"])
-    if content_digest(graph) != digest:
-        raise ValueError(f"{store} is damaged")
-    return graph, digest
+    room = _ROOMS[raw.kind]
+    stamp = room.stamp(raw, settings)
+    if "rdkit" in stamp:
+        source = f"{source}, read by rdkit {graph_sets.rdkit_version()}"
+    if raw.pyg:
+        store = sources.cache_folder() / "canonical" / f"{name}-{stamp}-{sources.file_hash(files)[:32]}.npz"
+        tables, digest = kept(store, lambda: room.read(raw, files, settings), room.digest)
+    else:
+        tables = room.read(raw, files, settings)
+        digest = room.digest(tables)
+    found: Dataset = room.build(name, tables, source, digest)
+    return found

@@ -1,4 +1,4 @@
-"""The raw files of every data set that PyG can read, with the published content where there is one."""
+"""The raw files of every data set, with the published content where PyG would unpickle them."""
 
 from __future__ import annotations
 
@@ -43,14 +43,31 @@ _SHA256 = {
 def _planetoid(name: str) -> Raw:
     files = tuple(f"ind.{name.lower()}.{part}" for part in _PARTS)
     sha256 = dict(zip(files, _SHA256[name], strict=True))
-    return Raw("planetoid", f"{name}/raw", files, "Planetoid", name, sha256)
+    return Raw("node", "planetoid", f"{name}/raw", files, "Planetoid", name, sha256)
+
+
+def _tu(name: str, *more: str) -> Raw:
+    files = tuple(f"{name}_{part}.txt" for part in ("A", "graph_indicator", "graph_labels", *more))
+    return Raw("graph", "tu", f"{name}/raw", files, "TUDataset", name)
 
 
 RAW = {
     "cora": _planetoid("Cora"),
     "citeseer": _planetoid("CiteSeer"),
     "pubmed": _planetoid("PubMed"),
-    "dblp": Raw("citation_full", "dblp/raw", ("dblp.npz",), "CitationFull", "DBLP"),
-    "cora_ml": Raw("citation_full", "cora_ml/raw", ("cora_ml.npz",), "CitationFull", "Cora_ML"),
-    "coauthor-cs": Raw("coauthor", "CS/raw", ("ms_academic_cs.npz",), "Coauthor", "CS"),
+    "dblp": Raw("node", "citation_full", "dblp/raw", ("dblp.npz",), "CitationFull", "DBLP"),
+    "cora_ml": Raw("node", "citation_full", "cora_ml/raw", ("cora_ml.npz",), "CitationFull", "Cora_ML"),
+    "coauthor-cs": Raw("node", "coauthor", "CS/raw", ("ms_academic_cs.npz",), "Coauthor", "CS"),
+    "proteins": _tu("PROTEINS", "node_labels", "node_attributes"),
+    "dd": _tu("DD", "node_labels"),
+    "imdb-binary": _tu("IMDB-BINARY"),
+    "mutag": _tu("MUTAG", "node_labels", "edge_labels"),
+    "bbbp": Raw("graph", "molecule_net", "bbbp/raw", ("BBBP.csv",), "MoleculeNet", "BBBP"),
+    "ciao": Raw("ratings", "ciao", "fedgraphnn", ("graph.txt", "user.dict", "item.dict", "category.dict")),
+    "venice": Raw(
+        "relations",
+        "herigraph_venice_partial",
+        "raw",
+        ("A_SOC.npz", "A_SPA.npz", "A_TEM.npz", "A_simp.npz", "labels.npz", "train_val_test_idx.npz"),
+    ),
 }

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
-import importlib.util
 import io
 import os
 import shutil
 import tempfile
+import urllib.parse
 import urllib.request
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import platformdirs
-import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
@@ -30,37 +28,57 @@ _SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw files in the layout of one PyG data set class.
+    """Raw files, in the layout of a PyG data set class where there is one.
 
     Attributes:
+        kind: of the data set that they make; the ``kind`` of one of the classes in ``kinds``.
         family: folder under the data root, which PyG gets as its ``root``.
         folder: of the raw files, under ``family``.
         files: their names.
-        kind: PyG's class.
+        pyg: PyG's class; empty if there is none, and then there is no download either.
         argument: its ``name``.
         sha256: of the files that have one published content. Those are checked after a download, because
             PyG unpickles some of them and a pickle from the network runs as code.
     """
 
+    kind: str
     family: str
     folder: str
     files: tuple[str, ...]
-    kind: str
-    argument: str
+    pyg: str = ""
+    argument: str = ""
     sha256: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def below(self) -> str:
+        """The folder of the raw files under a data root."""
+        return f"{self.family}/{self.folder}"
 
     def inside(self, root: Path) -> Path:
         return root / self.family / self.folder
 
+    def paths(self, root: Path) -> list[Path]:
+        return [self.inside(root) / name for name in self.files]
+
     def present(self, root: Path | None) -> bool:
-        return root is not None and all((self.inside(root) / name).is_file() for name in self.files)
+        return root is not None and all(path.is_file() for path in self.paths(root))
 
     def urls(self) -> dict[str, str]:
-        """File name to address, the addresses being PyG's own."""
-        base = str(_pyg(self.kind).url)
+        """File name to address, the addresses being PyG's own; an archive holds several files."""
+        if not self.pyg:
+            return {}
+        base = str(_class(self.pyg).url)
+        if self.pyg == "TUDataset":
+            return dict.fromkeys(self.files, f"{base}/{self.argument}.zip")
+        if self.pyg == "MoleculeNet":
+            return {name: base.format(name) for name in self.files}
         if "{}" in base:
             return {name: base.format(Path(name).stem) for name in self.files}
         return {name: f"{base.rstrip('/')}/{name}" for name in self.files}
+
+    def host(self) -> str:
+        """Whom a download asks; empty if there is none."""
+        return next((str(urllib.parse.urlsplit(url).hostname) for url in self.urls().values()), "")
 
 
 def cache_folder() -> Path:
@@ -79,10 +97,22 @@ def file_hash(paths: list[Path]) -> str:
     return digest.hexdigest()
 
 
-def read_raw(raw: Raw, root: Path) -> Data:
-    """Let PyG read a copy of the raw files; ``root`` itself is never written to.
+@contextlib.contextmanager
+def readable(folder: Path) -> Iterator[None]:
+    """Turns whatever damaged files can raise into one sentence about their folder."""
+    try:
+        yield
+    except Exception as error:  # unpickling, unzipping and parsing raise what they like
+        raise BadInput(
+            f"raw files in {str(folder)!r} cannot be read ({type(error).__name__}: {error}); "
+            f"replace them by intact ones."
+        ) from error
 
-    PyG unpickles the files of ``Planetoid``, so ``root`` has to be a folder that the user trusts.
+
+def read_pyg(raw: Raw, files: list[Path], **settings: Any) -> list[Data]:
+    """Let PyG read copies of these raw files; their own folder is never written to.
+
+    PyG unpickles the files of ``Planetoid``, so the folder has to be one that the user trusts.
 
     Raises:
         BadInput: files that PyG cannot read.
@@ -90,17 +120,12 @@ def read_raw(raw: Raw, root: Path) -> Data:
     with tempfile.TemporaryDirectory(prefix="secure-fedgraph-") as scratch:
         copy = raw.inside(Path(scratch))
         copy.mkdir(parents=True)
-        for name in raw.files:
-            shutil.copyfile(raw.inside(root) / name, copy / name)
-        try:
-            with _quiet():
-                graph = _pyg(raw.kind)(root=str(Path(scratch) / raw.family), name=raw.argument)[0]
-        except Exception as error:  # whatever unpickling or unzipping a damaged file can raise
-            raise BadInput(
-                f"raw files in {str(raw.inside(root))!r} cannot be read ({type(error).__name__}: {error}); "
-                f"replace them by intact ones."
-            ) from error
-    return Data(x=graph.x, y=graph.y, edge_index=graph.edge_index)
+        for path in files:
+            shutil.copyfile(path, copy / path.name)
+        with readable(files[0].parent), _quiet():
+            root = str(Path(scratch) / raw.family)
+            read = _class(raw.pyg)(root=root, name=raw.argument, **settings)
+            return [read[number] for number in range(len(read))]
 
 
 def download(raw: Raw, root: Path) -> None:
@@ -111,60 +136,37 @@ def download(raw: Raw, root: Path) -> None:
     """
     target = raw.inside(root)
     target.parent.mkdir(parents=True, exist_ok=True)
+    urls = raw.urls()
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as scratch:
-        for name, url in raw.urls().items():
+        for url in dict.fromkeys(urls.values()):
             with urllib.request.urlopen(url, timeout=_SECONDS) as answer:
                 content = answer.read()
-            expected = raw.sha256.get(name)
-            if expected and hashlib.sha256(content).hexdigest() != expected:
-                raise OSError(f"{url} is not the published file (its SHA-256 differs)")
-            (Path(scratch) / name).write_bytes(content)
+            wanted = [name for name in raw.files if urls[name] == url]
+            for name, piece in _pieces(raw, url, content, wanted).items():
+                expected = raw.sha256.get(name)
+                if expected and hashlib.sha256(piece).hexdigest() != expected:
+                    raise OSError(f"{url} is not the published file (its SHA-256 differs)")
+                (Path(scratch) / name).write_bytes(piece)
         target.mkdir(exist_ok=True)
         for name in raw.files:
             os.replace(Path(scratch) / name, target / name)
 
 
-PACKAGE = "graphdatascience"
+def _pieces(raw: Raw, url: str, content: bytes, wanted: list[str]) -> dict[str, bytes]:
+    if not url.endswith(".zip"):
+        return {wanted[0]: content}
+    try:
+        # Members are read by their known names, so no name inside the archive decides what is written.
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return {name: archive.read(f"{raw.argument}/{name}") for name in wanted}
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise OSError(f"{url} is not the published archive ({error})") from error
 
 
-def packaged_cora() -> list[Path]:
-    """The two Parquet files of Cora in the package ``graphdatascience``, or none.
-
-    The package is located, not imported: importing it loads a database client.
-    """
-    spec = importlib.util.find_spec(PACKAGE)
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        folder = Path(place) / "resources" / "cora"
-        files = [folder / f"cora_{part}.parquet.gzip" for part in ("nodes", "rels")]
-        if all(path.is_file() for path in files):
-            return files
-    return []
-
-
-def package_label() -> str:
-    return f"package {PACKAGE} {importlib.metadata.version(PACKAGE)}"
-
-
-def read_packaged_cora(files: list[Path]) -> Data:
-    """Node rows ``nodeId, subject, features`` and citation rows ``sourceNodeId, targetNodeId``."""
-    import pyarrow.parquet
-
-    nodes, citations = (pyarrow.parquet.read_table(path) for path in files)
-    number = nodes["nodeId"].to_numpy()
-    x = nodes["features"].combine_chunks().flatten().to_numpy().reshape(len(number), -1)
-    order = np.argsort(number)
-    ends = np.stack([citations[key].to_numpy() for key in ("sourceNodeId", "targetNodeId")])
-    return Data(
-        x=torch.from_numpy(x.astype(np.float32)),
-        y=torch.tensor(nodes["subject"].to_numpy()),
-        edge_index=torch.from_numpy(order[np.searchsorted(number, ends, sorter=order)]),
-    )
-
-
-def _pyg(kind: str) -> Any:
+def _class(name: str) -> Any:
     import torch_geometric.datasets
 
-    return getattr(torch_geometric.datasets, kind)
+    return getattr(torch_geometric.datasets, name)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ class Clip(Stage):
     norm: float
     takes = Domain.REAL
     gives = Domain.REAL
+    traces = "clipped"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.norm) and self.norm > 0):
@@ -42,6 +43,7 @@ class Clip(Stage):
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The clipped rows."""
+        matrix = matrix.astype(np.float32)  # before the norm is taken: rounding could lift a row above it
         norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
         # the factor's last bits must not lift a row above the norm when it is rounded to float32
         factor = np.where(norms > self.norm, self.norm * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)

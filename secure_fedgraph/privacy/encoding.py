@@ -65,6 +65,10 @@ class FixedPoint(Stage):
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """Grid numbers, int64."""
         largest = float(np.abs(matrix).max(initial=0.0))
+        if not math.isfinite(largest):
+            raise BadInput(
+                f"channel {scope.channel!r}: an upload that is not finite has no fixed-point value"
+            )
         if largest > self.limit:
             raise BadInput(
                 f"channel {scope.channel!r}: an upload holds {largest:.3g}, beyond the fixed-point limit "

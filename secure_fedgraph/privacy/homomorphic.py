@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.crypto import seal, unseal
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms
@@ -57,7 +57,7 @@ class Homomorphic(Carrier):
         clients = len(terms.clients)
         return replace(self, parameters=RingParameters(self.ring // 2 // clients, clients))
 
-    def excess(self, terms: Terms) -> tuple[str, ...]:
+    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
         """The shared key."""
         return (
             "any one client that colludes with the server opens every upload: the clients share one key",
@@ -79,13 +79,20 @@ class Homomorphic(Carrier):
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> bytes:
         """The ciphertexts."""
-        # the opener opens only what it contributed to, and that once
-        party.secrets.setdefault(_SEALED, {})[scope.exchange] = matrix.size
+        # one client opens, only what it contributed to, and that once: another order of the same cohort, or a
+        # part of it, would make an opener of everybody, each for a sum of the asker's choice
+        if party.name == scope.cohort[0]:
+            party.secrets.setdefault(_SEALED, {})[scope.exchange] = (scope.channel, scope.cohort, matrix.size)
         return _key(party).encrypt(matrix.reshape(-1))
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """Adds, and has the cohort's first client open."""
         length = layout.rows * layout.width
+        if set(sealed) != set(scope.cohort):
+            raise Refused(
+                f"channel {scope.channel!r}: the uploads of round {scope.round} are not those of the cohort, "
+                "so nothing was opened: drop-out recovery is not built yet"
+            )
         for name, upload in sealed.items():
             if not isinstance(upload, bytes):
                 raise HostileMessage(f"channel {scope.channel!r}: {name}'s upload is no ciphertext")
@@ -120,10 +127,16 @@ class Homomorphic(Carrier):
         return {}
 
     def _open(self, given: Tree, scope: Scope, party: Party) -> Tree:
-        contributed: dict[int, int] = party.secrets.get(_SEALED, {})
-        length = contributed.pop(given.get("exchange", -1), None)
-        if length is None or party.name != scope.cohort[0] or not isinstance(given.get("total"), bytes):
+        contributed: dict[int, tuple[str, tuple[str, ...], int]] = party.secrets.get(_SEALED, {})
+        exchange = given.get("exchange")
+        sealed = contributed.pop(exchange, None) if type(exchange) is int else None
+        if (
+            sealed is None
+            or sealed[:2] != (scope.channel, scope.cohort)
+            or not isinstance(given.get("total"), bytes)
+        ):
             raise HostileMessage(f"{party.name} opens a sum once, and only one that it contributed to")
+        length = sealed[2]
         return {"values": _key(party).decrypt(given["total"], length).astype(np.int32)}
 
 

@@ -44,7 +44,7 @@ class Masked(Carrier):
     ring = 2**32
     agrees_on_keys = True
 
-    def excess(self, terms: Terms) -> tuple[str, ...]:
+    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
         """With two clients, the sum is the other's upload to each of them."""
         if len(terms.clients) == 2:
             return ("with two clients, each learns the other's upload by subtracting its own from the sum",)
@@ -69,12 +69,14 @@ class Masked(Carrier):
         missing = set(scope.cohort) - set(sealed)
         if missing:
             raise Refused(
-                f"channel {scope.channel!r}: {', '.join(sorted(missing))} dropped out of round {scope.round}, "
+                f"channel {scope.channel!r}: {', '.join(sorted(missing))} dropped out ({scope.round}), "
                 "so masks do not cancel: nothing was opened (drop-out recovery is not built yet)"
             )
         if set(sealed) - set(scope.cohort):
             raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")
+        # checked before the total is made: a layout's promise allocates nothing
+        found = [checked_array(data, _WORD, layout, name) for name, data in sealed.items()]
         total = np.zeros((layout.rows, layout.width), dtype=_WORD)
-        for name, data in sealed.items():
-            total += checked_array(data, _WORD, layout, name)
+        for words in found:
+            total += words
         return total.astype(np.int32).astype(np.int64)

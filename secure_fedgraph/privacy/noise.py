@@ -17,12 +17,13 @@ from secure_fedgraph.protocol.channel import Domain
 def standard_normal(shape: tuple[int, ...]) -> np.ndarray:
     """Standard normal draws (float64) from the operating system's randomness, by inversion.
 
-    No seed reproduces them. Uniforms have 53 bits, so the draws are those of a continuous Gaussian only
+    No seed reproduces them. Uniforms have 52 bits, so the draws are those of a continuous Gaussian only
     up to floating-point rounding (``docs/sharp_edges.md``).
     """
     size = math.prod(shape)
-    words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(11)
-    return np.asarray(ndtri((words.astype(np.float64) + 0.5) * 2.0**-53)).reshape(shape)
+    words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)
+    # not 53 bits: the largest word plus a half would round up to one, whose inverse is infinite
+    return np.asarray(ndtri((words.astype(np.float64) + 0.5) * 2.0**-52)).reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,11 @@ class Gaussian(Stage):
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The server's noise, on what it opened."""
         return self._noised(matrix) if self.by == "server" else matrix
+
+    @property
+    def traces(self) -> str:  # type: ignore[override]
+        """Noise that the server adds is not on an upload that it sees."""
+        return "noised" if self.by == "client" else ""
 
     def noise(self) -> Noise:
         """Against whom the multiplier counts."""

@@ -12,6 +12,7 @@ from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms, check
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 
+SEAL = "sealed"
 _FLOAT32 = np.dtype("<f4")
 
 
@@ -27,11 +28,14 @@ class Plain(Carrier):
     gives = Domain.REAL
     reveals = frozenset(Reveal)
 
-    def excess(self, terms: Terms) -> tuple[str, ...]:
-        """On a SUM channel: every single upload."""
-        if terms.channel.reveal is Reveal.SUM:
-            return (f"the {terms.channel.to} sees every single upload, not only the sum",)
-        return ()
+    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+        """On a SUM channel every single upload; on a peer channel without a seal, the courier's reading."""
+        channel, found = terms.channel, []
+        if channel.to == "peer" and SEAL not in traces:
+            found.append(f"the server, which carries it, reads every single upload{traces}")
+        if channel.reveal is Reveal.SUM:
+            found.append(f"the {channel.to} sees every single upload{traces}, not only the sum")
+        return tuple(found)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The flattened matrix, float32."""
@@ -39,11 +43,13 @@ class Plain(Carrier):
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum in float64."""
+        # checked before the total is made: a layout's promise allocates nothing
+        found = [checked_array(data, _FLOAT32, layout, name) for name, data in sealed.items()]
         total = np.zeros((layout.rows, layout.width))
-        for name, data in sealed.items():
-            total += checked_array(data, _FLOAT32, layout, name)
+        for matrix in found:
+            total += matrix
         return total
 
-    def open_each(self, sealed: Any, layout: Layout) -> np.ndarray:
-        """One client's matrix."""
-        return checked_array(sealed, _FLOAT32, layout, "a client")
+    def open_each(self, sealed: Any, layout: Layout, name: str) -> np.ndarray:
+        """The matrix of the client of that name."""
+        return checked_array(sealed, _FLOAT32, layout, name)

@@ -15,6 +15,7 @@ from secure_fedgraph.privacy.masking import Masked
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.plain import Plain
 from secure_fedgraph.privacy.protection import Bound, Carrier, Protection
+from secure_fedgraph.privacy.sealing import Sealed
 from secure_fedgraph.protocol.channel import Channel, Reveal
 
 Recipe = Callable[[Channel], Protection]
@@ -69,11 +70,6 @@ class Policy:
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
         if channel.to == "referee":
             return OUTSIDE.bind(channel, clients, self.relation)
-        if channel.to == "peer":
-            raise Incompatible(
-                f"channel {channel.name!r} goes to a peer, and {self.name} ends at the server: "
-                "it needs the sealed recipe, which is not built yet"
-            )
         if channel.reveal is Reveal.NOTHING:
             return SILENT.bind(channel, clients, self.relation)
         protection = self.exceptions.get(channel.name) or self.recipe(channel)
@@ -114,49 +110,105 @@ class BoundPolicy:
         ]
 
 
-def _policy(name: str, protection: Protection, relation: str = "zero-out") -> Policy:
-    return Policy(name, lambda channel: protection, relation=relation)
+def _by_reader(
+    name: str,
+    server: Protection | None,
+    peer: Protection,
+    relation: str = "zero-out",
+    peer_sum: Protection | None = None,
+) -> Policy:
+    """A policy that protects what the server reads one way, and what a peer reads another."""
+
+    def recipe(channel: Channel) -> Protection:
+        if channel.to == "peer":
+            return peer_sum if peer_sum is not None and channel.reveal is Reveal.SUM else peer
+        if server is None:
+            raise Incompatible(
+                f"channel {channel.name!r} is read by the server, and {name} protects peers only"
+            )
+        return server
+
+    return Policy(name, recipe, relation=relation)
 
 
 def plaintext() -> Policy:
     """Nothing: the server sees every upload. The baseline that shows what there is to protect."""
-    return _policy("plaintext", Protection(Plain(), name="plaintext"))
+    nothing = Protection(Plain(), name="plaintext")
+    return _by_reader("plaintext", nothing, nothing)
 
 
 def local_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Policy:
     """Clip and Gaussian noise in the client: the server sees noised uploads only.
+
+    What peers read is clipped and noised as well, and sealed.
 
     Args:
         norm: the clip, an L2 norm.
         multiplier: noise standard deviation over sensitivity.
     """
     stages = (Clip(norm), Gaussian(multiplier))
-    return _policy("local_dp", Protection(Plain(), stages, name="local_dp"), relation)
+    server = Protection(Plain(), stages, name="local_dp")
+    return _by_reader(
+        "local_dp", server, Protection(Sealed(Plain()), stages, name="local_dp, sealed"), relation
+    )
 
 
 def central_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Policy:
-    """Clip in the client, Gaussian noise by the server: holds against everybody but the server."""
-    stages = (Clip(norm), Gaussian(multiplier, by="server"))
-    return _policy("central_dp", Protection(Plain(), stages, name="central_dp"), relation)
+    """Clip in the client, Gaussian noise by the server: holds against everybody but the server.
+
+    A peer channel does not bind: its values pass the server without being opened there.
+    """
+    server = Protection(Plain(), (Clip(norm), Gaussian(multiplier, by="server")), name="central_dp")
+
+    def recipe(channel: Channel) -> Protection:
+        if channel.to == "peer":
+            raise Incompatible(
+                f"channel {channel.name!r} is read by a peer, so no server adds central_dp's noise to it: "
+                "use local_dp or masked"
+            )
+        return server
+
+    return Policy("central_dp", recipe, relation=relation)
 
 
 def masked(limit: float = 8.0, quorum: int = 2) -> Policy:
-    """Pairwise masks in a 32-bit ring: the server sees the sum. Not differential privacy.
+    """Pairwise masks in a 32-bit ring: the reader sees the sum. Not differential privacy.
+
+    What peers read is sealed to them, sums over their masks.
 
     Args:
         limit: the largest absolute value in an upload; the grid is chosen from it.
         quorum: the smallest cohort that a client answers.
     """
-    return _policy("masked", Protection(Masked(), (FixedPoint(limit),), _least_two(quorum), "masked"))
+    stages, quorum = (FixedPoint(limit),), _least_two(quorum)
+    return _by_reader(
+        "masked",
+        Protection(Masked(), stages, quorum, "masked"),
+        Protection(Sealed(Plain()), name="sealed"),
+        peer_sum=Protection(Sealed(Masked()), stages, quorum, "masked, sealed"),
+    )
 
 
 def homomorphic(limit: float = 8.0, quorum: int = 2) -> Policy:
     """BFV ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
 
+    What peers read is sealed, sums over masks: every client has the homomorphic key, so to a peer that got
+    ciphertexts they would be single uploads.
+
     Args: as for :func:`masked`.
     """
-    protection = Protection(Homomorphic(), (FixedPoint(limit),), _least_two(quorum), "homomorphic")
-    return _policy("homomorphic", protection)
+    stages, quorum = (FixedPoint(limit),), _least_two(quorum)
+    return _by_reader(
+        "homomorphic",
+        Protection(Homomorphic(), stages, quorum, "homomorphic"),
+        Protection(Sealed(Plain()), name="sealed"),
+        peer_sum=Protection(Sealed(Masked()), stages, quorum, "masked, sealed"),
+    )
+
+
+def sealed() -> Policy:
+    """End-to-end encryption between peers: the server sees sizes. The reader sees every upload."""
+    return _by_reader("sealed", None, Protection(Sealed(Plain()), name="sealed"))
 
 
 def strictest(*policies: Policy) -> Policy:
@@ -175,6 +227,8 @@ class _Strictest(Policy):
     candidates: tuple[Policy, ...] = ()
 
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
+        if channel.name in self.exceptions:
+            return super()._bind(channel, clients)
         reasons = []
         for candidate in self.candidates:
             try:
@@ -204,6 +258,7 @@ RECIPES: dict[str, Callable[..., Policy]] = {
     "central_dp": central_dp,
     "masked": masked,
     "homomorphic": homomorphic,
+    "sealed": sealed,
     "strictest": strictest,
 }
 """The recipes by the names that the command line uses."""

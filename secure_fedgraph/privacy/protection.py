@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
+from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Unit
 from secure_fedgraph.protocol.upload import Layout, Upload
@@ -59,6 +60,8 @@ class Scope:
     exchange: int
     channel: str
     cohort: tuple[str, ...]
+    reader: str = ""
+    """The one peer that reads, on a channel where one reads; empty where the server or all others do."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Stage(ABC):
 
     takes: Domain
     gives: Domain
+    traces: str = ""
+    """What the client's half has done to an upload, in a word, for sentences on what is seen."""
 
     @abstractmethod
     def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
@@ -115,8 +120,12 @@ class Carrier(ABC):
         """
         return self
 
-    def excess(self, terms: Terms) -> tuple[str, ...]:
-        """What somebody could learn beyond the declaration, one sentence each."""
+    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+        """What somebody could learn beyond the declaration, one sentence each.
+
+        Args:
+            traces: what the stages have done to every upload, e.g. ``", clipped, noised"``.
+        """
         return ()
 
     def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
@@ -131,12 +140,16 @@ class Carrier(ABC):
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> Any:
         """What travels instead of the matrix: an array or bytes."""
 
+    def unseal(self, data: Any, sender: str, scope: Scope, party: Party) -> Any:
+        """In the client that reads a peer channel: what the sender's carrier made, before any seal."""
+        return data
+
     @abstractmethod
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum of the cohort's matrices, ``[rows, width]``."""
 
-    def open_each(self, sealed: Any, layout: Layout) -> np.ndarray:
-        """One client's matrix."""
+    def open_each(self, sealed: Any, layout: Layout, name: str) -> np.ndarray:
+        """The matrix of the client of that name."""
         raise Incompatible(f"carrier {self.name!r} reveals only the sum")
 
 
@@ -162,6 +175,8 @@ class Protection:
         Raises:
             Incompatible: where the carrier reveals less than the channel needs, or domains do not meet.
             Unbound: where a stage needs a bounded upload and gets none.
+            Refused: for fewer clients than the quorum.
+            BadInput: for a quorum of one under a carrier that reveals only sums.
         """
         carrier = self.carrier
         if channel.reveal not in carrier.reveals:
@@ -169,10 +184,17 @@ class Protection:
                 f"channel {channel.name!r} needs each upload; {self.name} reveals only the sum: "
                 "use local_dp, central_dp or plaintext for it"
             )
-        if len(clients) < self.quorum:
+        if Reveal.EACH not in carrier.reveals and self.quorum < 2:
+            raise BadInput(
+                f"channel {channel.name!r}: quorum {self.quorum} of {self.name}: a sum of one upload is that "
+                "upload; use 2 or more"
+            )
+        # a peer that reads a sum does not contribute to it
+        contributors = len(clients) - (channel.to == "peer" and channel.reveal is Reveal.SUM)
+        if contributors < self.quorum:
             raise Refused(
-                f"channel {channel.name!r}: {self.name} needs at least {self.quorum} clients and there "
-                f"{'is' if len(clients) == 1 else 'are'} {len(clients)}, because a sum of fewer is one "
+                f"channel {channel.name!r}: {self.name} needs at least {self.quorum} contributors and there "
+                f"{'is' if contributors == 1 else 'are'} {contributors}, because a sum of fewer is one "
                 "client's upload: add clients or choose another policy"
             )
         terms = Terms(channel, clients, relation, carrier.ring)
@@ -225,7 +247,7 @@ class Bound:
     @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
-        return self.carrier.excess(self.terms)
+        return self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
 
     def multipliers(self) -> dict[str, float]:
         """For each reader the noise multiplier at the channel's unit; 0 where nothing protects it.
@@ -270,10 +292,21 @@ class Bound:
         found = {}
         for name, tree in replies.items():
             layout = self._layout(name, tree)
-            matrix = self._undo(self.carrier.open_each(tree["data"], layout), scope)
+            matrix = self._undo(self.carrier.open_each(tree["data"], layout, name), scope)
             values = layout.unpack(matrix, by_row=self._by_row)
             found[name] = {key: value.to(torch.float32) for key, value in values.items()}
         return found
+
+    def read(self, replies: Mapping[str, Tree], scope: Scope, party: Party) -> dict[str, Tree]:
+        """Replies on a peer channel with their seals taken off, in the client that reads them.
+
+        Raises:
+            HostileMessage: for a reply that was not sealed to this client as what it is said to be.
+        """
+        return {
+            name: {**tree, "data": self.carrier.unseal(tree.get("data"), name, scope, party)}
+            for name, tree in replies.items()
+        }
 
     @property
     def _by_row(self) -> bool:
@@ -286,13 +319,14 @@ class Bound:
 
     def _common_layout(self, replies: Mapping[str, Tree]) -> Layout:
         layouts = {name: self._layout(name, tree) for name, tree in replies.items()}
-        first = next(iter(layouts.values()))
+        # the most common one, so that a liar who comes first does not put the blame on the others
+        usual = Counter(layouts.values()).most_common(1)[0][0]
         for name, layout in layouts.items():
-            if layout != first:
+            if layout != usual:
                 raise HostileMessage(
                     f"channel {self.channel.name!r}: {name}'s upload has another layout than the others'"
                 )
-        return first
+        return usual
 
     def _layout(self, name: str, tree: Tree) -> Layout:
         if tree.get("domain") != self.carrier.gives.value or "data" not in tree:

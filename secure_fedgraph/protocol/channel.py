@@ -46,6 +46,8 @@ class Domain(Enum):
     """Ring words under pairwise masks: uniform to whoever lacks the pairwise keys."""
     CIPHER = "cipher"
     """Ciphertexts: readable with the secret key only."""
+    SEALED = "sealed"
+    """Encrypted from end to end: readable to the peers that it was sealed to only."""
 
     @property
     def readable(self) -> bool:
@@ -85,4 +87,9 @@ class Channel:
     def answer(self, work: Work) -> Work:
         """Marks a method as the client's half of this channel (found by ``Algorithm``)."""
         work.__answers__ = self  # type: ignore[attr-defined]
+        return work
+
+    def read(self, work: Work) -> Work:
+        """Marks a method as the reader's half of a peer channel, run in the client that reads the sum."""
+        work.__reads__ = self  # type: ignore[attr-defined]
         return work

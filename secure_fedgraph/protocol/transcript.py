@@ -124,18 +124,24 @@ class Transcript:
         )
 
     def record_opened(
-        self, reader: str, message: Message, contributors: Collection[str], values: Mapping[str, Any]
+        self,
+        reader: str,
+        round: int,
+        exchange: int,
+        channel: str,
+        contributors: Collection[str],
+        values: Mapping[str, Any],
     ) -> None:
-        """Notes what a reader opened from the replies to a request."""
+        """Notes what a reader opened from the replies of an exchange."""
         raw = wire.encode(values)
-        number, kept = self._store(message.channel, message.round, raw)
+        number, kept = self._store(channel, round, raw)
         self.opened.append(
             Opened(
                 number=number,
                 reader=reader,
-                round=message.round,
-                exchange=message.exchange,
-                channel=message.channel,
+                round=round,
+                exchange=exchange,
+                channel=channel,
                 contributors=tuple(contributors),
                 bytes=len(raw),
                 digest=digest(raw),

@@ -13,6 +13,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.protocol.channel import Unit
 
 MAX_TENSORS = 4096
+MAX_VALUES = 2**40
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,13 @@ class Layout:
             fields.append((match[1], tuple(int(n) for n in match[2].split(",") if n)))
         if len({name for name, _ in fields}) != len(fields):
             raise HostileMessage("an upload's layout names a tensor twice")
-        return cls(tuple(fields), int(lines[0]))
+        layout = cls(tuple(fields), int(lines[0]))
+        # zeros count as ones: an empty tensor of impossible size promises no values and still cannot be made
+        if max(layout.rows, 1) * sum(_size(tuple(max(n, 1) for n in s)) for _, s in fields) > MAX_VALUES:
+            raise HostileMessage(f"an upload's layout promises more than {MAX_VALUES} values")
+        if layout.to_text() != text:  # other digits than 0-9, leading zeros
+            raise HostileMessage("an upload's layout cannot be read")
+        return layout
 
     def unpack(self, matrix: np.ndarray, *, by_row: bool) -> dict[str, torch.Tensor]:
         """The named tensors of a packed matrix ``[rows, width]``."""
@@ -78,7 +85,8 @@ class Upload:
             tensor has one row per unit first.
 
     Raises:
-        BadInput: for values that are not finite (a diverged model is not sent), or rows that disagree.
+        BadInput: for values that are not finite (a diverged model is not sent), rows that disagree, or names
+            and shapes that a layout does not carry.
     """
 
     values: Mapping[str, torch.Tensor]
@@ -99,11 +107,28 @@ class Upload:
                 )
             (rows,) = counts
             fields = tuple((name, tuple(t.shape[1:])) for name, t in tensors.items())
-        matrix = torch.cat([t.reshape(rows, -1) for t in tensors.values()], dim=1).numpy()
+        layout = Layout(fields, rows)
+        _check_text(layout)
+        blocks = [
+            t.reshape(rows, _size(shape)) for t, (_, shape) in zip(tensors.values(), fields, strict=True)
+        ]
+        matrix = torch.cat(blocks, dim=1).numpy()
         if not np.isfinite(matrix).all():
             bad = next(name for name, t in tensors.items() if not torch.isfinite(t).all())
             raise BadInput(f"upload value {bad!r} is not finite: training diverged; lower the learning rate")
-        return Layout(fields, rows), matrix
+        return layout, matrix
+
+
+def _check_text(layout: Layout) -> None:
+    try:
+        carried = Layout.from_text(layout.to_text()) == layout
+    except HostileMessage:
+        carried = False
+    if not carried:
+        raise BadInput(
+            f"an upload's tensors do not fit a layout: at most {MAX_TENSORS}, of at most 8 dimensions, with "
+            "names of 1 to 200 characters without colons and line breaks"
+        )
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -60,6 +60,8 @@ def encode(tree: Mapping[str, Value]) -> bytes:
     >>> decode(encode({"step": 3, "name": "cora"}))
     {'step': 3, 'name': 'cora'}
     """
+    if len(tree) > MAX_ENTRIES:
+        raise TypeError(f"a body holds at most {MAX_ENTRIES} entries, not {len(tree)}")
     head = [MAGIC, struct.pack("<BH", VERSION, len(tree))]
     payloads: list[Any] = []
     for name, value in tree.items():
@@ -100,7 +102,8 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], Any]:
         raw = value.encode()
         return _TEXT, (len(raw),), raw
     if isinstance(value, bytes | bytearray | memoryview):
-        return _BYTES, (len(value),), value
+        octets = memoryview(value).cast("B")
+        return _BYTES, (len(octets),), octets
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
     elif isinstance(value, bool | int | float):
@@ -111,6 +114,10 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], Any]:
     if dtype not in _CODES:
         raise TypeError(f"entry {name!r} has dtype {value.dtype}, which the wire format does not carry")
     shape = value.shape
+    if len(shape) > MAX_DIMENSIONS:
+        raise TypeError(
+            f"entry {name!r} has {len(shape)} dimensions; the wire format carries {MAX_DIMENSIONS}"
+        )
     # ascontiguousarray would turn a number into a vector of one, hence the shape from before
     return (
         _CODES[dtype],
@@ -151,7 +158,7 @@ def _value(code: int, shape: tuple[int, ...], payload: memoryview) -> Value:
             return bytes(payload).decode()
         except UnicodeDecodeError:
             raise HostileMessage("a text entry is not UTF-8") from None
-    if _DTYPES[code].kind == "b" and any(b > 1 for b in bytes(payload)):
+    if _DTYPES[code].kind == "b" and np.frombuffer(payload, dtype=np.uint8).max(initial=0) > 1:
         raise HostileMessage("a truth value is neither 0 nor 1")
     array = np.frombuffer(payload, dtype=_DTYPES[code])
     try:

@@ -14,9 +14,9 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph import sources
+from secure_fedgraph.graph import packages, sources
 from secure_fedgraph.graph.canonical import content_digest
-from secure_fedgraph.graph.datasets import available, load
+from secure_fedgraph.graph.datasets import available, load, load_graph
 from secure_fedgraph.graph.links import undirected_links
 from secure_fedgraph.graph.partition import partition
 from secure_fedgraph.graph.rawfiles import RAW
@@ -29,7 +29,7 @@ DATA = os.environ.get(sources.VARIABLE, "")
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, no data folder, no package and no network; tests put back what they need."""
     monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(sources, "packaged_cora", list)
+    monkeypatch.setattr(packages, "carried", lambda name: [])
     monkeypatch.setattr(urllib.request, "urlopen", no_network)
     monkeypatch.delenv(sources.VARIABLE, raising=False)
     return tmp_path / "cache"
@@ -79,8 +79,10 @@ def test_the_second_load_comes_from_the_cache_and_a_damaged_one_is_made_anew(
     write_raw(tmp_path / "data")
     monkeypatch.setenv(sources.VARIABLE, str(tmp_path / "data"))
     first = load("cora_ml")
-    read, calls = sources.read_raw, []
-    monkeypatch.setattr(sources, "read_raw", lambda *given: calls.append(given) or read(*given))
+    read, calls = sources.read_pyg, []
+    monkeypatch.setattr(
+        sources, "read_pyg", lambda *given, **more: calls.append(given) or read(*given, **more)
+    )
     assert load("cora_ml").digest == first.digest
     assert not calls
     (kept,) = (cache / "canonical").glob("*.npz")
@@ -195,13 +197,14 @@ def test_unknown_names_and_settings(cache: Path) -> None:
 
 def test_the_package_is_not_imported_to_find_it() -> None:
     code = (
-        "import sys; from secure_fedgraph.graph import sources; sources.packaged_cora(); "
-        "sys.exit('graphdatascience' in sys.modules)"
+        "import sys; from secure_fedgraph.graph import packages; "
+        "[packages.carried(name) for name in packages.CARRIERS]; "
+        "sys.exit(bool({'graphdatascience', 'grakel'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.skipif(not sources.packaged_cora(), reason="graphdatascience is not installed")
+@pytest.mark.skipif(not packages.carried("cora"), reason="graphdatascience is not installed")
 def test_packaged_cora(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(sources, "cache_folder", lambda: cache)
@@ -226,9 +229,9 @@ def test_cora_is_the_same_from_planetoid_and_from_the_package(
     assert planetoid.source.startswith("$SECURE_FEDGRAPH_DATA")
     assert planetoid.digest == CORA
     monkeypatch.undo()
-    if not (files := sources.packaged_cora()):
+    if not (files := packages.carried("cora")):
         pytest.skip("graphdatascience is not installed")
-    raw = sources.read_packaged_cora(files)
+    raw = packages.read_cora(files)
     assert raw.edge_index.shape[1] == 5429
     assert undirected_links(raw.edge_index).shape[1] == 5278  # 151 pairs cite each other
     monkeypatch.setattr(sources, "cache_folder", lambda: cache)
@@ -266,3 +269,29 @@ def test_the_data_folder_may_be_read_only(
     monkeypatch.setenv(sources.VARIABLE, str(tmp_path / "data"))
     assert load("citeseer").graph.num_nodes == 3327
     assert snapshot(tmp_path / "data") == before
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        pytest.param("citeseer", (3327, 9104, 3703, 6), marks=pytest.mark.needs_data("planetoid")),
+        pytest.param("pubmed", (19717, 88648, 500, 3), marks=pytest.mark.needs_data("planetoid")),
+        pytest.param("cora_ml", (2995, 16316, 2879, 7), marks=pytest.mark.needs_data("citation_full")),
+        pytest.param(
+            "dblp",
+            (17716, 105734, 1639, 4),
+            marks=[pytest.mark.needs_data("citation_full"), pytest.mark.slow],
+        ),
+        pytest.param(
+            "coauthor-cs",
+            (18333, 163788, 6805, 15),
+            marks=[pytest.mark.needs_data("coauthor"), pytest.mark.slow],
+        ),
+    ],
+)
+def test_published_graphs(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, sizes: tuple[int, int, int, int]
+) -> None:
+    monkeypatch.setenv(sources.VARIABLE, DATA)
+    found = load_graph(name)
+    assert (found.graph.num_nodes, found.graph.num_edges, found.features, found.classes) == sizes

@@ -64,7 +64,9 @@ def test_one_layer_by_hand() -> None:
         layer.own.weight.copy_(torch.tensor([[1.0, 0.0]]))
         layer.neighbour.weight.copy_(torch.tensor([[0.0, 2.0]]))
         layer.bias.copy_(torch.tensor([0.5, -1.0]))
-        joined = layer.join(layer.own(torch.tensor([[3.0, 9.0]])), layer.neighbour(torch.tensor([[9.0, 4.0]])))
+        joined = layer.join(
+            layer.own(torch.tensor([[3.0, 9.0]])), layer.neighbour(torch.tensor([[9.0, 4.0]]))
+        )
     assert joined.tolist() == [[3.5, 7.0]]
 
 

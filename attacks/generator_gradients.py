@@ -1,0 +1,271 @@
+"""Raw features from the gradient of FedSage+'s feature generator: one node (C1) and batches (C2)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attacks.attack import Blind
+from attacks.sparse_rows import Progress, RowSpace, row_space, sparse_rows
+
+Array = np.ndarray | Tensor
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was read about one node of a batch.
+
+    Attributes:
+        features: ``[slots, words]``; NaN in slots without a gradient (beyond the node's count).
+        hidden: ``[width]``, the input of the generator's last layer.
+        zeros: share of zeros in ``hidden``: about .75 with dropout, .5 without.
+        off_grid: largest distance of a feature from 0 or 1; near 0 where features are binary.
+        saturated: share of outputs so near to 1 or -1 that their gradient is too small to invert.
+    """
+
+    features: np.ndarray = field(repr=False)
+    hidden: np.ndarray = field(repr=False)
+    zeros: float
+    off_grid: float
+    saturated: float
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What was read from one gradient, and how well it hangs together.
+
+    Attributes:
+        rows: one entry per node that was found.
+        rank: how many nodes the gradient is made of.
+        gap: singular value at the rank over the next one; below about 3 the rank is a guess.
+        complete: whether every node's activation was found before the time was up.
+        residual: relative error of ``G`` rebuilt from the rows (rounded ones, where binary is granted).
+        bias_residual: relative error of the bias gradient as the sum of the rows' gradients, which was
+            not used to find them where complete.
+        rejected: how many were found and thrown away because they are not binary.
+        seconds: time spent.
+    """
+
+    rows: list[Recovered] = field(repr=False)
+    rank: int
+    gap: float
+    complete: bool
+    residual: float
+    bias_residual: float
+    rejected: int
+    seconds: float
+
+
+def single(G: Array, g: Array, W: Array, b: Array, scale: float, *, slots: int = 5) -> np.ndarray:
+    """The features nearest to one node's generated neighbours, in closed form (C1).
+
+    ``G = g h'`` gives the dropped-out, noisy ``h``, so neither noise nor dropout protects; then
+    ``x = xhat - g / (2 scale (1 - xhat**2))`` with ``xhat = tanh(W h + b)``.
+
+    Args:
+        G: gradient of the last layer's matrix, ``[slots * words, width]``.
+        g: gradient of its bias, ``[slots * words]``.
+        W: the matrix; b: the bias, as they were sent to be answered.
+        scale: the public factor c0 of ``loss = c0 * sum |xhat - x|**2``.
+
+    Returns:
+        ``[slots, words]``; NaN in slots without a gradient. Of a sum over J owners that all used the
+        same noise it is their mean.
+
+    >>> W, b, h = np.eye(2), np.zeros(2), np.array([0.5, 0.0])
+    >>> g = 2 * (np.tanh(h) - [1.0, 0.0]) * (1 - np.tanh(h) ** 2)
+    >>> single(np.outer(g, h), g, W, b, 1.0, slots=1).round(6).tolist()
+    [[1.0, 0.0]]
+    """
+    big, small, matrix, bias = (_double(value) for value in (G, g, W, b))
+    h = big.T @ small / small.square().sum()
+    x, _ = _invert(h[None], small[None], matrix, bias, scale, slots)
+    return x[0].numpy()
+
+
+def batch(
+    G: Array,
+    g: Array,
+    W: Array,
+    b: Array,
+    scale: float,
+    nodes: int,
+    *,
+    seconds: float = 60.0,
+    progress: Progress | None = None,
+    slots: int = 5,
+    binary: bool = False,
+    search: str = "contrast",
+    seed: int = 0,
+) -> BatchResult:
+    """The features nearest to every generated neighbour of a batch (C2).
+
+    The row space of ``G`` is spanned by the nodes' sparse, non-negative activations ``h_v``; the search
+    finds those. For each, the direction p_v that meets only its own gradient gives the scale:
+    ``h_v = G' p_v / (p_v . g)``. Least squares then splits ``G`` into the g_v, and each is inverted as in
+    :func:`single`. Nodes with several slots are found first, in the rows of the later slots, where there
+    are fewer nodes. Where the time was up first, g_v of a node that was found is known up to r - 1
+    directions; they follow from most features being 0 (robust regression).
+
+    A sum over J owners, each with its own noise, is a batch of ``n * J``: pass that as ``nodes``.
+
+    Args:
+        G, g, W, b, scale, slots: as for :func:`single`; ``scale`` is the same for every owner.
+        nodes: the most nodes that the gradient can be made of.
+        seconds: for the search; the linear algebra around it takes seconds more at Cora's size.
+        binary: granted that features are 0 or 1: rows are rounded, those far from it thrown away.
+        search: "contrast" or "columns" (the published one, exponential in the batch).
+
+    Raises:
+        Blind: for a gradient of zeros.
+    """
+    start = time.monotonic()
+    big, small, matrix, bias = (_double(value) for value in (G, g, W, b))
+    space, found = _activations(big, nodes, slots, seconds, search, seed, progress)
+    # p_v: orthogonal to every other node's g, so that G' p_v is a multiple of h_v alone.
+    directions = found / space.values
+    alone = directions @ (space.left.T @ small)
+    hidden = (found @ space.basis.T) / alone[:, None]
+    zeros = (hidden.abs() < 1e-3 * hidden.square().mean(1, keepdim=True).sqrt()).double().mean(1)
+    complete = len(found) == space.rank
+    if complete:
+        coefficients = torch.linalg.pinv(hidden @ space.basis) * space.values[:, None]
+        parts = (space.left @ coefficients).T
+    else:
+        parts = _alone(space, directions, alone, hidden, matrix, bias, scale, slots)
+    x, saturated = _invert(hidden, parts, matrix, bias, scale, slots)
+    rows, rejected, used = [], 0, []
+    for i in range(len(found)):
+        off = float((x[i] - x[i].round().clamp(0, 1)).abs().nan_to_num(0).max())
+        if binary and off > 0.25:
+            rejected += 1
+            continue
+        value = x[i].round().clamp(0, 1) + 0.0 if binary else x[i]  # + 0.0: no negative zeros
+        used.append(i)
+        rows.append(
+            Recovered(
+                value.float().numpy(), hidden[i].float().numpy(), float(zeros[i]), off, float(saturated[i])
+            )
+        )
+    kept = x[used].round().clamp(0, 1) if binary else x[used]
+    again = _gradients(hidden[used], kept, matrix, bias, scale)
+    return BatchResult(
+        rows,
+        space.rank,
+        space.gap,
+        complete,
+        float((again.T @ hidden[used] - big).norm() / big.norm()),
+        float((again.sum(0) - small).norm() / small.norm()),
+        rejected,
+        time.monotonic() - start,
+    )
+
+
+def _activations(
+    G: Tensor, nodes: int, slots: int, seconds: float, search: str, seed: int, progress: Progress | None
+) -> tuple[RowSpace, Tensor]:
+    """The row space of the whole gradient and what was found in it, later slots first."""
+    deadline = time.monotonic() + seconds
+    words = len(G) // slots
+    known, most, space = G.new_zeros(0, G.shape[1]), 0, None
+    for slot in reversed(range(slots)):
+        block = G[slot * words :]
+        if not bool(block.any()):
+            continue
+        last = slot == 0
+        space = row_space(block, nodes, seed=seed)
+        if space.rank <= most and not last:
+            continue
+        most = space.rank
+        left = deadline - time.monotonic()
+        # A level that resists must not use up the time of the ones below it.
+        share = left if last else left / 4
+        found = sparse_rows(
+            space, seconds=share, search=search, known=known, seed=seed + slot, progress=progress
+        )
+        known = found @ space.basis.T
+    if space is None:
+        raise Blind("the gradient of the generator's last layer is zero: no node was answered for")
+    return space, found
+
+
+def _invert(
+    hidden: Tensor, parts: Tensor, W: Tensor, b: Tensor, scale: float, slots: int
+) -> tuple[Tensor, Tensor]:
+    """Features ``[n, slots, words]`` from each node's activation and bias gradient; and what saturated."""
+    n = len(hidden)
+    xhat = torch.tanh(hidden @ W.T + b)
+    slope = 1 - xhat.square()
+    x = (xhat - parts / (2 * scale * slope.clamp_min(1e-12))).reshape(n, slots, len(W) // slots)
+    size = parts.reshape(n, slots, len(W) // slots).norm(dim=2)
+    missing = size < 0.02 * size.amax(1, keepdim=True).clamp_min(1e-300)
+    x[missing] = torch.nan
+    return x, (slope < 1e-5).double().mean(1)
+
+
+def _gradients(hidden: Tensor, x: Tensor, W: Tensor, b: Tensor, scale: float) -> Tensor:
+    """The bias gradient of each node again, ``[n, slots * words]``; zero in slots that are NaN."""
+    xhat = torch.tanh(hidden @ W.T + b)
+    away = xhat - x.reshape(len(x), xhat.shape[1])
+    return (2 * scale * away * (1 - xhat.square())).nan_to_num(0)
+
+
+def _alone(
+    space: RowSpace,
+    directions: Tensor,
+    alone: Tensor,
+    hidden: Tensor,
+    W: Tensor,
+    b: Tensor,
+    scale: float,
+    slots: int,
+) -> Tensor:
+    """Each node's bias gradient without the other nodes' activations, where most features are 0.
+
+    g_v lies in the column space, and its product with p_v is known. The rest of its coordinates make
+    ``2 scale (1 - xhat**2) x = gradient at x = 0 less g_v`` zero in most places.
+    """
+    parts = hidden.new_zeros(len(hidden), len(W))
+    for i in range(len(hidden)):
+        p = directions[i] / directions[i].norm()
+        others = torch.linalg.svd(p[None])[2][1:].T
+        fixed = space.left @ (p * alone[i] / directions[i].norm())
+        free = space.left @ others
+        xhat = torch.tanh(W @ hidden[i] + b)
+        at_zero = 2 * scale * xhat * (1 - xhat.square())
+        # The rows of slots beyond the node's count hold 0 instead; a slot is asked which fits it better.
+        target = at_zero - fixed
+        y = _robust(free, target)
+        for _ in range(2):
+            value = fixed + free @ y
+            inside = _median_by_slot(value - at_zero, slots) < _median_by_slot(value, slots)
+            target = at_zero * inside.repeat_interleave(len(W) // slots) - fixed
+            y = _robust(free, target)
+        parts[i] = fixed + free @ y
+    return parts
+
+
+def _median_by_slot(values: Tensor, slots: int) -> Tensor:
+    return values.abs().reshape(slots, -1).median(dim=1).values
+
+
+def _robust(A: Tensor, target: Tensor, steps: int = 30) -> Tensor:
+    """Least absolute, then fewest, deviations: ``A y`` equal to the target in most places."""
+    weights = torch.ones_like(target)
+    for step in range(steps):
+        weighted = A * weights[:, None]
+        y = torch.linalg.lstsq(weighted.T @ A, weighted.T @ target).solution
+        away = (A @ y - target).abs()
+        floor = away.median() + 1e-14 * target.abs().max()
+        weights = 1 / (away + floor) if step < steps // 2 else 1 / (away.square() + floor.square())
+        weights = weights / weights.max()
+    return y
+
+
+def _double(value: Array) -> Tensor:
+    """Float64, whatever it came as."""
+    return torch.as_tensor(value).detach().double()

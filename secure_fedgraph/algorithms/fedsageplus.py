@@ -1,0 +1,319 @@
+"""FedSage+ and LocSage+: owners generate the neighbours that they miss, then train on the mended graphs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
+from secure_fedgraph.algorithms.local_training import TrainingSettings, moments, restore
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.graph.impairing import Impaired, impair
+from secure_fedgraph.graph.mending import mend
+from secure_fedgraph.graph.sampling import NeighbourTable
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.neighgen import NeighGen
+from secure_fedgraph.models.neighgen_feedback import Feedback
+from secure_fedgraph.models.neighgen_losses import FeatLossNorm, random_neighbourhoods
+from secure_fedgraph.models.neighgen_training import joint_loss, predict_neighbours, train_locally
+from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
+from secure_fedgraph.protocol import Channel, Reveal, Upload
+
+CANDIDATES = 5
+RATE, DECAY = 0.001, 1e-4
+"""Adam's rate and weight decay for generators, as in the released code."""
+
+
+class GeneratorSettings(TrainingSettings):
+    """FedSage's settings and NeighGen's.
+
+    Args:
+        hidden_share: of an owner's nodes, hidden so that the generator has something to learn.
+        generator_epochs: full-batch epochs of local pre-training.
+        federated_epochs: epochs with feedback from the other owners, one exchange each.
+        exchange_batch: nodes whose embeddings one offer holds; always exactly that many.
+        minimum_batch: an answering owner refuses offers in which fewer nodes are asked about.
+        encoder: hidden and output width of the encoder.
+        generator_hidden: inner widths of the feature generator.
+        alpha: weight of the other owners' term.
+        feat_loss_norm: ``per_dim_mean``, or ``paper_sum``.
+        cross_target: what an answering owner compares with: its ``nearest`` node (the paper), or
+            ``random_neighbourhood`` (the released code).
+        feedback: gradients at the generator's ``parameters``, or at its ``outputs``, which are smaller and
+            carry the features openly.
+        generator: each owner its ``own`` (the paper), or one ``shared`` by averaging (its Table 4).
+    """
+
+    hidden_share: float = Field(0.15, gt=0, lt=1)
+    generator_epochs: int = Field(20, ge=0)
+    federated_epochs: int = Field(20, ge=0)
+    exchange_batch: int = Field(64, ge=1)
+    minimum_batch: int = Field(64, ge=1)
+    encoder: tuple[int, int] = (32, 128)
+    generator_hidden: tuple[int, int] = (256, 2048)
+    alpha: float = Field(1.0, ge=0, allow_inf_nan=False)
+    feat_loss_norm: FeatLossNorm = "per_dim_mean"
+    cross_target: Literal["nearest", "random_neighbourhood"] = "nearest"
+    feedback: Literal["parameters", "outputs"] = "parameters"
+    generator: Literal["own", "shared"] = "own"
+
+    @model_validator(mode="after")
+    def _check_exchange(self) -> GeneratorSettings:
+        if self.exchange_batch < self.minimum_batch:
+            raise PydanticCustomError(
+                "minimum_batch",
+                "exchange_batch {batch} is below minimum_batch {minimum}: owners would refuse every offer",
+                {"batch": self.exchange_batch, "minimum": self.minimum_batch},
+            )
+        return self
+
+
+class _Generates:
+    """What FedSage+ and LocSage+ share: an owner's generator, its pre-training, and its mended graph."""
+
+    settings: GeneratorSettings
+
+    def neighgen(self, schema: Schema) -> NeighGen:
+        """A fresh generator of the right shape."""
+        s = self.settings
+        return NeighGen(
+            schema.features,
+            schema.classes,
+            encoder=s.encoder,
+            candidates=CANDIDATES,
+            hidden=s.generator_hidden,
+        )
+
+    def pretrain(self, me: Any) -> None:
+        """Stage A: the generator learns from the owner's own hidden nodes."""
+        model = self.neighgen(me.schema)
+        glorot(model, me.generator("neighgen").initial_seed())
+        generator = me.generator("pretraining")
+        train_locally(
+            model,
+            self.impaired(me),
+            self.settings.generator_epochs,
+            generator,
+            learning_rate=RATE,
+            weight_decay=DECAY,
+            feat_loss_norm=self.settings.feat_loss_norm,
+        )
+        me.memory["neighgen"] = parameters_of(model)
+
+    def impaired(self, me: Any) -> Impaired:
+        """The owner's graph with a share of its nodes hidden: the same ones in every round."""
+        seed = me.memory.setdefault("impair_seed", me.generator("impairing").initial_seed() % 2**32)
+        return impair(me.graph, self.settings.hidden_share, seed)
+
+    def mended(self, me: Any) -> Data:
+        """The owner's original graph with generated neighbours, made once, before the classifier."""
+        if "mended" not in me.memory:
+            model = self.neighgen(me.schema)
+            load(model, me.memory["neighgen"])
+            counts, features = predict_neighbours(model, me.graph, me.generator("mending"))
+            graph = mend(me.graph, counts, features)
+            keys = ("x", "y", "edge_index", "train_mask")
+            me.memory["mended"] = {key: graph[key] for key in keys}
+        return Data(**me.memory["mended"])
+
+
+class LocSagePlus(_Generates, LocSage):
+    """LocSage on graphs that each owner mends by itself.
+
+    References:
+        Zhang et al., NeurIPS 2021, Table 2.
+    """
+
+    name = "locsage+"
+    summary = "every owner alone, on a graph that it mends by itself"
+    reference = PAPER
+    Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
+    settings: GeneratorSettings
+
+    def training_graph(self, me: Any) -> Data:
+        """The mended graph."""
+        if "neighgen" not in me.memory:
+            self.pretrain(me)
+        return self.mended(me)
+
+
+class FedSagePlus(_Generates, FedSage):
+    """FedSage on mended graphs, whose generators learn from all owners.
+
+    Rounds before the first scored one: one of local pre-training, then one a federated epoch. In each of
+    those every owner offers embeddings and its feature generator to the others, they answer with the gradient
+    of the distance to their own nearest nodes (Eq. 6), and the owner adds the sum to its own. The server only
+    carries. Then FedSage.
+
+    What leaks, and is measured by attacks C1 and C2: an answering owner's raw features stand in its gradient.
+    Sealing hides them from the server, masking adds the owners up, and neither hides them from the owner that
+    asked. ``minimum_batch`` makes solving for them harder; that is no guarantee.
+
+    References:
+        Zhang et al., NeurIPS 2021, sections 4.1 to 4.3, algorithm 1.
+    """
+
+    name = "fedsage+"
+    summary = "FedSage on graphs mended by generators that owners train together"
+    reference = PAPER
+    Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
+    settings: GeneratorSettings
+
+    PRETRAIN = Channel("pretrain", Reveal.NOTHING)
+    GENERATOR = Channel("generator", Reveal.EACH, to="peer")
+    FEEDBACK = Channel("feedback", Reveal.SUM, to="peer")
+    SHARED = Channel("shared_generator", Reveal.SUM)
+
+    @property
+    def warm_up(self) -> int:
+        """Pre-training, then the federated epochs."""
+        return 1 + self.settings.federated_epochs
+
+    def round(self, fed: Any, state: State) -> State:
+        """Pre-training, an epoch of the generators, or a round of FedSage."""
+        if fed.number == 1:
+            fed.scatter(self.PRETRAIN, {name: {} for name in fed.cohort})
+            return state
+        if fed.number <= self.warm_up:
+            return self._generator_epoch(fed, state)
+        return state | super().round(fed, self.released(state))
+
+    def _generator_epoch(self, fed: Any, state: State) -> State:
+        if self.settings.generator == "shared":
+            generator = {k: v for k, v in state.items() if k.startswith(_SHARED)}
+            return state | total(generator, fed.reduce(self.SHARED, given=generator).mean)
+        offers = fed.collect(self.GENERATOR)
+        for offer in offers.values():
+            fed.reduce_for(self.FEEDBACK, offer)
+        return state
+
+    def init(self, schema: Schema, seed: int) -> State:
+        """The classifier's first weights; with a shared generator, its first weights too."""
+        state = super().init(schema, seed)
+        if self.settings.generator == "shared":
+            model = self.neighgen(schema)
+            glorot(model, seed)
+            state |= {_SHARED + name: value for name, value in parameters_of(model).items()}
+        return state
+
+    def released(self, state: State) -> State:
+        """The classifier."""
+        return {name: value for name, value in state.items() if not name.startswith(_SHARED)}
+
+    @PRETRAIN.answer
+    def start_generator(self, me: Any, given: State) -> None:
+        """Stage A."""
+        self.pretrain(me)
+
+    @GENERATOR.answer
+    def offer(self, me: Any, given: State) -> Upload:
+        """Embeddings of a batch of nodes that miss neighbours, how many each misses, and the generator.
+
+        Nodes are drawn with replacement, so that every offer has the same size and, where the owner has any
+        such node, only nodes that are asked about.
+        """
+        model = self._own_generator(me)
+        impaired = self.impaired(me)
+        with torch.no_grad():
+            z = model.embed(impaired.graph.x, impaired.graph.edge_index)
+            counts = model.counts(model.missing(z))
+        asked = counts.nonzero().flatten()
+        pool = asked if len(asked) else torch.arange(len(z))
+        generator = me.generator("offer")
+        draws = torch.randperm(len(pool), generator=generator)[: self.settings.exchange_batch]
+        more = torch.randint(len(pool), (self.settings.exchange_batch - len(draws),), generator=generator)
+        nodes = pool[torch.cat([draws, more])]
+        sent = {"z": z[nodes], "counts": counts[nodes].float(), "seed": torch.tensor(float(me.round))}
+        me.memory["offered"] = {name: value.clone() for name, value in sent.items()}
+        return Upload({**{_FGEN + k: v for k, v in parameters_of(model.fgen).items()}, **sent})
+
+    @FEEDBACK.answer
+    def feedback(self, me: Any, given: dict[str, Any]) -> Upload:
+        """The gradient of the mean squared distance to this owner's nodes, per generated vector."""
+        offer = given[self.GENERATOR.name]
+        params = {k.removeprefix(_FGEN): v for k, v in offer.items() if k.startswith(_FGEN)}
+        z, counts = offer.get("z", torch.empty(0)), offer.get("counts", torch.empty(0)).long()
+        asked = int((counts > 0).sum())
+        if 0 < asked < self.settings.minimum_batch:
+            raise HostileMessage(
+                f"{me.name} was asked about {asked} nodes at once and answers for no fewer than "
+                f"{self.settings.minimum_batch}: a gradient of few nodes shows their features"
+            )
+        answered = me.memory["answered"] = int(me.memory.get("answered", 0)) + 1
+        generator = me.generator(f"feedback/{answered}")
+        targets, near = me.graph.x, None
+        if self.settings.cross_target == "random_neighbourhood":
+            table = NeighbourTable(me.graph.edge_index, me.graph.num_nodes)
+            near = random_neighbourhoods(table, len(z), generator)
+        scale = 1 / (len(z) * CANDIDATES)
+        side = self._side(me.schema)
+        if self.settings.feedback == "outputs":
+            seed = int(offer["seed"])
+            return Upload({"outputs": side.output_gradient(params, z, counts, targets, scale, seed, near)})
+        return Upload(side.generator_gradient(params, z, counts, targets, scale, generator, near))
+
+    @FEEDBACK.read
+    def learn(self, me: Any, answered: Any) -> None:
+        """One step of the feature generator: the owner's own loss and the others' sum, weighed by alpha.
+
+        Encoder, count and head stay as pre-trained, as in the released code: offers are made with them.
+        """
+        model = self._own_generator(me)
+        others = {name: value.float() for name, value in answered.total.items()}
+        if self.settings.feedback == "outputs":
+            sent = me.memory["offered"]
+            others = self._side(me.schema).through(
+                parameters_of(model.fgen),
+                sent["z"],
+                sent["counts"].long(),
+                others["outputs"],
+                int(sent["seed"]),
+            )
+        optimizer = torch.optim.Adam(model.fgen.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
+        restore(optimizer, me.memory.get("generator_optimizer", {}))
+        for part in (model.encoder, model.dgen, model.head):
+            part.requires_grad_(False)
+        model.train()
+        own = joint_loss(model, self.impaired(me), me.generator("epoch"), self.settings.feat_loss_norm)
+        (own.feature + own.classifier).backward()
+        per_dim = me.schema.features if self.settings.feat_loss_norm == "per_dim_mean" else 1 / CANDIDATES
+        for name, p in model.fgen.named_parameters():
+            grad = p.grad if p.grad is not None else torch.zeros_like(p)
+            p.grad = grad + self.settings.alpha / per_dim * others[name]
+        optimizer.step()
+        me.memory["generator_optimizer"] = moments(optimizer)
+        me.memory["neighgen"] = parameters_of(model)
+
+    @SHARED.answer
+    def shared_epoch(self, me: Any, given: State) -> Upload:
+        """One local epoch of the shared generator, with the owner's own loss only."""
+        before = {name.removeprefix(_SHARED): value for name, value in given.items()}
+        model = self.neighgen(me.schema)
+        load(model, before)
+        train_locally(model, self.impaired(me), 1, me.generator("shared"), RATE, DECAY)
+        after = parameters_of(model)
+        me.memory["neighgen"] = after
+        return Upload({_SHARED + name: value for name, value in difference(after, before).items()})
+
+    def training_graph(self, me: Any) -> Data:
+        """The mended graph."""
+        return self.mended(me)
+
+    def _own_generator(self, me: Any) -> NeighGen:
+        model = self.neighgen(me.schema)
+        load(model, me.memory["neighgen"])
+        model.eval()
+        return model
+
+    def _side(self, schema: Schema) -> Feedback:
+        s = self.settings
+        return Feedback(s.encoder[1], schema.features, CANDIDATES, s.generator_hidden)
+
+
+_FGEN = "fgen."
+_SHARED = "neighgen."

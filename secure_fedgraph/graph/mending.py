@@ -1,0 +1,64 @@
+"""Giving nodes the neighbours that were generated for them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+
+
+def attach(edge_index: Tensor, nodes: int, anchor: Tensor) -> Tensor:
+    """The edges with new node ``nodes + i`` linked to ``anchor[i]``, in both directions.
+
+    Without the direction from the new node to the old one, no old node would ever see a generated feature.
+
+    >>> attach(torch.tensor([[0], [1]]), 2, torch.tensor([1])).tolist()
+    [[0, 2, 1], [1, 1, 2]]
+    """
+    new = nodes + torch.arange(len(anchor))
+    return torch.cat([edge_index, torch.stack([new, anchor]), torch.stack([anchor, new])], dim=1)
+
+
+def mend(graph: Data, counts: Tensor, generated: Tensor) -> Data:
+    """A graph whose node ``v`` has ``counts[v]`` more neighbours.
+
+    **Guarantees:** original nodes keep their numbers, links, labels and masks; new nodes come after them,
+    linked in both directions, unlabelled: in no mask, ``y = 0`` and ``node_id = -1`` as placeholders. The
+    given graph is not changed.
+
+    Args:
+        graph: an owner's original graph, ``n`` nodes; not the impaired one, or hidden nodes get nothing.
+        counts: integers ``[n]``.
+        generated: ``[n, p, d]``, ``p`` at least the highest count; the first ``counts[v]`` of ``v`` are used.
+
+    Raises:
+        BadInput: for counts or features that do not fit the graph, or are not finite.
+
+    References:
+        Zhang et al., NeurIPS 2021, section 4.1.
+    """
+    nodes, width = graph.x.shape
+    if generated.dim() != 3 or (generated.shape[0], generated.shape[2]) != (nodes, width):
+        raise BadInput(
+            f"generated features have shape {tuple(generated.shape)}; give [{nodes}, candidates, {width}]."
+        )
+    candidates = generated.shape[1]
+    if counts.shape != (nodes,) or counts.is_floating_point():
+        raise BadInput(f"counts are {tuple(counts.shape)} of {counts.dtype}; give {nodes} integers.")
+    if not 0 <= int(counts.min()) <= int(counts.max()) <= candidates:
+        raise BadInput(
+            f"counts run from {int(counts.min())} to {int(counts.max())}; there are {candidates} candidates "
+            f"for each node."
+        )
+    anchor, slot = (torch.arange(candidates) < counts.unsqueeze(1)).nonzero(as_tuple=True)
+    rows = generated[anchor, slot]
+    if not torch.isfinite(rows).all():
+        raise BadInput("generated features are not finite; train the generator with a smaller rate.")
+    mended = Data(x=torch.cat([graph.x, rows]), edge_index=attach(graph.edge_index, nodes, anchor))
+    for key, value in graph:
+        if key not in mended and graph.is_node_attr(key):
+            blank = value.new_full((len(anchor), *value.shape[1:]), -1 if key == "node_id" else 0)
+            mended[key] = torch.cat([value, blank])
+    return mended

@@ -1,0 +1,80 @@
+"""Messages: what identifies them, and what a hostile envelope holds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.protocol import Message, wire
+from secure_fedgraph.protocol.message import MAX_COHORT, digest
+
+REQUEST = Message("r", 2, 5, "update", "answer", "server", "a", ("a", "b"), b"body")
+
+
+def tree(**changes):
+    found = wire.decode(REQUEST.to_bytes())
+    found.update(changes)
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def test_golden_envelope():
+    # nine entries; the cohort is one text, a name a line; the payloads lie in the order of the entries
+    raw = REQUEST.to_bytes()
+    assert raw.startswith(b"SFG\x01\x09\x00\x03\x00run")
+    assert raw.endswith(b"updateanswerservera" + b"a\nb" + b"body")
+    assert Message.from_bytes(raw) == REQUEST
+    assert Message.from_bytes(dataclasses.replace(REQUEST, cohort=()).to_bytes()).cohort == ()
+
+
+def test_a_reply_turns_sender_and_recipient_round_and_keeps_the_numbers():
+    reply = REQUEST.reply(b"x")
+    assert (reply.sender, reply.recipient, reply.round, reply.exchange) == ("a", "server", 2, 5)
+    assert (reply.run, reply.channel, reply.step, reply.cohort) == ("r", "update", "answer", ())
+    assert reply.answers(REQUEST)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": "s"},
+        {"round": 3},
+        {"exchange": 6},
+        {"channel": "metrics"},
+        {"step": "open"},
+        {"sender": "b"},
+        {"recipient": "referee"},
+        {"cohort": ("a",)},
+    ],
+)
+def test_anything_else_is_no_reply(change):
+    assert not dataclasses.replace(REQUEST.reply(b"x"), **change).answers(REQUEST)
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Message)])
+def test_a_missing_field_and_one_of_another_type(field):
+    with pytest.raises(HostileMessage, match=f"lacks its field '{field}', or the field has another type"):
+        Message.from_bytes(wire.encode(tree(**{field: None})))
+    with pytest.raises(HostileMessage, match=field):
+        Message.from_bytes(wire.encode(tree(**{field: 1.5})))
+
+
+def test_numbers_that_are_truth_values_or_negative():
+    with pytest.raises(HostileMessage, match="round"):
+        Message.from_bytes(wire.encode(tree(round=True)))
+    for field in ("round", "exchange"):
+        with pytest.raises(HostileMessage, match="negative round or exchange number"):
+            Message.from_bytes(wire.encode(tree(**{field: -1})))
+
+
+def test_fields_too_many_and_a_cohort_too_large():
+    with pytest.raises(HostileMessage, match="fields that the format does not know"):
+        Message.from_bytes(wire.encode(tree(extra=1)))
+    with pytest.raises(HostileMessage, match="names a cohort of 1000001"):
+        Message.from_bytes(wire.encode(tree(cohort="\n" * MAX_COHORT)))
+
+
+def test_digest_is_sha256():
+    # FIPS 180-4, the digest of "abc"
+    assert digest(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,161 @@
+"""Binding, sealing and opening: the domains, the sensitivities, the sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from parties import NAMES, scope
+
+from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused, Unbound
+from secure_fedgraph.privacy.clipping import Clip
+from secure_fedgraph.privacy.encoding import FixedPoint
+from secure_fedgraph.privacy.homomorphic import Homomorphic
+from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy.plain import Plain
+from secure_fedgraph.privacy.protection import Protection, checked_array
+from secure_fedgraph.protocol import Channel, Layout, Reveal, Unit, Upload
+
+SUM = Channel("update", Reveal.SUM)
+EACH = Channel("egos", Reveal.EACH, Unit.NODE)
+
+
+def no_ask(step, given):
+    raise AssertionError("nothing is asked")
+
+
+class TestBinding:
+    @pytest.mark.parametrize("carrier", [Masked(), Homomorphic()])
+    def test_a_sum_does_not_serve_each(self, carrier):
+        protection = Protection(carrier, (FixedPoint(8.0),), 2, "masked")
+        with pytest.raises(
+            Incompatible, match="channel 'egos' needs each upload; masked reveals only the sum: use local_dp"
+        ):
+            protection.bind(EACH, NAMES)
+
+    def test_too_few_clients(self):
+        protection = Protection(Masked(), (FixedPoint(8.0),), 3, "masked")
+        with pytest.raises(Refused, match=r"masked needs at least 3 \w+ and there are 2"):
+            protection.bind(SUM, NAMES[:2])
+        with pytest.raises(Refused, match=r"masked needs at least 3 \w+ and there is 1"):
+            protection.bind(SUM, NAMES[:1])
+
+    @pytest.mark.parametrize("carrier", [Masked(), Homomorphic()])
+    def test_a_quorum_of_one_is_no_sum(self, carrier):
+        with pytest.raises(BadInput, match="quorum 1 of masked: a sum of one upload is that upload"):
+            Protection(carrier, (FixedPoint(8.0),), name="masked").bind(SUM, NAMES)
+
+    @pytest.mark.parametrize(
+        ("carrier", "stages", "sentence"),
+        [
+            (Masked(), (), "carrier 'masked' takes ring numbers and gets real ones: add a FixedPoint stage"),
+            (Masked(), (FixedPoint(8.0), Clip(1.0)), "Clip takes real numbers and gets ring ones"),
+            (
+                Masked(),
+                (FixedPoint(8.0), FixedPoint(8.0)),
+                "FixedPoint takes real numbers and gets ring ones",
+            ),
+            (Plain(), (FixedPoint(8.0),), "FixedPoint needs a carrier that adds in a ring"),
+        ],
+    )
+    def test_domains(self, carrier, stages, sentence):
+        with pytest.raises(Incompatible, match=sentence):
+            Protection(carrier, stages, 2).bind(SUM, NAMES)
+
+    def test_noise_needs_a_bound(self):
+        with pytest.raises(Unbound):
+            Protection(Plain(), (Gaussian(1.0), Clip(1.0))).bind(SUM, NAMES)
+
+    @pytest.mark.parametrize(
+        ("relation", "scale"), [("zero-out", 1.0), ("add-remove", 1.0), ("replace", 2.0)]
+    )
+    def test_the_sensitivity_is_handed_on(self, relation, scale):
+        bound = Protection(Plain(), (Clip(0.5), Gaussian(2.0))).bind(SUM, NAMES, relation)
+        assert bound.stages[1].scale == scale
+
+
+class TestMultipliers:
+    def test_by_reader(self):
+        def found(*stages, channel=SUM):
+            return Protection(Plain(), stages).bind(channel, NAMES).multipliers()
+
+        assert found() == {"server": 0, "peers": 0, "outsider": 0}
+        assert found(Clip(1), Gaussian(1.5)) == {"server": 1.5, "peers": 1.5, "outsider": 1.5}
+        assert found(Clip(1), Gaussian(1.5, by="server")) == {"server": 0, "peers": 1.5, "outsider": 1.5}
+        both = found(Clip(1), Gaussian(3.0), Gaussian(4.0, by="server"))
+        assert both == {"server": 3.0, "peers": 5.0, "outsider": 5.0}
+
+    @pytest.mark.parametrize("unit", [Unit.NODE, Unit.EDGE, Unit.GRAPH])
+    def test_other_units_are_not_claimed(self, unit):
+        channel = Channel("egos", Reveal.SUM, unit)
+        bound = Protection(Plain(), (Clip(1), Gaussian(1.0))).bind(channel, NAMES)
+        assert bound.multipliers() == {"server": 0, "peers": 0, "outsider": 0}
+
+
+class TestOpening:
+    bound = Protection(Plain()).bind(SUM, NAMES)
+
+    def replies(self):
+        uploads = {n: Upload({"w": torch.full((2,), float(i))}) for i, n in enumerate(NAMES)}
+        return {n: self.bound.seal(u, scope(), None) for n, u in uploads.items()}
+
+    def test_the_sum_and_its_mean(self):
+        opened = self.bound.open_sum(self.replies(), scope(), no_ask)
+        assert opened.total["w"].tolist() == [3.0, 3.0]
+        assert opened.total["w"].dtype == torch.float64
+        assert opened.mean["w"].tolist() == [1.0, 1.0]
+        assert opened.mean["w"].dtype == torch.float32
+        assert opened.contributors == NAMES
+
+    def test_each(self):
+        bound = Protection(Plain()).bind(Channel("single", Reveal.EACH), NAMES)
+        opened = bound.open_each(self.replies(), scope())
+        assert [opened[n]["w"].tolist() for n in NAMES] == [[0, 0], [1, 1], [2, 2]]
+        broken = {**self.replies(), "owner-2": {**self.replies()["owner-2"], "data": np.zeros(3, "<f4")}}
+        with pytest.raises(HostileMessage, match="owner-2's upload does not hold 1 x 2 values of float32"):
+            bound.open_each(broken, scope())
+
+    @pytest.mark.parametrize("liar", NAMES)
+    def test_who_has_another_layout(self, liar):
+        replies = self.replies()
+        replies[liar]["layout"] = "1\nv:2"
+        with pytest.raises(HostileMessage, match=f"channel 'update': {liar}'s upload has another layout"):
+            self.bound.open_sum(replies, scope(), no_ask)
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"domain": "ring"}, "owner-1 sent 'ring' numbers, the policy promises real"),
+            ({"domain": 3}, "owner-1 sent '3' numbers"),
+            ({"domain": None}, "owner-1 sent 'None' numbers"),
+            ({"data": None}, "owner-1 sent 'real' numbers, the policy promises real"),
+            ({"layout": None}, "owner-1's upload has no layout"),
+            ({"layout": 1}, "owner-1's upload has no layout"),
+            ({"data": np.zeros(2, "<f8")}, "owner-1's upload does not hold 1 x 2 values of float32"),
+            ({"data": np.zeros(1, "<f4")}, "owner-1's upload does not hold 1 x 2 values"),
+            ({"data": b"12345678"}, "owner-1's upload does not hold 1 x 2 values"),
+            ({"data": np.array([0, np.nan], "<f4")}, "owner-1's upload holds NaN or infinity"),
+            ({"data": np.array([0, -np.inf], "<f4")}, "owner-1's upload holds NaN or infinity"),
+        ],
+    )
+    def test_what_no_honest_client_sends(self, change, sentence):
+        replies = self.replies()
+        replies["owner-1"] = {k: v for k, v in {**replies["owner-1"], **change}.items() if v is not None}
+        with pytest.raises(HostileMessage, match=sentence):
+            self.bound.open_sum(replies, scope(), no_ask)
+
+    @pytest.mark.parametrize("carrier", [Plain(), Masked()])
+    def test_a_promise_of_many_values_allocates_nothing(self, carrier):
+        layout = Layout((("w", (2**20,)),), 2**20)  # four terabytes
+        with pytest.raises(HostileMessage, match="does not hold"):
+            carrier.open_sum(dict.fromkeys(NAMES, np.zeros(1, "<f4")), layout, scope(), no_ask)
+
+    def test_a_carrier_of_sums_opens_no_upload(self):
+        with pytest.raises(Incompatible, match="carrier 'masked' reveals only the sum"):
+            Masked().open_each(np.zeros(1), Layout((("w", (1,)),)), "a")
+
+
+def test_checked_array_is_shaped_by_the_layout():
+    layout = Layout((("w", (2,)),), 3)
+    assert checked_array(np.zeros(6, "<f4"), np.dtype("<f4"), layout, "a").shape == (3, 2)

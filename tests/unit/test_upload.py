@@ -1,0 +1,112 @@
+"""Uploads and their layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.protocol import Layout, Unit, Upload
+from secure_fedgraph.protocol.upload import MAX_TENSORS
+
+
+def test_a_clients_upload_is_one_row():
+    layout, matrix = Upload({"w": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "b": torch.tensor(5.0)}).packed(
+        Unit.CLIENT
+    )
+    assert matrix.tolist() == [[1, 2, 3, 4, 5]]
+    assert matrix.dtype == np.float32
+    assert layout.to_text() == "1\nw:2,2\nb:"
+    assert layout.width == 5
+    back = layout.unpack(matrix, by_row=False)
+    assert back["w"].tolist() == [[1, 2], [3, 4]]
+    assert back["b"].shape == ()
+
+
+@pytest.mark.parametrize("unit", [Unit.NODE, Unit.EDGE, Unit.GRAPH])
+def test_other_units_have_a_row_each(unit):
+    layout, matrix = Upload(
+        {"h": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "s": torch.tensor([5.0, 6.0])}
+    ).packed(unit)
+    assert matrix.tolist() == [[1, 2, 5], [3, 4, 6]]
+    assert layout.to_text() == "2\nh:2\ns:"
+    back = layout.unpack(matrix, by_row=True)
+    assert back["h"].tolist() == [[1, 2], [3, 4]]
+    assert back["s"].tolist() == [5, 6]
+
+
+def test_no_rows_at_all():
+    layout, matrix = Upload({"h": torch.zeros(0, 3)}).packed(Unit.NODE)
+    assert matrix.shape == (0, 3)
+    assert layout.unpack(matrix, by_row=True)["h"].shape == (0, 3)
+
+
+def test_the_upload_is_a_copy():
+    value = torch.zeros(3)
+    _, matrix = Upload({"w": value}).packed(Unit.CLIENT)
+    matrix[0, 0] = 1
+    assert value[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "sentence"),
+    [
+        ({}, Unit.CLIENT, "holds no tensor"),
+        (
+            {"a": torch.zeros(2), "b": torch.tensor([float("nan")])},
+            Unit.CLIENT,
+            "'b' is not finite: training",
+        ),
+        ({"a": torch.tensor([1e300], dtype=torch.float64)}, Unit.CLIENT, "'a' is not finite"),
+        ({"a": torch.zeros(2, 1), "b": torch.zeros(3, 1)}, Unit.NODE, "one row a node needs the same"),
+        ({"a": torch.tensor(1.0)}, Unit.EDGE, "one row a edge needs the same"),
+        ({"a:1": torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
+        ({"a:1\nb": torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
+        ({"": torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
+        ({"n" * 201: torch.zeros(2)}, Unit.CLIENT, "do not fit a layout"),
+        ({"a": torch.zeros((1,) * 9)}, Unit.CLIENT, "do not fit a layout"),
+        ({str(i): torch.zeros(1) for i in range(MAX_TENSORS + 1)}, Unit.CLIENT, "at most 4096"),
+    ],
+)
+def test_what_is_not_sent(values, unit, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        Upload(values).packed(unit)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "1\n",
+        "-1\na:1",
+        "1\na",
+        "1\na:1,",
+        "1\na:,1",
+        "1\na:-1",
+        "1\n:1",
+        "1\na:1\n",
+        "01\na:1",
+        "1\na:01",
+        "1\na:١",  # an Arabic digit, which int() reads
+        "1\na:1000000000000",
+        "1\na:1,1,1,1,1,1,1,1,1",
+        "1\na:1:1",
+        "1\r\na:1",
+    ],
+)
+def test_layouts_that_nobody_writes(text):
+    with pytest.raises(HostileMessage, match="cannot be read"):
+        Layout.from_text(text)
+
+
+def test_layouts_that_cannot_be():
+    with pytest.raises(HostileMessage, match="names a tensor twice"):
+        Layout.from_text("1\na:1\na:2")
+    with pytest.raises(HostileMessage, match="cannot be read"):
+        Layout.from_text("1" + "".join(f"\na{i}:1" for i in range(MAX_TENSORS + 1)))
+    # the empty ones promise no values, and numpy cannot shape them
+    for text in ("1\na:999999999999,999999999999", "0\na:999999999999,999999999999", "999999999999\na:99,0"):
+        with pytest.raises(HostileMessage, match="more than 1099511627776 values"):
+            Layout.from_text(text)
