@@ -107,7 +107,9 @@ def train(
         raise BadInput(f"evaluation = {evaluation!r}: use one of {', '.join(MODES)}")
     if algorithm.pools:
         federation = federation.pooled()
-    channels = algorithm.channels + ((algorithm.METRICS,) if evaluation == "in_band" else ())
+    channels = algorithm.channels
+    if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
+        channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
     bound = (policy or strictest()).bind(channels, federation.names)
     started, name = time.perf_counter(), secrets.token_hex(8)
     transcript = Transcript(out and out / "transcript", keep, _public(algorithm, federation, bound))

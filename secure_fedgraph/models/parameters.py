@@ -27,7 +27,8 @@ def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
     if own.keys() != params.keys():
         raise HostileMessage(f"parameters do not fit: {sorted(own.keys() ^ params.keys())[:3]} differ")
     for name, p in own.items():  # all of them before the first is copied: a refused load changes nothing
-        if params[name].shape != p.shape or not torch.isfinite(params[name]).all():
+        value = params[name]
+        if not isinstance(value, torch.Tensor) or value.shape != p.shape or not torch.isfinite(value).all():
             raise HostileMessage(f"parameter {name!r} has another shape or values that are not finite")
     with torch.no_grad():
         for name, p in own.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, Incompatible
 from secure_fedgraph.privacy.protection import Scope, Sensitivity, Stage, Terms
 from secure_fedgraph.protocol.channel import Domain
 
@@ -37,7 +37,13 @@ class Clip(Stage):
             raise BadInput(f"norm {self.norm}: the clip must be a positive number; set --norm 1.0")
 
     def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
-        """Zeroing a unit moves its row by at most the norm, replacing it by twice that."""
+        """Zeroing a unit moves its row by at most the norm, replacing it by twice that.
+
+        Raises:
+            Incompatible: behind noise, where a zeroed row is not at zero any more.
+        """
+        if sensitivity.noised_by:
+            raise Incompatible(f"channel {terms.channel.name!r}: put Clip before the noise, not behind it")
         moved = 2 * self.norm if terms.relation == "replace" else self.norm
         return self, Sensitivity(l2=moved)
 

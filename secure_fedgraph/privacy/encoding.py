@@ -44,6 +44,11 @@ class FixedPoint(Stage):
 
     def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
         """Chooses the step from the ring, the limit and everybody who may contribute."""
+        if sensitivity.noised_by == "server":
+            raise Incompatible(
+                f"channel {terms.channel.name!r}: the server's noise follows the rounding, which its scale "
+                "leaves out: add the noise in the client"
+            )
         if not terms.ring:
             raise Incompatible(
                 f"channel {terms.channel.name!r}: FixedPoint needs a carrier that adds in a ring "

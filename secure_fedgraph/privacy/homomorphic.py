@@ -12,7 +12,7 @@ from secure_fedgraph.crypto import seal, unseal
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms
+from secure_fedgraph.privacy.protection import DIFFERENCES, Ask, Carrier, Scope, Terms
 from secure_fedgraph.privacy.ring_he import Adder, RingParameters, SecretKey
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
@@ -58,8 +58,9 @@ class Homomorphic(Carrier):
         return replace(self, parameters=RingParameters(self.ring // 2 // clients, clients))
 
     def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
-        """The shared key."""
+        """The shared key, and what sums give away by subtraction."""
         return (
+            DIFFERENCES,
             "any one client that colludes with the server opens every upload: the clients share one key",
             "the opener cannot see how many ciphertexts were added: a server that lies can have one opened",
         )

@@ -11,7 +11,7 @@ from secure_fedgraph.crypto import key_stream
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms, checked_array
+from secure_fedgraph.privacy.protection import DIFFERENCES, Ask, Carrier, Scope, Terms, checked_array
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 
@@ -45,10 +45,10 @@ class Masked(Carrier):
     agrees_on_keys = True
 
     def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
-        """With two clients, the sum is the other's upload to each of them."""
+        """What sums give away by subtraction."""
         if len(terms.clients) == 2:
-            return ("with two clients, each learns the other's upload by subtracting its own from the sum",)
-        return ()
+            return (DIFFERENCES, "with two clients, each learns the other's upload by subtracting its own")
+        return (DIFFERENCES,)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The masked words, one for each value."""

@@ -69,7 +69,7 @@ class Gaussian(Stage):
                 f"channel {terms.channel.name!r}: Gaussian noise needs a bounded upload and nothing before "
                 "it bounds one: put Clip(norm) in front"
             )
-        return replace(self, scale=self.multiplier * sensitivity.l2), sensitivity
+        return replace(self, scale=self.multiplier * sensitivity.l2), replace(sensitivity, noised_by=self.by)
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The client's noise."""

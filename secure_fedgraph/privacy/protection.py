@@ -25,6 +25,9 @@ from secure_fedgraph.protocol.wire import Tree
 Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
 """The server half of a carrier asks clients for a step of its protocol through this."""
 
+DIFFERENCES = "two sums over cohorts that differ in one client give that client's upload by subtraction"
+"""The excess of every sum, until clients insist on a minimum overlap of cohorts."""
+
 READERS = ("server", "peers", "outsider")
 
 
@@ -33,6 +36,8 @@ class Sensitivity:
     """How far one unit's row can be from the zero row, in the unit of the current domain."""
 
     l2: float = math.inf
+    noised_by: str = ""
+    """Who has added noise before this point: a zeroed unit's row is then no longer the zero row."""
 
     @property
     def bounded(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Domain, Unit
 from secure_fedgraph.protocol.message import ANSWER, Message, digest
@@ -186,7 +186,15 @@ class Transcript:
         return transcript
 
     def view(self, *parties: str) -> View:
-        """What these parties together saw."""
+        """What these parties together saw.
+
+        Raises:
+            BadInput: for a party that the run does not have.
+        """
+        known = {SERVER, *self.public.get("clients", ())}
+        for party in parties:
+            if self.public and party not in known:
+                raise unknown_name("party", party, known)
         return View(self, frozenset(parties))
 
     def traffic(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from parties import NAMES, scope
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, Incompatible
 from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.protection import Sensitivity, Terms
 from secure_fedgraph.protocol import Channel, Reveal
@@ -49,6 +49,12 @@ def test_zeros_and_giants():
 @pytest.mark.parametrize(("relation", "moved"), [("zero-out", 2.0), ("add-remove", 2.0), ("replace", 4.0)])
 def test_sensitivity_by_relation(relation, moved):
     assert Clip(2.0).bind(Sensitivity(), terms(relation))[1] == Sensitivity(moved)
+
+
+def test_behind_noise_it_does_not_bind():
+    """A zeroed row that carries noise is not at zero: clipping it again bounds nothing that was promised."""
+    with pytest.raises(Incompatible, match="put Clip before the noise"):
+        Clip(2.0).bind(Sensitivity(1.0, noised_by="client"), terms("zero-out"))
 
 
 @pytest.mark.parametrize("norm", [0.0, -1.0, math.inf, math.nan])

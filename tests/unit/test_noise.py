@@ -22,7 +22,7 @@ TERMS = Terms(Channel("update", Reveal.SUM), NAMES, "zero-out")
 
 def bound(multiplier: float, l2: float, by: str = "client") -> Gaussian:
     stage, after = Gaussian(multiplier, by=by).bind(Sensitivity(l2), TERMS)
-    assert after == Sensitivity(l2)
+    assert after == Sensitivity(l2, noised_by=by)
     assert isinstance(stage, Gaussian)
     return stage
 
