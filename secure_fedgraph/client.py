@@ -114,12 +114,12 @@ class Client:
             return self._last[1]
         self._refuse_replays(request)
         self.round = request.round
-        reply = request.reply(wire.encode(self._answer(request))).to_bytes()
+        reply = request.reply(wire.pack(self._answer(request))).to_bytes()
         self._last = (mark, reply)
         return reply
 
     def _answer(self, request: Message) -> wire.Tree:
-        given = wire.decode(request.body)
+        given = request.tree()
         scope = Scope(request.run, request.round, request.exchange, request.channel, request.cohort)
         if request.channel.startswith(CARRIER):
             return self._set_up(request, given, scope)

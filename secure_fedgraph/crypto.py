@@ -200,7 +200,7 @@ def seal(key: bytes, plaintext: bytes, associated_data: bytes) -> bytes:
     return nonce + AESGCM(key).encrypt(nonce, plaintext, associated_data)
 
 
-def unseal(key: bytes, sealed: bytes, associated_data: bytes) -> bytes:
+def unseal(key: bytes, sealed: bytes | memoryview, associated_data: bytes) -> bytes:
     """The plaintext that :func:`seal` was given.
 
     Raises:
@@ -210,7 +210,8 @@ def unseal(key: bytes, sealed: bytes, associated_data: bytes) -> bytes:
     if len(sealed) < SEAL_BYTES:
         raise HostileMessage(f"A sealed message has at least {SEAL_BYTES} bytes; this one has {len(sealed)}.")
     try:
-        return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], associated_data)
+        view = memoryview(sealed)
+        return AESGCM(key).decrypt(bytes(view[:NONCE_BYTES]), view[NONCE_BYTES:], associated_data)
     except InvalidTag:
         raise HostileMessage(
             "A sealed message does not open: it was changed, or sealed under another key or context."

@@ -58,7 +58,7 @@ class Courier:
             raise BadInput(f"round {round}, channel {channel!r}: nobody is asked; the cohort is empty")
         self._exchange += 1
         # a broadcast hands every client the same object, which is encoded once
-        bodies = {id(tree): wire.encode(tree) for tree in {id(t): t for t in given.values()}.values()}
+        bodies = {id(tree): wire.pack(tree) for tree in {id(t): t for t in given.values()}.values()}
         requests = {
             name: Message(
                 run=self.run,
@@ -84,7 +84,7 @@ class Courier:
                     f"{name!r} answered something that it was not asked (channel {channel!r})"
                 )
             self.transcript.record(reply, answer)
-            replies[name] = wire.decode(reply.body)
+            replies[name] = reply.tree()
         missing = set(requests) - set(replies)
         if missing:
             raise Refused(f"round {round}, channel {channel!r}: {', '.join(sorted(missing))} did not answer")
@@ -144,7 +144,7 @@ class Round:
         """
         self._verb(channel, Reveal.SUM, PEER)
         others = tuple(name for name in self.cohort if name != offer.sender)
-        asked = {**(given or {}), OFFER + offer.channel: offer.to_bytes()}
+        asked = {**(given or {}), OFFER + offer.channel: offer.to_parts()}
         request, replies = self._ask(channel, dict.fromkeys(others, asked), others)
         bundle = Bundle.of(request, offer.sender, replies)
         reader = (offer.sender,)

@@ -68,8 +68,8 @@ class FixedPoint(Stage):
         return replace(self, step=step), Sensitivity()
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
-        """Grid numbers, int64."""
-        largest = float(np.abs(matrix).max(initial=0.0))
+        """Grid numbers: int32 where they fit, else int64."""
+        largest = float(np.maximum(matrix.max(initial=0.0), -matrix.min(initial=0.0)))
         if not math.isfinite(largest):
             raise BadInput(
                 f"channel {scope.channel!r}: an upload that is not finite has no fixed-point value"
@@ -79,11 +79,16 @@ class FixedPoint(Stage):
                 f"channel {scope.channel!r}: an upload holds {largest:.3g}, beyond the fixed-point limit "
                 f"{self.limit:g}: set protection.limit={2 ** math.ceil(math.log2(largest)):g} or higher"
             )
-        return np.rint(matrix.astype(np.float64) / self.step).astype(np.int64)
+        # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
+        scaled: np.ndarray = matrix * matrix.dtype.type(1 / self.step)
+        np.rint(scaled, out=scaled)
+        grid: np.ndarray = scaled.astype(np.int32 if self.limit / self.step < 2**31 else np.int64)
+        return grid
 
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """Real values, float64."""
-        return matrix.astype(np.float64) * self.step
+        values: np.ndarray = np.multiply(matrix, self.step, dtype=np.float64)
+        return values
 
     def terms(self) -> dict[str, Any]:
         """The public grid step."""

@@ -16,7 +16,7 @@ from secure_fedgraph.privacy.protection import DIFFERENCES, Ask, Carrier, Scope,
 from secure_fedgraph.privacy.ring_he import Adder, RingParameters, SecretKey
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
-from secure_fedgraph.protocol.wire import Tree, encode
+from secure_fedgraph.protocol.wire import BYTES, Tree, encode
 
 _KEY, _SEALED = "homomorphic/key", "homomorphic/sealed"
 
@@ -95,10 +95,10 @@ class Homomorphic(Carrier):
                 "so nothing was opened: drop-out recovery is not built yet"
             )
         for name, upload in sealed.items():
-            if not isinstance(upload, bytes):
+            if not isinstance(upload, BYTES):
                 raise HostileMessage(f"channel {scope.channel!r}: {name}'s upload is no ciphertext")
         assert self.parameters is not None
-        total = Adder(self.parameters).add(list(sealed.values()), length)
+        total = Adder(self.parameters).add([bytes(upload) for upload in sealed.values()], length)
         opener = scope.cohort[0]
         reply = ask("open", {opener: {"total": total, "exchange": scope.exchange}})[opener]
         values = reply.get("values")
@@ -119,11 +119,11 @@ class Homomorphic(Carrier):
 
     def _take(self, given: Tree, scope: Scope, party: Party) -> Tree:
         dealer = scope.cohort[0]
-        if _KEY in party.secrets or party.name == dealer or not isinstance(given.get("sealed"), bytes):
+        if _KEY in party.secrets or party.name == dealer or not isinstance(given.get("sealed"), BYTES):
             raise HostileMessage(f"{party.name} was handed a key out of order")
         assert self.parameters is not None
         parcel = _parcel(scope, dealer, party.name)
-        secret = unseal(_pair_key(party, dealer, scope), given["sealed"], parcel)
+        secret = unseal(_pair_key(party, dealer, scope), bytes(given["sealed"]), parcel)
         party.secrets[_KEY] = SecretKey.from_bytes(self.parameters, secret)
         return {}
 
@@ -134,11 +134,11 @@ class Homomorphic(Carrier):
         if (
             sealed is None
             or sealed[:2] != (scope.channel, scope.cohort)
-            or not isinstance(given.get("total"), bytes)
+            or not isinstance(given.get("total"), BYTES)
         ):
             raise HostileMessage(f"{party.name} opens a sum once, and only one that it contributed to")
         length = sealed[2]
-        return {"values": _key(party).decrypt(given["total"], length).astype(np.int32)}
+        return {"values": _key(party).decrypt(bytes(given["total"]), length).astype(np.int32)}
 
 
 def _key(party: Party) -> SecretKey:

@@ -11,7 +11,7 @@ from secure_fedgraph.crypto import AgreementKey, verify
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import Ask, Scope
-from secure_fedgraph.protocol.wire import Tree, encode
+from secure_fedgraph.protocol.wire import BYTES, Tree, encode
 
 NAME = "keys"
 STEPS = ("advertise", "introduce")
@@ -81,8 +81,9 @@ def _introduce(given: Tree, scope: Scope, party: Party) -> Tree:
         public, signature = given.get(f"public/{name}"), given.get(f"signature/{name}")
         if name not in party.roster:
             raise HostileMessage(f"{party.name} was introduced to {name!r}, who is not on its roster")
-        if not isinstance(public, bytes) or not isinstance(signature, bytes):
+        if not isinstance(public, BYTES) or not isinstance(signature, BYTES):
             raise HostileMessage(f"{party.name} was introduced to {name!r} without a signed key")
+        public, signature = bytes(public), bytes(signature)
         verify(party.roster[name], signature, _statement(scope, name, public))
         peers[name] = public
     if peers.pop(party.name, None) != party.secrets[_OWN].public:

@@ -52,7 +52,7 @@ class Masked(Carrier):
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The masked words, one for each value."""
-        words = matrix.astype(np.int64).astype(_WORD).reshape(-1)  # two's complement: signed values wrap
+        words = matrix.astype(np.int32).view(_WORD).reshape(-1)  # two's complement; always a copy
         stream = np.empty(words.size, dtype=_WORD)
         for peer in scope.cohort:
             if peer == party.name:
@@ -65,7 +65,7 @@ class Masked(Carrier):
         return words
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
-        """The sum, in which the masks have cancelled; int64, centred."""
+        """The sum, in which the masks have cancelled; int32, centred."""
         missing = set(scope.cohort) - set(sealed)
         if missing:
             raise Refused(
@@ -79,4 +79,4 @@ class Masked(Carrier):
         total = np.zeros((layout.rows, layout.width), dtype=_WORD)
         for words in found:
             total += words
-        return total.astype(np.int32).astype(np.int64)
+        return total.view(np.int32)

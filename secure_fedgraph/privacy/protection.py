@@ -19,7 +19,7 @@ import torch
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Unit
-from secure_fedgraph.protocol.upload import Layout, Upload
+from secure_fedgraph.protocol.upload import Layout, Upload, all_finite
 from secure_fedgraph.protocol.wire import Tree
 
 Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
@@ -355,6 +355,6 @@ def checked_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) ->
         raise HostileMessage(
             f"{name}'s upload does not hold {layout.rows} x {layout.width} values of {dtype}"
         )
-    if data.dtype.kind == "f" and not np.isfinite(data).all():
+    if data.dtype.kind == "f" and not all_finite(data):
         raise HostileMessage(f"{name}'s upload holds NaN or infinity")
     return data.reshape(layout.rows, layout.width)

@@ -83,17 +83,18 @@ class Sealed(Carrier):
         """A step of the carrier under the seal."""
         return self.over.answer(step, given, scope, party)
 
-    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> bytes:
+    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> wire.Parts:
         """The parcel: the sealed bytes, and their key sealed to each reader."""
-        inner = wire.encode({"data": self.over.seal(matrix, scope, party)})
-        padded = inner + bytes(-(len(inner) + 8) % PAD) + len(inner).to_bytes(8, "little")
+        inner = wire.pack({"data": self.over.seal(matrix, scope, party)})
+        padding = bytes(-(inner.length + 8) % PAD)
+        padded = b"".join([*inner.buffers, padding, inner.length.to_bytes(8, "little")])
         key = os.urandom(KEY_BYTES)
         readers = [scope.reader] if scope.reader else [name for name in scope.cohort if name != party.name]
         parcel: wire.Tree = {"content": seal(key, padded, _binding(scope, party.name, ""))}
         for reader in readers:
             pair = key_agreement.shared_key(party, reader, scope, f"parcel from {party.name}")
             parcel[f"key/{reader}"] = seal(pair, key, _binding(scope, party.name, reader))
-        return wire.encode(parcel)
+        return wire.pack(parcel)
 
     def unseal(self, data: Any, sender: str, scope: Scope, party: Party) -> Any:
         """The bytes of the carrier under the seal, in the hands of a reader.
@@ -101,9 +102,9 @@ class Sealed(Carrier):
         Raises:
             HostileMessage: for a parcel that was not sealed to this reader, or not as this.
         """
-        parcel = wire.decode(data) if isinstance(data, bytes) else {}
+        parcel = wire.decode(data, views=True) if isinstance(data, wire.BYTES) else {}
         wrapped, content = parcel.get(f"key/{party.name}"), parcel.get("content")
-        if not isinstance(wrapped, bytes) or not isinstance(content, bytes):
+        if not isinstance(wrapped, wire.BYTES) or not isinstance(content, wire.BYTES):
             raise HostileMessage(f"a parcel from {sender} was not sealed to {party.name}")
         pair = key_agreement.shared_key(party, sender, scope, f"parcel from {sender}")
         key = unseal(pair, wrapped, _binding(scope, sender, party.name))

@@ -27,7 +27,7 @@ class Message:
         step: :data:`ANSWER`, or a step of the carrier's protocol.
         sender, recipient: party names.
         cohort: who is asked under this number, in order; empty in replies.
-        body: an encoded tree (:mod:`~secure_fedgraph.protocol.wire`).
+        body: an encoded tree (:mod:`~secure_fedgraph.protocol.wire`); a view of the message that came.
     """
 
     run: str
@@ -38,7 +38,7 @@ class Message:
     sender: str
     recipient: str
     cohort: tuple[str, ...]
-    body: bytes
+    body: bytes | memoryview | wire.Parts
 
     def to_bytes(self) -> bytes:
         """What goes over the wire."""
@@ -63,7 +63,7 @@ class Message:
         Raises:
             HostileMessage: for bytes that hold none.
         """
-        tree = wire.decode(raw)
+        tree = wire.decode(raw, views=True)
         for key, kind in _FIELDS.items():
             if type(tree.get(key)) is not kind:
                 raise HostileMessage(f"a message lacks its field {key!r}, or the field has another type")
@@ -76,7 +76,12 @@ class Message:
             raise HostileMessage(f"a message names a cohort of {len(cohort)}")
         return cls(**{**tree, "cohort": cohort})
 
-    def reply(self, body: bytes) -> Message:
+    def tree(self) -> wire.Tree:
+        """The decoded body; its arrays and bytes are read-only views of it."""
+        body = bytes(self.body) if isinstance(self.body, wire.Parts) else self.body
+        return wire.decode(body, views=True)
+
+    def reply(self, body: bytes | memoryview | wire.Parts) -> Message:
         """The answer to this request, under its number."""
         return Message(
             run=self.run,
@@ -104,7 +109,7 @@ _FIELDS: dict[str, type] = {
     "sender": str,
     "recipient": str,
     "cohort": str,
-    "body": bytes,
+    "body": memoryview,
 }
 
 

@@ -35,16 +35,16 @@ class Parcel:
     cohort: tuple[str, ...]
     tree: wire.Tree = field(repr=False)
 
-    def to_bytes(self) -> bytes:
+    def to_parts(self) -> wire.Parts:
         """As it travels inside a request."""
-        return wire.encode(
+        return wire.pack(
             {
                 "channel": self.channel,
                 "sender": self.sender,
                 "round": self.round,
                 "exchange": self.exchange,
                 "cohort": "\n".join(self.cohort),
-                "tree": wire.encode(self.tree),
+                "tree": wire.pack(self.tree),
             }
         )
 
@@ -55,12 +55,19 @@ class Parcel:
         Raises:
             HostileMessage: for anything else.
         """
-        tree = wire.decode(raw) if isinstance(raw, bytes) else {}
-        kinds = {"channel": str, "sender": str, "round": int, "exchange": int, "cohort": str, "tree": bytes}
+        tree = wire.decode(raw, views=True) if isinstance(raw, wire.BYTES) else {}
+        kinds = {
+            "channel": str,
+            "sender": str,
+            "round": int,
+            "exchange": int,
+            "cohort": str,
+            "tree": memoryview,
+        }
         if tree.keys() != kinds.keys() or any(type(tree[key]) is not kind for key, kind in kinds.items()):
             raise HostileMessage("a request carries a parcel that cannot be read")
         cohort = tuple(tree["cohort"].split("\n"))
-        return cls(**{**tree, "cohort": cohort, "tree": wire.decode(tree["tree"])})
+        return cls(**{**tree, "cohort": cohort, "tree": wire.decode(tree["tree"], views=True)})
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class Bundle:
 
     def to_tree(self) -> wire.Tree:
         """The body of the request that delivers it."""
-        replies = {f"{_REPLY}{name}": wire.encode(tree) for name, tree in self.replies.items()}
+        replies = {f"{_REPLY}{name}": wire.pack(tree) for name, tree in self.replies.items()}
         return {"exchange": self.exchange, "cohort": "\n".join(self.cohort), **replies}
 
     @classmethod
@@ -104,9 +111,9 @@ class Bundle:
         replies = {}
         for name in names:
             raw = tree.get(f"{_REPLY}{name}")
-            if not isinstance(raw, bytes):
+            if not isinstance(raw, wire.BYTES):
                 raise HostileMessage(f"a delivery lacks the reply of {name!r}")
-            replies[name] = wire.decode(raw)
+            replies[name] = wire.decode(raw, views=True)
         if len(tree) != len(replies) + 2:
             raise HostileMessage("a delivery holds replies from outside its cohort")
         return cls(channel, reader, round, exchange, names, replies)

@@ -247,7 +247,7 @@ class View:
         found = []
         for note in self._kept(self.sent, channel):
             if note.sender == SERVER and note.step == ANSWER:
-                given = wire.decode(Message.from_bytes(self._body(note.number)).body)
+                given = Message.from_bytes(self._body(note.number)).tree()
                 found.append(Seen(note.round, note.exchange, (note.recipient,), given))
         return found
 
@@ -287,7 +287,7 @@ class View:
         return [s for s in self._kept(self.sent, channel) if s.step == ANSWER and s.sender != SERVER]
 
     def _reply(self, note: Sent) -> wire.Tree:
-        return wire.decode(Message.from_bytes(self._body(note.number)).body)
+        return Message.from_bytes(self._body(note.number)).tree()
 
     @staticmethod
     def _kept(notes: Iterable[Any], channel: str) -> list[Any]:

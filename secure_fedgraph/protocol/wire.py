@@ -27,6 +27,8 @@ Tree = dict[str, Value]
 
 MAGIC = b"SFG"
 VERSION = 1
+BYTES = (bytes, memoryview)
+"""What a bytes entry may come back as."""
 MAX_ENTRIES = 65_535
 MAX_NAME = 256
 MAX_DIMENSIONS = 8
@@ -45,6 +47,19 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 
 
+class Parts:
+    """A body that is not joined yet: nested into another one, its bytes are copied once, at the end."""
+
+    __slots__ = ("buffers", "length")
+
+    def __init__(self, buffers: list[Any]) -> None:
+        self.buffers = buffers
+        self.length = sum(len(buffer) for buffer in buffers)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.buffers)
+
+
 def encode(tree: Mapping[str, Value]) -> bytes:
     """Turns named values into one body.
 
@@ -60,6 +75,11 @@ def encode(tree: Mapping[str, Value]) -> bytes:
     >>> decode(encode({"step": 3, "name": "cora"}))
     {'step': 3, 'name': 'cora'}
     """
+    return bytes(pack(tree))
+
+
+def pack(tree: Mapping[str, Value]) -> Parts:
+    """As :func:`encode`, not joined; values may be :class:`Parts` themselves, which arrive as bytes."""
     if len(tree) > MAX_ENTRIES:
         raise TypeError(f"a body holds at most {MAX_ENTRIES} entries, not {len(tree)}")
     head = [MAGIC, struct.pack("<BH", VERSION, len(tree))]
@@ -70,14 +90,18 @@ def encode(tree: Mapping[str, Value]) -> bytes:
         if not 0 < len(raw) <= MAX_NAME:
             raise TypeError(f"entry name {name[:40]!r} must have 1 to {MAX_NAME} bytes")
         head.append(struct.pack(f"<H{len(raw)}sBB{len(shape)}Q", len(raw), raw, code, len(shape), *shape))
-        payloads.append(payload)
-    return b"".join(head + payloads)
+        payloads += payload
+    return Parts([b"".join(head), *payloads])
 
 
-def decode(body: bytes | memoryview) -> Tree:
+def decode(body: bytes | memoryview, *, views: bool = False) -> Tree:
     """The named values of a body, with every length checked before anything is allocated.
 
     Arrays are read-only views of the body. Zero-dimensional numbers come back as int, float or bool.
+
+    Args:
+        body: what :func:`encode` made.
+        views: give bytes entries as read-only views of the body too, not as copies.
 
     Raises:
         HostileMessage: for anything that :func:`encode` does not write.
@@ -94,16 +118,19 @@ def decode(body: bytes | memoryview) -> Tree:
     promised = sum(size for *_, size in described)
     if promised != reader.left:
         raise HostileMessage(f"a message body promises {promised} bytes and holds {reader.left}")
-    return {name: _value(code, shape, reader.take(size)) for name, code, shape, size in described}
+    found = {name: _value(code, shape, reader.take(size)) for name, code, shape, size in described}
+    return found if views else {n: bytes(v) if isinstance(v, memoryview) else v for n, v in found.items()}
 
 
-def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], Any]:
+def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]:
+    if isinstance(value, Parts):
+        return _BYTES, (value.length,), value.buffers
     if isinstance(value, str):
         raw = value.encode()
-        return _TEXT, (len(raw),), raw
+        return _TEXT, (len(raw),), [raw]
     if isinstance(value, bytes | bytearray | memoryview):
         octets = memoryview(value).cast("B")
-        return _BYTES, (len(octets),), octets
+        return _BYTES, (len(octets),), [octets]
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
     elif isinstance(value, bool | int | float):
@@ -122,7 +149,7 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], Any]:
     return (
         _CODES[dtype],
         shape,
-        np.ascontiguousarray(value, dtype=dtype).data.cast("B") if value.size else b"",
+        [np.ascontiguousarray(value, dtype=dtype).data.cast("B")] if value.size else [],
     )
 
 
@@ -152,7 +179,7 @@ def _read_entry(reader: _Reader) -> tuple[str, int, tuple[int, ...], int]:
 
 def _value(code: int, shape: tuple[int, ...], payload: memoryview) -> Value:
     if code == _BYTES:
-        return bytes(payload)
+        return payload.toreadonly()
     if code == _TEXT:
         try:
             return bytes(payload).decode()

@@ -255,7 +255,7 @@ class Middle:
     def swap(self) -> None:
         ask = self.ask("keys")
         offers = {name: ask("advertise", {name: {}})[name] for name in NAMES}
-        self.publics = {name: offer["public"] for name, offer in offers.items()}
+        self.publics = {name: bytes(offer["public"]) for name, offer in offers.items()}
         for name in NAMES:  # to each the others' keys swapped, its own as it was
             shown = {}
             for other in NAMES:

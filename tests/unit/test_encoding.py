@@ -48,7 +48,7 @@ def test_rounds_to_the_nearest_and_back():
     stage = fitted(8.0, 3, 2**32)
     values = np.array([[1.0, -1.0, 2.0**-27 * 1.01, -(2.0**-28), 8.0, -8.0]])
     grid = stage.apply(values, scope())
-    assert grid.dtype == np.int64
+    assert grid.dtype == np.int32
     assert grid.tolist() == [[2**26, -(2**26), 1, 0, 2**29, -(2**29)]]
     assert stage.undo(grid, scope()).tolist() == [[1.0, -1.0, 2.0**-26, 0.0, 8.0, -8.0]]
 

@@ -37,7 +37,7 @@ def test_the_sum_is_exact_and_signed():
     parties, place = introduced(), scope()
     sealed = {name: Masked().seal(VALUES, place, party) for name, party in parties.items()}
     opened = Masked().open_sum(sealed, LAYOUT, place, no_ask)
-    assert opened.dtype == np.int64
+    assert opened.dtype == np.int32
     assert opened.tolist() == [[3, -3, 3 * 2**29, -3 * 2**29]]
 
 
