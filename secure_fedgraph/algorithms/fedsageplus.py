@@ -37,7 +37,7 @@ class GeneratorSettings(TrainingSettings):
         generator_epochs: full-batch epochs of local pre-training.
         federated_epochs: epochs with feedback from the other owners, one exchange each.
         exchange_batch: nodes whose embeddings one offer holds; always exactly that many.
-        minimum_batch: an answering owner refuses offers in which fewer nodes are asked about.
+        minimum_batch: an answering owner refuses offers about fewer nodes.
         encoder: hidden and output width of the encoder.
         generator_hidden: inner widths of the feature generator.
         alpha: weight of the other owners' term.
@@ -93,12 +93,16 @@ class _Generates:
         """Stage A: the generator learns from the owner's own hidden nodes."""
         model = self.neighgen(me.schema)
         glorot(model, me.generator("neighgen").initial_seed())
-        generator = me.generator("pretraining")
+        impaired = self.impaired(me)
+        with torch.no_grad():
+            # the regression starts at the mean count: from zero, twenty epochs often end below the half that
+            # rounds to a neighbour, and the mended graph is the old one
+            model.dgen.bias.fill_(float(impaired.counts.float().mean()))
         train_locally(
             model,
-            self.impaired(me),
+            impaired,
             self.settings.generator_epochs,
-            generator,
+            me.generator("pretraining"),
             learning_rate=RATE,
             weight_decay=DECAY,
             feat_loss_norm=self.settings.feat_loss_norm,
@@ -228,7 +232,7 @@ class FedSagePlus(_Generates, FedSage):
         draws = torch.randperm(len(pool), generator=generator)[: self.settings.exchange_batch]
         more = torch.randint(len(pool), (self.settings.exchange_batch - len(draws),), generator=generator)
         nodes = pool[torch.cat([draws, more])]
-        sent = {"z": z[nodes], "counts": counts[nodes].float(), "seed": torch.tensor(float(me.round))}
+        sent = {"z": z[nodes], "counts": counts[nodes].clamp(min=1).float(), "seed": torch.tensor(float(me.round))}
         me.memory["offered"] = {name: value.clone() for name, value in sent.items()}
         return Upload({**{_FGEN + k: v for k, v in parameters_of(model.fgen).items()}, **sent})
 
@@ -237,11 +241,12 @@ class FedSagePlus(_Generates, FedSage):
         """The gradient of the mean squared distance to this owner's nodes, per generated vector."""
         offer = given[self.GENERATOR.name]
         params = {k.removeprefix(_FGEN): v for k, v in offer.items() if k.startswith(_FGEN)}
-        z, counts = offer.get("z", torch.empty(0)), offer.get("counts", torch.empty(0)).long()
-        asked = int((counts > 0).sum())
-        if 0 < asked < self.settings.minimum_batch:
+        z, counts = offer.get("z", torch.empty(0)), offer.get("counts", torch.empty(0))
+        # every row counts: one that asked for nothing would make the batch smaller than it looks
+        counts = counts.nan_to_num().round().clamp(1, CANDIDATES).long()
+        if len(z) < self.settings.minimum_batch:
             raise HostileMessage(
-                f"{me.name} was asked about {asked} nodes at once and answers for no fewer than "
+                f"{me.name} was asked about {len(z)} nodes at once and answers for no fewer than "
                 f"{self.settings.minimum_batch}: a gradient of few nodes shows their features"
             )
         answered = me.memory["answered"] = int(me.memory.get("answered", 0)) + 1

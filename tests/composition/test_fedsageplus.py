@@ -1,0 +1,144 @@
+"""FedSage+ under every recipe: the owners' exchange binds or is refused, and the server only carries it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import LocSagePlus
+from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.protocol.transcript import everything
+
+SMALL = {
+    "generator_epochs": 3,
+    "federated_epochs": 2,
+    "exchange_batch": 8,
+    "minimum_batch": 4,
+    "generator_hidden": (16, 32),
+    "encoder": (8, 8),
+    "hidden_share": 0.4,
+}
+POLICIES = {
+    "plaintext": sfg.policies.plaintext(),
+    "masked": sfg.policies.masked(),
+    "homomorphic": sfg.policies.homomorphic(),
+    "strictest": sfg.policies.strictest(),
+    "local_dp": sfg.policies.local_dp(1.0, 0.5),
+}
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return sfg.federate("synthetic-citation", clients=3, nodes=120, features=20, mean_degree=8.0, seed=0)
+
+
+def run(federation, policy, keep=None, **settings):
+    algorithm = sfg.FedSagePlus(**{**SMALL, **settings})
+    extra = {} if keep is None else {"keep": keep}
+    return sfg.train(algorithm, federation, policy, rounds=2, seed=0, **extra)
+
+
+@pytest.fixture(scope="module")
+def plain(federation):
+    return run(federation, sfg.policies.plaintext(), keep=everything)
+
+
+def apart(one, other):
+    return max(float((one.state[name] - other.state[name]).abs().max()) for name in other.state)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_it_trains_under_each_recipe_that_binds(federation, name):
+    found = run(federation, POLICIES[name])
+    assert len(found.history) == 2
+    assert found.accuracy["global"] > 0
+
+
+@pytest.mark.parametrize("name", ["masked", "homomorphic"])
+def test_sums_under_masks_train_the_same_models(federation, plain, name):
+    assert apart(run(federation, POLICIES[name]), plain) < 1e-4
+
+
+@pytest.mark.parametrize("policy", [sfg.policies.central_dp(1.0, 1.0), sfg.policies.sealed()])
+def test_recipes_that_cannot_serve_both_readers_are_refused_before_anything_is_sent(federation, policy):
+    with pytest.raises(Refused, match=r"read by (a peer|the server)"):
+        run(federation, policy)
+
+
+def test_two_owners_cannot_mask_one_answer():
+    two = sfg.federate("synthetic-citation", clients=2, nodes=80, features=20, seed=0)
+    with pytest.raises(Refused, match="feedback.*at least 2 contributors and there is 1"):
+        run(two, sfg.policies.masked())
+
+
+def test_the_others_feedback_matters(federation, plain):
+    assert apart(run(federation, sfg.policies.plaintext(), alpha=0.0), plain) > 1e-6
+
+
+@pytest.mark.parametrize("change", [{"feedback": "outputs"}, {"generator": "shared"}, {"federated_epochs": 0}])
+def test_the_options_train(federation, plain, change):
+    assert apart(run(federation, sfg.policies.masked(), **change), plain) > 0
+
+
+def test_the_server_reads_no_parcel_under_seal(federation, plain):
+    """In plaintext it reads every feedback; sealed, the same channels hold nothing it could read."""
+    assert len(plain.transcript.view("server").uploads("feedback")) == 2 * 3 * 2
+    sealed = run(federation, sfg.policies.masked(), keep=everything)
+    view = sealed.transcript.view("server")
+    for channel in ("generator", "feedback"):
+        assert view.uploads(channel) == []
+        assert "sealed" in view.why_unreadable(channel)
+    # the asking owner reads the sum of the two others, and nothing of one of them
+    asked = sealed.transcript.view("owner-0").sums("feedback")
+    assert [seen.clients for seen in asked] == [("owner-1", "owner-2")] * 2
+
+
+def test_a_row_of_features_crosses_no_wire(federation, plain):
+    rows = [graph.x[:20].numpy().astype(np.float32) for graph in federation.owners.values()]
+    bodies = [plain.transcript.body(sent.number) for sent in plain.transcript.sent if sent.kept]
+    for row in (r for block in rows for r in block if r.any()):
+        assert not any(row.tobytes() in body for body in bodies)
+
+
+def test_an_owner_refuses_an_offer_about_few_nodes(federation):
+    """The asking owner's own settings do not bind the others: each insists on its own minimum."""
+    greedy = sfg.FedSagePlus(**{**SMALL, "exchange_batch": 2, "minimum_batch": 1})
+    strict = sfg.FedSagePlus(**SMALL)
+    greedy.feedback = strict.feedback
+    with pytest.raises(HostileMessage, match="asked about 2 nodes at once and answers for no fewer than 4"):
+        sfg.train(greedy, federation, sfg.policies.plaintext(), rounds=1)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, float("nan")])
+def test_a_share_that_hides_nothing_or_everything_is_refused(share):
+    with pytest.raises(BadInput, match="hidden_share"):
+        sfg.FedSagePlus(hidden_share=share)
+
+
+def test_a_batch_below_the_minimum_is_refused():
+    with pytest.raises(BadInput, match="exchange_batch 8 is below minimum_batch 64"):
+        sfg.FedSagePlus(exchange_batch=8)
+
+
+def test_locsageplus_sends_nothing_to_the_server(federation):
+    found = sfg.train(LocSagePlus(**SMALL), federation, rounds=2, seed=0)
+    assert found.charges == ()
+    assert found.privacy("client")["epsilon"] == 0
+
+
+def test_a_generated_feature_changes_its_anchors_prediction(federation):
+    """S6: three public re-implementations link generated nodes in the wrong direction only."""
+    graph = next(iter(federation.owners.values()))
+    from secure_fedgraph.graph.mending import mend
+    from secure_fedgraph.models.parameters import glorot
+
+    model = sfg.FedSagePlus(**SMALL).model(federation.schema)
+    glorot(model, 1)
+    counts = torch.ones(graph.num_nodes, dtype=torch.long)
+    generated = torch.zeros(graph.num_nodes, 1, graph.num_features)
+    before = model(*(lambda g: (g.x, g.edge_index))(mend(graph, counts, generated)))
+    generated[0] = 1.0
+    after = model(*(lambda g: (g.x, g.edge_index))(mend(graph, counts, generated)))
+    assert not torch.allclose(before[0], after[0])

@@ -1,0 +1,289 @@
+"""Resume: a run that was interrupted anywhere ends as one that was not, and a checkpoint that is not this
+run's, not whole or not of this version is refused and left as it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.checkpoint import lock
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.privacy.ledger import read_ledger
+from secure_fedgraph.protocol import Message, Transcript, wire
+from secure_fedgraph.protocol.message import ANSWER
+from secure_fedgraph.round import Courier
+from secure_fedgraph.shelf import read_json, write_json
+
+SMALL: dict[str, Any] = {"hidden": (8, 8)}
+GENERATORS: dict[str, Any] = {
+    **SMALL,
+    "generator_epochs": 2,
+    "federated_epochs": 2,
+    "exchange_batch": 8,
+    "minimum_batch": 4,
+    "generator_hidden": (16, 32),
+    "encoder": (8, 8),
+    "hidden_share": 0.3,
+}
+ROUNDS = 3
+
+
+class Killed(Exception):
+    """Stands for kill -9, at an instant that a test chooses."""
+
+
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, nodes=90, features=16, seed=0)
+
+
+def made(name: str) -> sfg.Algorithm:
+    return ALGORITHMS[name](**(GENERATORS if name.endswith("sage+") else SMALL))
+
+
+def train(name: str, federation: sfg.Federation, policy: str = "masked", **more: Any) -> sfg.train:
+    return sfg.train(made(name), federation, getattr(sfg.policies, policy)(), **{"rounds": ROUNDS, **more})
+
+
+def killed_after(messages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run dies when that many asks have gone out and been answered, so in the middle of a round."""
+    ask, count = Courier.ask, [0]
+
+    def counted(self: Courier, *args: Any) -> Any:
+        if count[0] == messages:
+            raise Killed
+        count[0] += 1
+        return ask(self, *args)
+
+    monkeypatch.setattr(Courier, "ask", counted)
+
+
+def interrupted(
+    name: str, federation: sfg.Federation, out: Path, messages: int, policy: str = "masked", **more: Any
+) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        killed_after(messages, patch)
+        try:
+            train(name, federation, policy, out=out, **more)
+        except Killed:
+            return True
+    return False
+
+
+def same(one: Any, other: Any) -> bool:
+    return one.state.keys() == other.state.keys() and all(
+        torch.equal(value, other.state[key]) for key, value in one.state.items()
+    )
+
+
+@pytest.mark.parametrize("policy", ["plaintext", "masked"])
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_killed_anywhere_and_resumed_is_the_same_run(
+    name: str, policy: str, federation: sfg.Federation, tmp_path: Path
+) -> None:
+    if policy == "masked" and ALGORITHMS[name].pools:
+        pytest.skip("a pooled baseline has one client, which masks refuse")
+    whole = train(name, federation, policy)
+    for messages in (0, 2, 4, 7, 11, 17, 19):
+        out = tmp_path / str(messages)
+        if not interrupted(name, federation, out, messages, policy):
+            break
+        run = train(name, federation, policy, out=out, resume=True)
+        assert same(run, whole), messages
+        assert list(run.history) == list(whole.history)
+        assert len(run.charges) >= len(whole.charges)
+
+
+def test_a_run_killed_again_and_again(federation: sfg.Federation, tmp_path: Path) -> None:
+    whole, kills = train("fedsage+", federation), 0
+    more: dict[str, Any] = {}
+    # set-up is two asks and a generator epoch seven, so ten asks get one round further each time
+    while interrupted("fedsage+", federation, tmp_path, 10, **more):
+        kills, more = kills + 1, {"resume": True}
+    run = train("fedsage+", federation, out=tmp_path, resume=True)  # finished, and says so again
+    assert kills >= 2
+    assert same(run, whole)
+    exchanges = [(s.recipient, s.exchange, s.digest) for s in run.transcript.sent if s.sender == "server"]
+    assert len({(r, e) for r, e, _ in exchanges}) == len(exchanges)  # no number was used twice
+
+
+def test_every_upload_that_was_sent_is_charged_the_interrupted_ones_too(
+    federation: sfg.Federation, tmp_path: Path
+) -> None:
+    assert interrupted("fedsage+", federation, tmp_path, 9)
+    run = train("fedsage+", federation, out=tmp_path, resume=True)
+    charged = {(c.client, c.exchange, c.channel) for c in read_ledger(tmp_path / "ledger.jsonl")}
+    sent = {
+        (s.sender, s.exchange, s.channel)
+        for s in run.transcript.sent
+        if s.recipient == "server" and s.step == ANSWER and s.channel in ("generator", "feedback", "update")
+    }
+    assert sent <= charged
+    assert len(charged) == len(run.charges)  # none of them twice: numbers went on
+    assert len(sent) > len(train("fedsage+", federation).charges)  # the interrupted round was paid again
+    assert Transcript.load(tmp_path / "transcript").sent == run.transcript.sent
+
+
+def test_keys_are_fresh_and_none_is_kept(federation: sfg.Federation, tmp_path: Path) -> None:
+    assert interrupted("fedavg", federation, tmp_path, 6)
+    run = train("fedavg", federation, out=tmp_path, resume=True, keep=lambda channel, round: True)
+    advertised = [s for s in run.transcript.sent if s.step == "advertise" and s.recipient == "server"]
+    assert len(advertised) == 6
+    assert len({s.digest for s in advertised}) == 6
+    everything = b"".join(p.read_bytes() for p in (tmp_path / "checkpoint").rglob("*") if p.is_file())
+    for note in advertised[3:]:
+        public = wire.decode(Message.from_bytes(run.transcript.body(note.number)).body)["public"]
+        assert bytes(public) not in everything
+    for word in (b"secret", b"agreement", b"identity", b"private"):
+        assert word not in everything
+
+
+def test_requests_from_before_the_kill_are_refused_after_it(
+    federation: sfg.Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert interrupted("fedavg", federation, tmp_path, 4, "plaintext", keep=lambda channel, round: True)
+    clients: list[Any] = []
+    enlist = sfg.Federation.enlist
+    monkeypatch.setattr(
+        sfg.Federation, "enlist", lambda self, *a: clients.extend(enlist(self, *a)) or clients
+    )
+    run = train("fedavg", federation, "plaintext", out=tmp_path, resume=True)
+    old = next(s for s in run.transcript.sent if s.channel == "update" and s.recipient == "owner-0")
+    assert old.kept
+    with pytest.raises(HostileMessage, match="was already answered"):
+        clients[0].handle(run.transcript.body(old.number))
+
+
+def test_checkpoints_every_few_rounds(federation: sfg.Federation, tmp_path: Path) -> None:
+    whole = train("fedavg", federation, rounds=5)
+    for every, kept in ((2, 4), (0, None)):
+        out = tmp_path / str(every)
+        # set-up 2, then per round one ask: die in the fifth round
+        assert interrupted("fedavg", federation, out, 6, rounds=5, checkpoint_every=every)
+        if kept is None:
+            with pytest.raises(BadInput, match="holds no checkpoint to resume from: start it with 'run'"):
+                train("fedavg", federation, rounds=5, out=out, resume=True)
+            continue
+        assert read_json(out / "checkpoint" / "checkpoint.json")["round"] == kept
+        assert same(train("fedavg", federation, rounds=5, out=out, resume=True), whole)
+
+
+def test_a_torn_ledger_counts_as_no_noise_and_is_charged_on(
+    federation: sfg.Federation, tmp_path: Path
+) -> None:
+    dp = sfg.policies.local_dp(1.0, 1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        killed_after(2, patch)
+        with pytest.raises(Killed):
+            sfg.train(made("fedavg"), federation, dp, rounds=ROUNDS, out=tmp_path)
+    path = tmp_path / "ledger.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    run = sfg.train(made("fedavg"), federation, dp, rounds=ROUNDS, out=tmp_path, resume=True)
+    assert run.privacy("client")["epsilon"] == "inf"
+    assert (tmp_path / "ledger.torn").read_bytes().startswith(b'{"client"')
+    assert len(read_ledger(path)) == len(run.charges)
+
+
+@pytest.fixture
+def stopped(federation: sfg.Federation, tmp_path: Path) -> Path:
+    """A run that died in its second round."""
+    assert interrupted("fedavg", federation, tmp_path / "run", 4)
+    return tmp_path / "run"
+
+
+def untouched(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "lock"}
+
+
+def test_another_runs_checkpoint_is_refused(federation: sfg.Federation, stopped: Path) -> None:
+    before = untouched(stopped)
+    other = sfg.federate("synthetic-citation", clients=3, nodes=96, features=16, seed=0)
+    wide = sfg.federate("synthetic-citation", clients=3, nodes=90, features=20, seed=0)
+    for change, names in (
+        (lambda: train("fedprox", federation, out=stopped, resume=True), "its algorithm is fedavg"),
+        (lambda: train("fedavg", federation, out=stopped, resume=True, seed=1), "its seed is 0 and .* 1"),
+        (lambda: train("fedavg", federation, out=stopped, resume=True, rounds=9), "its rounds is 3"),
+        (lambda: train("fedavg", federation, "plaintext", out=stopped, resume=True), "its policy is masked"),
+        (lambda: train("fedavg", other, out=stopped, resume=True), r"its data\.digest is"),
+        (lambda: train("fedavg", wide, out=stopped, resume=True), r"its data\.(digest|features) is"),
+        (
+            lambda: sfg.train(
+                sfg.FedAvg(hidden=(8, 8), batch=3), federation, rounds=3, out=stopped, resume=True
+            ),
+            r"its settings\.batch is 64 and this one's is 3",
+        ),
+    ):
+        with pytest.raises(BadInput, match=f"belongs to another run: {names}"):
+            change()
+    assert untouched(stopped) == before
+    train("fedavg", federation, out=stopped, resume=True)
+
+
+def test_an_older_checkpoint_is_refused(federation: sfg.Federation, stopped: Path) -> None:
+    path = stopped / "checkpoint" / "checkpoint.json"
+    kept = read_json(path)
+    write_json(path, {**kept, "schema": "secure-fedgraph/checkpoint/0"})
+    with pytest.raises(
+        BadInput, match=r"checkpoint\.json is 'secure-fedgraph/checkpoint/0', and this version"
+    ):
+        train("fedavg", federation, out=stopped, resume=True)
+
+
+@pytest.mark.parametrize("file", ["checkpoint.json", "exchange.json", "clients/*/*.json", "clients/*/*.part",
+                                  "server/*.json", "server/*.part"])  # fmt: skip
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped"])
+def test_a_damaged_checkpoint_is_refused_and_nothing_is_lost(
+    federation: sfg.Federation, stopped: Path, file: str, damage: str
+) -> None:
+    path = sorted((stopped / "checkpoint").glob(file))[0]
+    raw = path.read_bytes()
+    middle = len(raw) // 2
+    path.write_bytes(
+        {"cut": raw[:middle], "empty": b"", "flipped": raw[:-2] + bytes([raw[-2] ^ 1]) + raw[-1:]}[damage]
+    )
+    before = untouched(stopped)
+    with pytest.raises(BadInput, match=f"{path.name} is damaged"):
+        train("fedavg", federation, out=stopped, resume=True)
+    assert untouched(stopped) == before
+    path.write_bytes(raw)
+    assert same(train("fedavg", federation, out=stopped, resume=True), train("fedavg", federation))
+
+
+def test_a_folder_without_a_checkpoint(federation: sfg.Federation, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no checkpoint to resume from"):
+        train("fedavg", federation, out=tmp_path, resume=True)
+    with pytest.raises(BadInput, match="give out="):
+        train("fedavg", federation, resume=True)
+
+
+def test_one_process_at_a_time(federation: sfg.Federation, stopped: Path) -> None:
+    held = lock(stopped / "checkpoint")
+    try:
+        with pytest.raises(BadInput, match="another process is at work in"):
+            train("fedavg", federation, out=stopped, resume=True)
+    finally:
+        held.release()
+    train("fedavg", federation, out=stopped, resume=True)
+
+
+def test_a_client_without_its_memory_is_named(federation: sfg.Federation, stopped: Path) -> None:
+    shutil.rmtree(stopped / "checkpoint" / "clients" / "owner-1")
+    with pytest.raises(BadInput, match=r"owner-1/0000\d-\w+\.json is damaged \(it is missing\)"):
+        train("fedavg", federation, out=stopped, resume=True)
+
+
+def test_what_stands_in_the_files(stopped: Path) -> None:
+    """No key and no counter of a key stream: the round, the scores, what the run is made of."""
+    kept = read_json(stopped / "checkpoint" / "checkpoint.json")
+    assert set(kept) == {"schema", "run", "label", "round", "seconds", "history", "facts"}
+    lists = list((stopped / "checkpoint" / "clients").glob("*/*.json"))
+    assert len(lists) == 3
+    assert all(set(read_json(path)["parts"]) == {"optimizer"} for path in lists)
+    assert json.dumps(kept["facts"])
