@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from attacks.attack import Attack, Blind, Guess, Knowledge
+from attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
 from attacks.weights import LabelCounts, VocabularySupport
 
-ATTACKS: dict[str, type[Attack]] = {kind.id: kind for kind in (VocabularySupport, LabelCounts)}
+ATTACKS: dict[str, type[Attack]] = {
+    kind.id: kind
+    for kind in (VocabularySupport, LabelCounts, GeneratorSingle, GeneratorBatch, GeneratorColumns)
+}
 FAMILIES = sorted({kind.family for kind in ATTACKS.values()})
 
-__all__ = ["ATTACKS", "FAMILIES", "Attack", "Blind", "Guess", "Knowledge", "LabelCounts", "VocabularySupport"]
+__all__ = [
+    "ATTACKS",
+    "FAMILIES",
+    "Attack",
+    "Blind",
+    "Control",
+    "GeneratorBatch",
+    "GeneratorColumns",
+    "GeneratorSingle",
+    "Guess",
+    "Knowledge",
+    "LabelCounts",
+    "VocabularySupport",
+]

@@ -47,26 +47,48 @@ class Guess:
     messages: int
 
 
+@dataclass(frozen=True)
+class Control:
+    """Settings under which an attack is run besides the configured ones, so that its reach is seen.
+
+    Args:
+        name: what a table calls it.
+        settings: dotted keys, as ``--set`` has them.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+
+
 class Attack(ABC):
     """One way to learn something private from what was sent.
 
     An attack has two aims: :meth:`run` at single owners, and :meth:`residual` at what is still there when a
     defence hides the single uploads.
 
-    Class attributes say, and ``list attacks`` prints: the adversary, the channel read, what is granted,
+    Class attributes say, and ``list attacks`` prints: the adversaries, the channels read, what is granted,
     the cost.
     """
 
     id: ClassVar[str]
     family: ClassVar[str]
     summary: ClassVar[str]
-    adversary: ClassVar[str] = "server"
+    adversaries: ClassVar[tuple[str, ...]] = ("server",)
+    """Whose view it can read: ``server``, ``client`` (the first owner by name)."""
     behaviour: ClassVar[str] = "honest-but-curious"
     channel: ClassVar[str]
+    also_reads: ClassVar[tuple[str, ...]] = ()
+    """Further channels that must be kept in full for it."""
+    first_rounds: ClassVar[int | None] = None
+    """How many rounds it reads, from the first in which a channel is used; all of them where None."""
     grants: ClassVar[tuple[str, ...]] = ()
     cost: ClassVar[str] = "seconds"
-    works_best: ClassVar[Mapping[str, Any]] = {}
-    """Settings under which it must reach its positive control, printed beside the defaults' result."""
+    controls: ClassVar[tuple[Control, ...]] = ()
+    """Where it must succeed, or where its reach ends: printed beside the configured settings' result."""
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    """Dotted keys of the settings that decide how far it gets: printed with every cell."""
+    stops: ClassVar[Mapping[str, str]] = {}
+    """By adversary what would stop it: printed with every cell that leaks."""
 
     @abstractmethod
     def run(self, view: View, knowledge: Knowledge) -> Guess:

@@ -116,7 +116,7 @@ def batch(
     Args:
         G, g, W, b, scale, slots: as for :func:`single`; ``scale`` is the same for every owner.
         nodes: the most nodes that the gradient can be made of.
-        seconds: for the search; the linear algebra around it takes seconds more at Cora's size.
+        seconds: of processor time for the search; the linear algebra around it takes more at Cora's size.
         binary: granted that features are 0 or 1: rows are rounded, those far from it thrown away.
         search: "contrast" or "columns" (the published one, exponential in the batch).
 
@@ -169,7 +169,7 @@ def _activations(
     G: Tensor, nodes: int, slots: int, seconds: float, search: str, seed: int, progress: Progress | None
 ) -> tuple[RowSpace, Tensor]:
     """The row space of the whole gradient and what was found in it, later slots first."""
-    deadline = time.monotonic() + seconds
+    deadline = time.process_time() + seconds
     words = len(G) // slots
     known, most, space = G.new_zeros(0, G.shape[1]), 0, None
     for slot in reversed(range(slots)):
@@ -181,7 +181,7 @@ def _activations(
         if space.rank <= most and not last:
             continue
         most = space.rank
-        left = deadline - time.monotonic()
+        left = deadline - time.process_time()
         # A level that resists must not use up the time of the ones below it.
         share = left if last else left / 4
         found = sparse_rows(

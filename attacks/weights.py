@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from attacks.attack import Attack, Blind, Guess, Knowledge
+from attacks.attack import Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import View
@@ -18,6 +18,10 @@ from secure_fedgraph.protocol import View
 VOCABULARY = "vocabulary"
 LABEL_SHARES = "label shares"
 ALL = "all owners together"
+STOPS = {
+    "server": "about single owners, masked and homomorphic; about all of them together, only the noise of "
+    "local_dp, at its price in accuracy"
+}
 
 
 class VocabularySupport(Attack):
@@ -37,6 +41,7 @@ class VocabularySupport(Attack):
     summary = "which words an owner's nodes hold, from the columns of the first layer that moved"
     channel = "update"
     cost = "one pass over the updates"
+    stops = STOPS
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores for each owner and word: how far the word's column moved, all rounds together."""
@@ -83,12 +88,18 @@ class LabelCounts(Attack):
     channel = "update"
     grants = ("the optimiser's kind and rate, which the server itself set",)
     cost = "one forward pass on 600 dummy nodes"
-    works_best: ClassVar[Mapping[str, Any]] = {
-        "rounds": 1,
-        "training.batch": "full",
-        "training.optimizer": "sgd",
-        "training.head": "zeros",
-    }
+    stops = STOPS
+    controls = (
+        Control(
+            "one full step",
+            {
+                "rounds": 1,
+                "training.batch": "full",
+                "training.optimizer": "sgd",
+                "training.head": "zeros",
+            },
+        ),
+    )
 
     dummies = 600
 

@@ -1,7 +1,9 @@
-"""The leakage grid: algorithm x policy x attack x seed. A cell is refused, blind, or a score."""
+"""The leakage grid: algorithm x policy x attack x adversary x seed. A cell is refused, blind, or a score."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,15 +12,20 @@ from typing import Any
 
 from attacks import ATTACKS, FAMILIES, Attack, Blind, Knowledge
 from audits.judges import JUDGES
+from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput, Refused, unknown_name
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.protocol import Transcript, View
+from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.results import execute, read_json, run_result, write_json
 
 Progress = Callable[[str], None]
 EACH, LEFT = "each owner", "what the defence leaves"
 AIMS = (EACH, LEFT)
+AS_CONFIGURED = "as configured"
+LARGE = 200_000_000
+"""Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
 
 
 @dataclass
@@ -45,6 +52,51 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
     return list(found.values())
 
 
+def adversaries(attacks: Iterable[type[Attack]], named: str | None = None) -> tuple[str, ...]:
+    """Who attacks: all that the attacks declare, or the one that was named.
+
+    Raises:
+        BadInput: for a name that none of the attacks declares.
+    """
+    declared = tuple(dict.fromkeys(a for attack in attacks for a in attack.adversaries))
+    if named is None:
+        return declared
+    if named not in declared:
+        raise unknown_name("adversary (of the chosen attacks)", named, declared)
+    return (named,)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One setting under which a run is attacked, and by which attacks."""
+
+    name: str
+    settings: Mapping[str, Any]
+    attacks: tuple[type[Attack], ...]
+
+
+def variants(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[Variant]:
+    """The configured run, and one for each setting in which attacks show their reach.
+
+    Attacks share the runs of controls of the same name. An attack whose channel the algorithm lacks needs
+    none, and neither does a control that the configured run is already.
+    """
+    attacks, kind = tuple(attacks), ALGORITHMS[experiment.algorithm]
+    used = {channel.name for channel in kind.channels}
+    configured = {"training": experiment.make_algorithm().settings.model_dump()}
+    found: dict[str, Variant] = {}
+    for attack in attacks:
+        for control in attack.controls if attack.channel in used else ():
+            settings = dict(control.settings)
+            if attack.depends_on and all(settings.get(k) == _at(configured, k) for k in attack.depends_on):
+                continue  # the configured run shows it
+            if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
+                settings.setdefault("training.federated_epochs", 1)
+            known = found.get(control.name, Variant(control.name, settings, ()))
+            found[control.name] = Variant(control.name, settings, (*known.attacks, attack))
+    return [Variant(AS_CONFIGURED, {}, attacks), *found.values()]
+
+
 def audit(
     experiment: Experiment,
     policies: Iterable[str],
@@ -52,25 +104,24 @@ def audit(
     seeds: Iterable[int],
     out: Path | None = None,
     progress: Progress = lambda text: None,
+    adversary: str | None = None,
 ) -> Audit:
     """Runs the grid.
 
-    For every policy and seed: one run as configured, and one for each attack that has settings under which it
-    must succeed (its positive control), so that a weak result is seen beside a strong one.
+    For every policy and seed: one run as configured, and one for each setting that attacks declare as
+    controls, so that a weak result is seen beside a strong one.
+
+    Args:
+        adversary: this one only; by default all that the attacks declare.
     """
     grid, attacks = Audit(), list(attacks)
+    who = adversaries(attacks, adversary)
     for seed in seeds:
         for policy in policies:
             chosen = experiment.model_copy(update={"policy": policy, "seed": seed})
-            variants = [("as configured", chosen, attacks)]
-            for attack in attacks:
-                if attack.works_best:
-                    changes = [f"{key}={value}" for key, value in attack.works_best.items()]
-                    best = load(None, chosen.model_dump(), changes)
-                    variants.append((f"positive control of {attack.id}", best, [attack]))
-            for variant, setting, wanted in variants:
-                progress(f"{policy}, seed {seed}: {variant}")
-                _one_run(grid, setting, variant, wanted, out)
+            for variant in variants(chosen, attacks):
+                progress(f"{policy}, seed {seed}: {variant.name}")
+                _one_run(grid, chosen, variant, who, out)
     return grid
 
 
@@ -80,52 +131,81 @@ def cells(
     experiment: Experiment,
     result: Mapping[str, Any],
     attacks: Iterable[type[Attack]],
-    variant: str,
+    who: Iterable[str],
+    variant: Variant | None = None,
 ) -> Audit:
-    """The cells of one finished run: each attack at single owners, and at what the defence leaves."""
-    grid = Audit()
-    view = transcript.view("server")
+    """The cells of one finished run: each attack by each adversary, at single owners and at what is left."""
+    grid, who = Audit(), tuple(who)
+    variant = variant or Variant(AS_CONFIGURED, {}, ())
     for attack in attacks:
-        for aim in AIMS:
-            _cell(grid, view, federation, experiment, result, attack(), aim, variant)
+        for adversary in (a for a in attack.adversaries if a in who):
+            view = transcript.view(SERVER if adversary == SERVER else sorted(federation.names)[0])
+            for aim in AIMS:
+                blank = _blank(experiment, attack, adversary, aim, variant)
+                blank["settings"] |= {key: _at(result["config"], key) for key in attack.depends_on}
+                _cell(grid, blank, view, federation, experiment, result, attack())
     return grid
 
 
 def _one_run(
-    grid: Audit, experiment: Experiment, variant: str, attacks: list[type[Attack]], out: Path | None
+    grid: Audit, chosen: Experiment, variant: Variant, who: tuple[str, ...], out: Path | None
 ) -> None:
-    channels = {attack.channel for attack in attacks}
-    folder = out and out / "runs" / f"{experiment.policy}-{experiment.seed}-{variant.replace(' ', '-')}"
+    changes = [f"{key}={json.dumps(value)}" for key, value in variant.settings.items()]
+    experiment = load(None, chosen.model_dump(), changes)
+    folder = out and out / "runs" / f"{chosen.policy}-{chosen.seed}-{variant.name.replace(' ', '-')}"
     try:
-        run = execute(experiment, folder, keep=lambda channel, round: channel in channels)
+        run = execute(experiment, folder, keep=_Keep(variant.attacks))
     except Refused as refusal:
-        grid.cells += [_blank(experiment, a, EACH, variant, "refused", str(refusal)) for a in attacks]
+        for attack in variant.attacks:
+            for adversary in (a for a in attack.adversaries if a in who):
+                blank = _blank(experiment, attack, adversary, EACH, variant)
+                grid.cells.append(
+                    {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
+                )
         return
     result = run_result(run, experiment)
-    found = cells(run.transcript, run.federation, experiment, result, attacks, variant)
+    found = cells(run.transcript, run.federation, experiment, result, variant.attacks, who, variant)
     grid.cells += found.cells
     grid.reconstructions += found.reconstructions
-    grid.runs.append({"variant": variant, "policy": experiment.policy, "result": result})
+    grid.runs.append({"variant": variant.name, "policy": experiment.policy, "result": result})
     if folder is not None:
         write_json(folder / "result.json", result)
+        if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
+            shutil.rmtree(folder / "transcript")
+
+
+class _Keep:
+    """Keeps the channels that attacks read, for as many rounds from a channel's first as they read."""
+
+    def __init__(self, attacks: Iterable[type[Attack]]) -> None:
+        self._rounds: dict[str, float] = {}
+        self._first: dict[str, int] = {}
+        for attack in attacks:
+            for channel in (attack.channel, *attack.also_reads):
+                rounds = float("inf") if attack.first_rounds is None else attack.first_rounds
+                self._rounds[channel] = max(rounds, self._rounds.get(channel, 0))
+
+    def __call__(self, channel: str, round: int) -> bool:
+        if channel not in self._rounds:
+            return False
+        return round < self._first.setdefault(channel, round) + self._rounds[channel]
 
 
 def _cell(
     grid: Audit,
+    blank: dict[str, Any],
     view: View,
     federation: Federation,
     experiment: Experiment,
     result: Mapping[str, Any],
     attack: Attack,
-    aim: str,
-    variant: str,
 ) -> None:
-    started = time.perf_counter()
+    started, aim = time.perf_counter(), blank["settings"]["aim"]
     try:
         work = attack.run if aim == EACH else attack.residual
         guess = work(view, Knowledge(attack.grants))
     except Blind as reason:
-        grid.cells.append(_blank(experiment, type(attack), aim, variant, "blind", str(reason)))
+        grid.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
         return
     seconds = time.perf_counter() - started
     judgement = JUDGES[guess.about](guess, federation, experiment.make_algorithm())
@@ -135,15 +215,17 @@ def _cell(
             "policy": experiment.policy,
             "seed": experiment.seed,
             "attack": attack.id,
+            "adversary": blank["adversary"],
             "aim": aim,
-            "variant": variant,
+            "variant": blank["settings"]["variant"],
             "kind": guess.about,
             "targets": judgement.targets(),
         }
     )
     grid.cells.append(
         {
-            **_blank(experiment, type(attack), aim, variant, "score", ""),
+            **blank,
+            "outcome": "score",
             "metric": score.metric,
             "score": score.value,
             "low": score.low,
@@ -152,7 +234,7 @@ def _cell(
             "baselines": dict(score.baselines),
             "leaks": score.leaks,
             "verdict": score.verdict if aim == EACH else f"{score.verdict}, about all owners together",
-            "reason": "",
+            "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
             "details": dict(score.details),
             "messages": guess.messages,
             "accuracy": result["accuracy"],
@@ -163,21 +245,16 @@ def _cell(
 
 
 def _blank(
-    experiment: Experiment, attack: type[Attack], aim: str, variant: str, outcome: str, reason: str
+    experiment: Experiment, attack: type[Attack], adversary: str, aim: str, variant: Variant
 ) -> dict[str, Any]:
-    settings: Mapping[str, Any] = {
-        "aim": aim,
-        "variant": variant,
-        **(attack.works_best if variant != "as configured" else {}),
-    }
     return {
         "algorithm": experiment.algorithm,
         "policy": experiment.policy,
         "attack": attack.id,
-        "adversary": attack.adversary,
+        "adversary": adversary,
         "behaviour": attack.behaviour,
         "channel": attack.channel,
-        "outcome": outcome,
+        "outcome": "",
         "metric": None,
         "score": None,
         "low": None,
@@ -186,17 +263,27 @@ def _blank(
         "baselines": {},
         "ceiling": None,
         "leaks": False,
-        "verdict": outcome,
-        "reason": reason,
+        "verdict": "",
+        "reason": "",
+        "stops": "",
         "seed": experiment.seed,
         "accuracy": None,
         "bytes": None,
         "seconds": None,
-        "settings": dict(settings),
+        "settings": {"aim": aim, "variant": variant.name, **variant.settings},
     }
 
 
-def audit_folder(folder: Path, attacks: Iterable[type[Attack]]) -> tuple[Experiment, Audit]:
+def _at(config: Any, dotted: str) -> Any:
+    """A setting of a resolved configuration; None where the algorithm has none of that name."""
+    for key in dotted.split("."):
+        config = config.get(key) if isinstance(config, Mapping) else None
+    return config
+
+
+def audit_folder(
+    folder: Path, attacks: Iterable[type[Attack]], adversary: str | None = None
+) -> tuple[Experiment, Audit]:
     """The cells of a finished run that kept its transcript.
 
     The truth is rebuilt from the run's own configuration: same data, same seeds.
@@ -216,6 +303,7 @@ def audit_folder(folder: Path, attacks: Iterable[type[Attack]]) -> tuple[Experim
         raise BadInput(
             f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
         )
-    found = cells(transcript, federation, experiment, result, attacks, "as configured")
-    found.runs.append({"variant": "as configured", "policy": experiment.policy, "result": result})
+    attacks = list(attacks)
+    found = cells(transcript, federation, experiment, result, attacks, adversaries(attacks, adversary))
+    found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
     return experiment, found

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from attacks.attack import Guess
+from attacks.neighgen import FEATURES
 from attacks.weights import LABEL_SHARES, VOCABULARY
 from audits import scoring, truth
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.federation import Federation
+
+MOST_ROWS = 4  # kept for pictures
 
 
 @dataclass(frozen=True)
@@ -66,4 +69,22 @@ def labels(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgem
     return Judgement(scoring.label_shares(guess.values, true, whole_counts=whole), true, guessed)
 
 
-JUDGES: dict[str, Judge] = {VOCABULARY: words, LABEL_SHARES: labels}
+def features(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgement:
+    """Rows of features, each held against the nearest node of the owners that it is about.
+
+    For pictures the first distinct rows of each target, beside the nodes that they are nearest to.
+    """
+    nodes = truth.node_features(federation)
+    held = {t: np.concatenate([nodes[o] for o in owners]) for t, owners in guess.targets.items()}
+    public = np.concatenate(list(nodes.values()))
+    rows = {t: scoring.hold(values, held[t]) for t, values in guess.values.items()}
+    sizes = {t: len(values) for t, values in held.items()}
+    true, guessed = {}, {}
+    for target, found in rows.items():
+        first = found.distinct()[:MOST_ROWS]
+        true[target] = np.round(held[target][found.nearest[first]], 3)
+        guessed[target] = np.round(found.rows[first], 3)
+    return Judgement(scoring.recovered_rows(rows, sizes, public), true, guessed)
+
+
+JUDGES: dict[str, Judge] = {VOCABULARY: words, LABEL_SHARES: labels, FEATURES: features}

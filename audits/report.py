@@ -50,5 +50,15 @@ def verdict(cells: list[dict[str, Any]]) -> str:
 
 
 def _leaking(cells: list[dict[str, Any]], aim: str) -> list[str]:
-    hits = [c["attack"] for c in cells if c["settings"]["aim"] == aim and c["leaks"]]
-    return list(dict.fromkeys(hits))
+    """The attacks that leak, with who ran them where that is not the server alone."""
+    hits: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell["settings"]["aim"] == aim and cell["leaks"]:
+            who = hits.setdefault(cell["attack"], [])
+            if cell["adversary"] not in who:
+                who.append(cell["adversary"])
+    return [f"{name}{_by(who)}" for name, who in hits.items()]
+
+
+def _by(who: list[str]) -> str:
+    return "" if who == ["server"] else f" (by {' and '.join(who)})"

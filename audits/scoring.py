@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.spatial.distance import cdist
+from scipy.stats import beta, rankdata
 
 RESAMPLES = 1000
+SAME = 0.01
+"""A recovered row is exact where no feature is further than this from the node's."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,102 @@ def label_shares(
         baselines=baselines,
         details={"l1_labels": missed, "labels": taken},
     )
+
+
+@dataclass(frozen=True)
+class Held:
+    """Recovered rows held against an owner's nodes.
+
+    Args:
+        rows: ``[found, words]``; what was not found is left out.
+        expected: how many were asked for.
+        nearest: for each row the nearest node.
+        exact: for each row whether it is that node's, in every word.
+        cosine: for each row that with the nearest node's.
+    """
+
+    rows: np.ndarray = field(repr=False)
+    expected: int
+    nearest: np.ndarray = field(repr=False)
+    exact: np.ndarray = field(repr=False)
+    cosine: np.ndarray = field(repr=False)
+
+    def distinct(self) -> np.ndarray:
+        """The first row of each node that was recovered, exact ones first."""
+        order = np.argsort(~self.exact, kind="stable")
+        _, first = np.unique(self.nearest[order], return_index=True)
+        return order[np.sort(first)]
+
+
+def hold(guess: np.ndarray, nodes: np.ndarray) -> Held:
+    """Finds the nearest node of each recovered row.
+
+    Args:
+        guess: ``[asked for, words]``, NaN in rows that were not found.
+        nodes: ``[nodes, words]``, of the owners that the guess is about.
+
+    >>> held = hold(np.array([[1.0, 0.0], [np.nan, np.nan]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    >>> held.exact.tolist(), held.nearest.tolist(), held.expected
+    ([True], [1], 2)
+    """
+    rows = guess[~np.isnan(guess).any(1)].astype(np.float64)
+    if not len(rows):
+        none = np.zeros(0)
+        return Held(rows, len(guess), none.astype(int), none.astype(bool), none)
+    nearest = cdist(rows, nodes).argmin(1)
+    there = nodes[nearest].astype(np.float64)
+    return Held(rows, len(guess), nearest, np.abs(rows - there).max(1) < SAME, _cosine(rows, there))
+
+
+def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public: np.ndarray) -> Score:
+    """The share of the rows asked for that were recovered in every word; what was not found is missed.
+
+    The interval is Clopper and Pearson's. The baselines: the mean of all owners' nodes, rounded; rows of
+    words drawn at their base rates. Rows repeat where one node is nearest to many, so beside the share stand
+    the distinct nodes and what part of the owners' nodes they are.
+
+    Args:
+        targets: target -> recovered rows.
+        sizes: target -> how many nodes the owners of a target have.
+        public: ``[nodes, words]``, of which the trivial guesses know the base rates.
+    """
+    asked = sum(held.expected for held in targets.values())
+    right = sum(int(held.exact.sum()) for held in targets.values())
+    found = sum(len(held.rows) for held in targets.values())
+    distinct = sum(len(np.unique(held.nearest[held.exact])) for held in targets.values())
+    rates = public.mean(0)
+    known = {row.tobytes() for row in np.packbits(public > 0, axis=1)}
+    drawn = np.random.default_rng(0).random((RESAMPLES, len(rates))) < rates
+    cosines = np.concatenate([held.cosine for held in targets.values()])
+    mean = _cosine(np.broadcast_to(rates, public.shape), public.astype(np.float64)).mean()
+    return Score(
+        metric="exact rows",
+        value=right / asked if asked else 0.0,
+        low=float(beta.ppf(0.025, right, asked - right + 1)) if right else 0.0,
+        high=float(beta.ppf(0.975, right + 1, asked - right)) if right < asked else 1.0,
+        baselines={
+            "the mean node, rounded": float((np.abs(public - rates.round()).max(1) < SAME).mean()),
+            "random words at their rates": _share(drawn, known),
+        },
+        details={
+            "exact_rows": float(right),
+            "found": float(found),
+            "asked_for": float(asked),
+            "distinct_nodes": float(distinct),
+            "coverage": distinct / max(sum(sizes.values()), 1),
+            "mean_cosine": float(cosines.mean()) if len(cosines) else 0.0,
+            "cosine_of_the_mean_node": float(mean),
+        },
+    )
+
+
+def _share(drawn: np.ndarray, known: set[bytes]) -> float:
+    return float(np.mean([row.tobytes() in known for row in np.packbits(drawn, axis=1)]))
+
+
+def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    return (one * other).sum(1) / np.maximum(size, 1e-12)
 
 
 def auc(scores: np.ndarray, truth: np.ndarray) -> float:

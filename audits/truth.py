@@ -24,6 +24,11 @@ def label_counts(federation: Federation) -> dict[str, np.ndarray]:
     }
 
 
+def node_features(federation: Federation) -> dict[str, np.ndarray]:
+    """Owner -> the features of all its nodes, ``[nodes, words]``."""
+    return {name: graph.x.numpy() for name, graph in federation.owners.items()}
+
+
 def _touched(graph: Data, hops: int) -> np.ndarray:
     nodes, *_ = k_hop_subgraph(
         graph.train_mask.nonzero().flatten(), hops, graph.edge_index, num_nodes=graph.num_nodes

@@ -119,6 +119,10 @@ class Algorithm:
         right = (scores.argmax(1) == me.graph.y)[me.graph.test_mask]
         return Upload({"accuracy": right.float().mean().reshape(1)})
 
+    def made_with(self) -> dict[str, Any]:
+        """What ``__init__`` was given besides settings, for another process to make the same algorithm."""
+        return {}
+
     def public(self) -> dict[str, Any]:
         """What everybody knows about the algorithm: its name and settings."""
         return {"algorithm": self.name, "settings": self.settings.model_dump(mode="json")}

@@ -1,4 +1,4 @@
-"""The command line: run, audit, list, report."""
+"""The command line: run, resume, audit, list, report."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +23,17 @@ from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.report.page import write_report
-from secure_fedgraph.results import execute, fresh_folder, mean_result, run_result, write_json
+from secure_fedgraph.results import (
+    begin,
+    begun,
+    execute,
+    finish,
+    fresh_folder,
+    mean_result,
+    read_json,
+    run_result,
+    write_json,
+)
 
 Command = Callable[..., Any]
 
@@ -115,21 +126,55 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     screen = _Screen(flags)
     experiment, seeds = _experiment(experiment_file, {**flags, "policy": policy})
     out = fresh_folder(flags["out"] or _default_folder(experiment, "run"), flags["overwrite"])
+    _run_seeds(out, experiment, seeds, _command_line(), screen)
+
+
+@main.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+def resume(folder: Path, **flags: Any) -> None:
+    """Go on with a run that was killed, after its last whole round."""
+    screen = _Screen(flags)
+    if (folder / "result.json").exists():
+        result = read_json(folder / "result.json", "run")
+        finish(folder)
+        if not (folder / "report.html").exists():
+            write_report(folder)
+        screen.say(f"{folder} is finished: nothing to resume", result)
+        return
+    experiment, seeds, command = begun(folder)
+    _run_seeds(folder, experiment, seeds, command, screen)
+
+
+def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> None:
+    for folder, (experiment, seeds) in asked.items():
+        begin(folder, experiment, seeds, command)
+
+
+def _run_seeds(out: Path, experiment: Experiment, seeds: list[int], command: str, screen: _Screen) -> None:
     results = []
     for seed in seeds:
         one = experiment.model_copy(update={"seed": seed})
         folder = out if len(seeds) == 1 else out / f"seed-{seed}"
+        if (folder / "result.json").exists():  # finished before the others were killed
+            results.append(read_json(folder / "result.json", "run"))
+            continue
         rounds = one.rounds or one.make_algorithm().rounds
         with (
             screen.bar(f"{one.algorithm} under {one.policy}, seed {seed}", rounds) as advance,
             _plain_warnings(),
         ):
-            finished = execute(one, folder, on_round=advance)
-        results.append(run_result(finished, one, _command_line()))
+            started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
+            finished = execute(one, folder, on_round=advance, checkpoints=True, on_start=started)
+        results.append(run_result(finished, one, command))
         if len(seeds) > 1:
             write_json(folder / "result.json", results[-1])
+            finish(folder)
     result = results[0] if len(seeds) == 1 else mean_result(results)
     write_json(out / "result.json", result)
+    finish(out)
     page = write_report(out)
     screen.finish(result, tables.run_tables(result), page)
 
@@ -138,22 +183,21 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", help="Policies, separated by commas.")
 @click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
-@click.option("--adversary", default="server", show_default=True, help="Who attacks.")
+@click.option("--adversary", help="Who attacks: server or client; all that the attacks declare by default.")
 @_experiment_options
-def audit(folder: Path | None, policy: str | None, attack: str, adversary: str, **flags: Any) -> None:
+def audit(folder: Path | None, policy: str | None, attack: str, adversary: str | None, **flags: Any) -> None:
     """Measure what an adversary learns, attack by attack and policy by policy."""
     from audits import grid  # the judges and their libraries load only where they are asked for
     from audits.report import audit_result
 
     screen = _Screen(flags)
-    chosen = grid.choose(attack.split(","))
-    attacks = [a for a in chosen if a.adversary == adversary]
-    if not attacks:
-        raise unknown_name("adversary (of the chosen attacks)", adversary, {a.adversary for a in chosen})
+    attacks = grid.choose(attack.split(","))
+    who = grid.adversaries(attacks, adversary)
+    attacks = [a for a in attacks if set(a.adversaries) & set(who)]
     started = time.perf_counter()
     if folder is not None:
         out = _folder_for_audit_of(folder, {**flags, "policy": policy})
-        experiment, found = grid.audit_folder(folder, attacks)
+        experiment, found = grid.audit_folder(folder, attacks, adversary)
         if out != folder:
             fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]
@@ -164,9 +208,9 @@ def audit(folder: Path | None, policy: str | None, attack: str, adversary: str, 
             # every name is checked before work starts
             experiment.model_copy(update={"policy": name}).make_policy()
         out = fresh_folder(flags["out"] or _default_folder(experiment, "audit"), flags["overwrite"])
-        total = len(policies) * len(seeds) * (1 + sum(bool(a.works_best) for a in attacks))
+        total = len(policies) * len(seeds) * len(grid.variants(experiment, attacks))
         with screen.bar("auditing", total) as advance, _plain_warnings():
-            found = grid.audit(experiment, policies, attacks, seeds, out, advance)
+            found = grid.audit(experiment, policies, attacks, seeds, out, advance, adversary)
     result = audit_result(found, experiment, policies, seeds, time.perf_counter() - started, _command_line())
     write_json(out / "audit.json", result)
     page = write_report(out)
@@ -214,6 +258,13 @@ class _Screen:
                 progress.update(task, advance=1, description=note if isinstance(note, str) else None)
 
             yield advance
+
+    def say(self, text: str, result: dict[str, Any]) -> None:
+        """One line, or the result as JSON."""
+        if self._json:
+            click.echo(json.dumps(result))
+        elif not self._quiet:
+            click.echo(text)
 
     def finish(self, result: dict[str, Any], found: list[Any], page: Path) -> None:
         if self._json:

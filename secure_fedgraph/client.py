@@ -16,7 +16,7 @@ from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Bound, Scope
 from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from secure_fedgraph.algorithm import Algorithm
     from secure_fedgraph.graph.schema import Schema
+    from secure_fedgraph.shelf import Shelf
 
 PEER = "peer"
 Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
@@ -54,6 +55,8 @@ class Client:
         ledger: where it charges.
         seed: for sampling and initialisation, which protect nobody.
         witness: told what this client opens from its peers, for views cut from the record of an experiment.
+        shelf: where :meth:`save` keeps its memory: this client's own folder.
+        after: exchange numbers up to this one are refused, as a resumed run's earlier ones must be.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class Client:
         ledger: Ledger,
         seed: int,
         witness: Witness | None = None,
+        shelf: Shelf | None = None,
+        after: int = -1,
     ) -> None:
         self.graph = graph
         self.schema = schema
@@ -79,8 +84,10 @@ class Client:
         self._ledger = ledger
         self._seed = seed
         self._witness = witness
-        self._answered = -1
-        self._delivered = -1
+        self._shelf = shelf
+        self._answered = after
+        self._delivered = after
+        self._offered = 0
         self._last: tuple[str, bytes] = ("", b"")
 
     @property
@@ -93,6 +100,27 @@ class Client:
         label = f"{self._seed}/{self.name}/{self.round}/{purpose}".encode()
         seed = int.from_bytes(hashlib.sha256(label).digest()[:8], "little") >> 1
         return torch.Generator().manual_seed(seed)
+
+    def save(self, label: str, committed: str = "") -> None:
+        """Keeps its memory on its own shelf. Not a door: nothing comes back, and the place is the client's.
+
+        Keys, and what was answered, are not kept: after :meth:`load` clients agree on fresh keys.
+
+        Args:
+            label: of the round.
+            committed: the label that a resume would ask for now; older ones are dropped.
+        """
+        if self._shelf is not None:
+            self._shelf.save(self.memory, label, committed)
+
+    def load(self, label: str) -> None:
+        """Takes its memory back from its own shelf.
+
+        Raises:
+            BadInput: where it is missing or damaged.
+        """
+        if self._shelf is not None:
+            self.memory = self._shelf.load(label)
 
     def handle(self, raw: bytes) -> bytes:
         """Answers one request: the only door out.
@@ -129,6 +157,8 @@ class Client:
             return self._read(bound, given, request)
         if request.step != ANSWER:
             return bound.carrier.answer(request.step, given, scope, self._party)
+        if bound.carrier.agrees_on_keys and bound.channel.reveal is Reveal.SUM:
+            scope = replace(scope, given=request.body_digest())
         return self._upload(bound, given, scope)
 
     def _set_up(self, request: Message, given: wire.Tree, scope: Scope) -> wire.Tree:
@@ -150,14 +180,20 @@ class Client:
                 f"{bound.protection.quorum} and was asked in one of {len(scope.cohort)}"
             )
         work = getattr(self._algorithm, self._algorithm.answers[channel.name])
-        values, offerer = self._given(given, scope)
+        values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
-            if not offerer:
+            if not offerer or offerer in scope.cohort:
                 raise HostileMessage(
-                    f"channel {channel.name!r} answers a peer's offer, and none came with the ask"
+                    f"channel {channel.name!r} answers the offer of a peer outside the cohort: "
+                    f"{offerer or 'none'!r} came with the ask"
                 )
-            scope = replace(scope, reader=offerer)
-        upload = work(self, values)
+            scope = replace(scope, reader=offerer, offer=offered)
+        elif channel.to == PEER:
+            self._offered = scope.exchange
+        try:
+            upload = work(self, values)
+        except HostileMessage as error:
+            raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
         if channel.reveal is Reveal.NOTHING:
             if upload is not None:
                 raise HostileMessage(
@@ -183,16 +219,17 @@ class Client:
             )
         return bound.seal(upload, scope, self._party)
 
-    def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str]:
-        """What the answer is given: the server's values, and a peer's offer opened, with who made it."""
-        values, offerer = {}, ""
+    def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
+        """What the answer is given: the server's values, and a peer's offer opened; who made it, and when."""
+        values, offerer, offered = {}, "", 0
         for name, value in given.items():
             if name.startswith(OFFER):
                 parcel = Parcel.from_bytes(value)
-                values[parcel.channel], offerer = self._open_offer(parcel, scope), parcel.sender
+                values[parcel.channel] = self._open_offer(parcel, scope)
+                offerer, offered = parcel.sender, parcel.exchange
             else:
                 values[name] = _tensor(value)
-        return values, offerer
+        return values, offerer, offered
 
     def _open_offer(self, parcel: Parcel, scope: Scope) -> dict[str, torch.Tensor]:
         bound = self._policy[parcel.channel]
@@ -218,8 +255,13 @@ class Client:
         if len(cohort) < bound.protection.quorum or bundle.exchange <= self._delivered:
             raise HostileMessage(f"{self.name} was delivered a sum of too few clients, or one it has read")
         self._delivered = bundle.exchange
-        scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort, self.name)
-        total = bound.open_sum(bound.read(bundle.replies, scope, self._party), scope, _nobody)
+        numbers = (bundle.round, bundle.exchange, channel.name, bundle.cohort)
+        scope = Scope(self._run, *numbers, reader=self.name, offer=self._offered)
+        replies = bound.read(bundle.replies, scope, self._party)
+        if self._witness and bound.carrier.gives is Domain.SEALED and Reveal.EACH in bound.carrier.reveals:
+            for name, values in bound.open_each(replies, scope).items():  # it could, whether it does or not
+                self._note(scope, (name,), values)
+        total = bound.open_sum(replies, scope, _nobody)
         self._note(scope, bundle.cohort, total.total)
         getattr(self._algorithm, self._algorithm.readers[channel.name])(self, total)
         return {}

@@ -17,7 +17,7 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph import synthetic
 from secure_fedgraph.graph.partition import PARTITIONS
-from secure_fedgraph.privacy.policy import RECIPES, Policy, local_dp, strictest
+from secure_fedgraph.privacy.policy import LADDER, RECIPES, Policy, local_dp, strictest
 
 
 class Experiment(BaseModel):
@@ -32,6 +32,8 @@ class Experiment(BaseModel):
         relation: the neighbouring relation of sensitivities.
         evaluation: ``referee`` (outside the guarantee) or ``in_band``.
         transcript: ``sizes`` and digests only, or every message in ``full``.
+        isolated: every client in a process of its own.
+        checkpoint_every: that many rounds, for ``resume``; 0 never.
         training: the algorithm's settings, e.g. ``training.batch``.
         protection: the policy's settings, e.g. ``protection.norm``.
         dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
@@ -50,6 +52,8 @@ class Experiment(BaseModel):
     relation: Literal["zero-out", "add-remove", "replace"] = "zero-out"
     evaluation: Literal["referee", "in_band"] = "referee"
     transcript: Literal["sizes", "full"] = "sizes"
+    isolated: bool = False
+    checkpoint_every: int = Field(1, ge=0)
     training: dict[str, Any] = {}
     protection: dict[str, Any] = {}
     dataset: dict[str, Any] = {}
@@ -91,9 +95,7 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = "zero-
         _check_numbers("protection", protection, recipe)
     settings = {**protection, "relation": relation}
     if name == "strictest":
-        others = [
-            make_policy(other, protection, relation) for other in ("masked", "homomorphic", "plaintext")
-        ]
+        others = [make_policy(other, protection, relation) for other in LADDER]
         if {"norm", "multiplier"} <= protection.keys():
             others.insert(0, local_dp(protection["norm"], protection["multiplier"], relation))
         return strictest(*others)

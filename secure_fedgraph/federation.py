@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
+from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.client import Client, Witness
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import BadInput
@@ -24,6 +27,7 @@ from secure_fedgraph.graph.splits import stratified
 from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
+from secure_fedgraph.shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,17 @@ class Federation:
         ledger: Ledger,
         seed: int,
         witness: Witness | None = None,
+        shelves: Path | None = None,
+        after: int = -1,
     ) -> list[Client]:
         """Fresh clients for one run, each with its own graph, identity and empty memory.
 
         Identity keys come from the operating system; the roster of public keys is handed to the clients
         here, as an operator would, and not by the server.
+
+        Args:
+            shelves: where each gets a folder of its own to keep its memory in.
+            after: exchange numbers up to this one are refused.
         """
         identities = {name: Identity.generate() for name in self.owners}
         roster = {name: identity.public for name, identity in identities.items()}
@@ -74,9 +84,48 @@ class Federation:
                 ledger=ledger,
                 seed=seed,
                 witness=witness,
+                shelf=Shelf(shelves / name, name) if shelves else None,
+                after=after,
             )
             for name, graph in self.owners.items()
         ]
+
+    def isolate(
+        self,
+        algorithm: Algorithm,
+        policy: BoundPolicy,
+        run: str,
+        ledger: Path,
+        seed: int,
+        shelves: Path | None = None,
+        after: int = -1,
+    ) -> Workers:
+        """The same clients, each in a process of its own that makes its own identity key.
+
+        Raises:
+            BadInput: for an algorithm, a model or a policy that another process cannot make by name.
+        """
+        everybody = {
+            "algorithm": algorithm_text(algorithm),
+            "policy": policy_text(policy, self.names),
+            "channels": list(policy.bounds),
+            "schema": asdict(self.schema),
+            "run": run,
+            "ledger": str(ledger.resolve()),
+            "seed": seed,
+            "after": after,
+        }
+        return Workers(
+            {
+                name: {
+                    **everybody,
+                    "name": name,
+                    "graph": graph.to_dict(),
+                    "shelf": str((shelves / name).resolve()) if shelves else "",
+                }
+                for name, graph in self.owners.items()
+            }
+        )
 
     def pooled(self) -> Federation:
         """The same data with one owner of everything: for baselines that are not federated."""

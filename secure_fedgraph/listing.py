@@ -40,7 +40,7 @@ def policies() -> list[dict[str, Any]]:
 
 
 def attacks() -> list[dict[str, Any]]:
-    """Id, family, adversary, what it reads and what it is granted."""
+    """Id, family, adversaries, what it reads and what it is granted."""
     from attacks import ATTACKS
 
     return [
@@ -48,12 +48,12 @@ def attacks() -> list[dict[str, Any]]:
             "id": kind.id,
             "family": kind.family,
             "summary": kind.summary,
-            "adversary": kind.adversary,
+            "adversaries": list(kind.adversaries),
             "behaviour": kind.behaviour,
-            "reads": kind.channel,
+            "reads": ", ".join((kind.channel, *kind.also_reads)),
             "granted": list(kind.grants),
             "cost": kind.cost,
-            "works_best": dict(kind.works_best),
+            "controls": {control.name: dict(control.settings) for control in kind.controls},
         }
         for kind in ATTACKS.values()
     ]

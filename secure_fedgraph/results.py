@@ -6,21 +6,26 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.federation import federate
 from secure_fedgraph.privacy.ledger import number, spent
-from secure_fedgraph.protocol.message import CARRIER
+from secure_fedgraph.protocol import nested
+from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
+from secure_fedgraph.shelf import read_json as read_checked
+from secure_fedgraph.shelf import write_json as write_checked
 from secure_fedgraph.train import OnRound, Run, train
 
+ASKED = "experiment.json"
 PACKAGES = (
     "secure-fedgraph",
     "torch",
@@ -33,9 +38,19 @@ PACKAGES = (
 
 
 def execute(
-    experiment: Experiment, out: Path | None, on_round: OnRound | None = None, keep: Keep | None = None
+    experiment: Experiment,
+    out: Path | None,
+    on_round: OnRound | None = None,
+    keep: Keep | None = None,
+    checkpoints: bool = False,
+    on_start: Callable[[], None] | None = None,
 ) -> Run:
-    """Runs one experiment with one seed."""
+    """Runs one experiment with one seed.
+
+    Args:
+        checkpoints: keep them, and go on from one that is there.
+        on_start: as :func:`~secure_fedgraph.train.train`'s.
+    """
     algorithm, policy = experiment.make_algorithm(), experiment.make_policy()
     federation = federate(
         experiment.data, experiment.clients, experiment.partition, experiment.seed, **experiment.dataset
@@ -50,7 +65,45 @@ def execute(
         out=out,
         keep=keep or (everything if experiment.transcript == "full" else nothing),
         on_round=on_round,
+        on_start=on_start if experiment.checkpoint_every else None,
+        isolated=experiment.isolated,
+        resume=checkpoints and out is not None and commit_path(out / "checkpoint").exists(),
+        checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
     )
+
+
+def begin(out: Path, experiment: Experiment, seeds: list[int], command: str) -> None:
+    """Notes what was asked for, before anything is sent, so that ``resume`` knows."""
+    (out / "checkpoint").mkdir(parents=True, exist_ok=True)
+    asked = {"config": experiment.model_dump(mode="json"), "seeds": seeds, "command": command}
+    write_checked(out / "checkpoint" / ASKED, asked)
+
+
+def begun(out: Path) -> tuple[Experiment, list[int], str]:
+    """What :func:`begin` noted.
+
+    Raises:
+        BadInput: where nothing was begun, or the note is damaged or older.
+    """
+    path = out / "checkpoint" / ASKED
+    if not path.is_file():
+        raise BadInput(f"{out} holds no checkpoint to resume from: start it with 'run --out {out}'")
+    asked = read_checked(path)
+    return Experiment(**asked["config"]), list(asked["seeds"]), asked["command"]
+
+
+def finish(out: Path) -> None:
+    """After ``result.json`` stands: clients' memories are not left lying about."""
+    for folder in ("clients", "server"):
+        shutil.rmtree(out / "checkpoint" / folder, ignore_errors=True)
+    commit_path(out / "checkpoint").unlink(missing_ok=True)
+
+
+def weights(run: Run) -> str | None:
+    """SHA-256 of the final state; None where the server holds none."""
+    if not run.state:
+        return None
+    return digest(bytes(nested.pack(dict(sorted(run.state.items())))))
 
 
 def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
@@ -71,6 +124,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "channels": _channels(run, experiment.delta),
         "carriers": _carriers(run),
         "seconds": round(run.seconds, 3),
+        "weights": weights(run),
         "rounds": list(run.history),
     }
 
@@ -84,7 +138,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         **first,
         "seed": [r["seed"] for r in results],
-        "seeds": [{"seed": r["seed"], "accuracy": r["accuracy"], "data": r["data"]} for r in results],
+        "seeds": [{key: r[key] for key in ("seed", "accuracy", "data", "weights")} for r in results],
         "accuracy": {
             **{key: fmean(values) for key, values in scores.items()},
             "std": {key: stdev(values) if len(values) > 1 else 0.0 for key, values in scores.items()},
@@ -93,6 +147,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         },
         "bytes": {key: round(fmean([r["bytes"][key] for r in results])) for key in first["bytes"]},
         "seconds": round(sum(r["seconds"] for r in results), 3),
+        "weights": [r["weights"] for r in results],
     }
 
 
@@ -156,17 +211,24 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     """
     earlier = [
         name
-        for name in ("result.json", "audit.json", "compare.json", "ledger.jsonl")
+        for name in ("result.json", "audit.json", "compare.json", "ledger.jsonl", "ledger.torn")
         if (out / name).exists()
     ]
+    started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
+    if started and "result.json" not in earlier and not overwrite:
+        raise BadInput(
+            f"{out} holds a run that did not finish: go on with 'resume {out}', give another --out, or "
+            "--overwrite"
+        )
     if earlier and not overwrite:
         raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
     for name in earlier:
         (out / name).unlink()
-    if earlier:  # what that result stood on: its transcript, the runs of its seeds and policies
-        for folder in (out / "transcript", out / "runs", *out.glob("seed-*")):
+    if earlier or (out / "checkpoint").exists():
+        # what that result stood on: its transcript, the runs of its seeds and policies, its checkpoint
+        for folder in (out / "transcript", out / "runs", out / "checkpoint", *out.glob("seed-*")):
             shutil.rmtree(folder, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
     return out
@@ -177,7 +239,7 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
     for row in run.policy.describe():
         mine = [s for s in run.transcript.sent if s.channel == row["name"]]
         charges = [c for c in run.charges if c.channel == row["name"]]
-        by_reader = spent(charges, delta).get(row["unit"], {})
+        by_reader = spent(charges, delta).get(row["unit"], {}) if charges else {}
         rows.append(
             {
                 **row,

@@ -29,13 +29,28 @@ class Courier:
         - every ask has an exchange number that never repeats, however often a round asks;
         - requests and replies are recorded as they go over the wire;
         - a reply is taken only from the client that was asked, under the number that it was asked with.
+
+    Args:
+        run: the run's public name.
+        transport: carries the bytes.
+        transcript: where they are recorded.
+        after: the first number is one higher.
+        reserve: told each number before anything goes out under it, so that a resumed run starts above.
     """
 
-    def __init__(self, run: str, transport: Transport, transcript: Transcript) -> None:
+    def __init__(
+        self,
+        run: str,
+        transport: Transport,
+        transcript: Transcript,
+        after: int = 0,
+        reserve: Callable[[int], None] | None = None,
+    ) -> None:
         self.run = run
         self.transcript = transcript
         self._transport = transport
-        self._exchange = 0
+        self._exchange = after
+        self._reserve = reserve
 
     def ask(
         self,
@@ -57,6 +72,8 @@ class Courier:
         if not given:
             raise BadInput(f"round {round}, channel {channel!r}: nobody is asked; the cohort is empty")
         self._exchange += 1
+        if self._reserve is not None:
+            self._reserve(self._exchange)
         # a broadcast hands every client the same object, which is encoded once
         bodies = {id(tree): wire.pack(tree) for tree in {id(t): t for t in given.values()}.values()}
         requests = {
@@ -92,11 +109,12 @@ class Courier:
 
 
 class Round:
-    """The server's view of one round: three verbs over the declared channels.
+    """The server's view of one round: the verbs over the declared channels.
 
     Guarantees:
         - ``reduce`` opens the sum of a SUM channel, ``gather`` every upload of an EACH channel, ``scatter``
-          nothing; a verb that does not match the declaration is refused under every policy, plaintext too;
+          nothing; ``collect`` and ``reduce_for`` do the same for channels that peers read, and open nothing
+          here; a verb that does not match the declaration is refused under every policy, plaintext too;
         - channels that another reader reads are refused, and so is a channel that only borrows a bound name.
 
     Args:
@@ -139,7 +157,7 @@ class Round:
 
         Args:
             channel: a peer channel declared with ``Reveal.SUM``. The server only carries.
-            offer: a parcel that :meth:`gather` brought; whoever made it reads the sum.
+            offer: a parcel that :meth:`collect` brought; whoever made it reads the sum.
             given: what every other client is given besides.
         """
         self._verb(channel, Reveal.SUM, PEER)

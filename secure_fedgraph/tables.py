@@ -73,17 +73,21 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
 def audit_tables(result: dict[str, Any]) -> list[Any]:
     """The outcome of every cell, and the accuracy behind it."""
     policies = list(dict.fromkeys(cell["policy"] for cell in result["cells"]))
-    table = Table(title="what the server learns (1 is exact; in brackets the best trivial guess)")
-    for column in ("attack", "setting", "about", *policies):
+    table = Table(title="what leaks (1 is exact; in brackets the best trivial guess)")
+    for column in ("attack", "adversary", "setting", "about", *policies):
         table.add_column(column)
-    rows: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+    rows: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
     for cell in result["cells"]:
-        settings = cell["settings"]
-        variant = "as configured" if settings["variant"] == "as configured" else "positive control"
-        about = "each owner" if settings["aim"] == "each owner" else "all together"
-        rows.setdefault((cell["attack"], variant, about), {}).setdefault(cell["policy"], cell)
-    for (attack, variant, about), by_policy in rows.items():
-        table.add_row(attack, variant, about, *(_outcome(by_policy.get(policy)) for policy in policies))
+        about = "each owner" if cell["settings"]["aim"] == "each owner" else "all together"
+        key: tuple[str, ...] = (cell["attack"], cell["adversary"], _setting(cell), about)
+        rows.setdefault(key, {}).setdefault(cell["policy"], cell)
+    above: tuple[str, ...] = ()
+    groups = list(dict.fromkeys(key[:2] for key in rows))
+    # an attacker's rows stand together; its settings keep the order in which they ran
+    for key, by_policy in sorted(rows.items(), key=lambda row: groups.index(row[0][:2])):
+        shown = ["" if above[: i + 1] == key[: i + 1] else name for i, name in enumerate(key)]
+        table.add_row(*shown, *(_outcome(by_policy.get(policy)) for policy in policies))
+        above = key
     reasons = dict.fromkeys(f"{c['policy']}: {c['reason']}" for c in result["cells"] if c["reason"])
     runs = Table(title="accuracy of the runs that were attacked")
     for column in ("policy", "setting", "seed", "global", "local", "bytes up", "seconds"):
@@ -100,7 +104,30 @@ def audit_tables(result: dict[str, Any]) -> list[Any]:
             f"{one['seconds']:.1f}",
         )
     notes = Text("\n".join(reasons), style="dim")
-    return [table, notes, runs, Text(result["verdict"], style="bold")]
+    return [table, notes, *_stops(result["cells"]), runs, Text(result["verdict"], style="bold")]
+
+
+def _setting(cell: dict[str, Any]) -> str:
+    """The variant; with the configured one the settings that decide the attack's reach."""
+    extra = {k: v for k, v in cell["settings"].items() if k not in ("aim", "variant") and v is not None}
+    if cell["settings"]["variant"] != "as configured" or not extra:
+        return str(cell["settings"]["variant"])
+    told = ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {value}" for key, value in extra.items())
+    return f"as configured: {told}"
+
+
+def _stops(cells: list[dict[str, Any]]) -> list[Text]:
+    """What would stop what leaks, once for the attacks and policies that share the answer."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if cell["leaks"] and cell.get("stops"):
+            names = found.setdefault((cell["adversary"], cell["stops"]), [])
+            if cell["attack"] not in names:
+                names.append(cell["attack"])
+    return [
+        Text(f"What would stop {', '.join(names)} in the hands of the {adversary}: {stops}.", style="red")
+        for (adversary, stops), names in found.items()
+    ]
 
 
 def _outcome(cell: dict[str, Any] | None) -> Text:
@@ -108,7 +135,12 @@ def _outcome(cell: dict[str, Any] | None) -> Text:
         return Text("refused", style="dim")
     if cell["outcome"] != "score":
         return Text(cell["outcome"], style="green" if cell["outcome"] == "blind" else "dim")
-    return Text(f"{cell['score']:.3f} ({cell['baseline']:.3f})", style="red" if cell["leaks"] else "")
+    text = f"{cell['score']:.3f} ({cell['baseline']:.3f})"
+    details = cell.get("details") or {}
+    if "distinct_nodes" in details:
+        text += f", {details['exact_rows']:.0f} of {details['asked_for']:.0f} rows,"
+        text += f" {details['distinct_nodes']:.0f} nodes"
+    return Text(text, style="red" if cell["leaks"] else "")
 
 
 def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import secrets
+import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.backends.in_process import Together
+from secure_fedgraph.backends.isolated import Workers
+from secure_fedgraph.checkpoint import Checkpoint
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import MODES, in_band
 from secure_fedgraph.federation import Federation, sub_seed
-from secure_fedgraph.privacy.ledger import Charge, Ledger, report
+from secure_fedgraph.privacy.ledger import Charge, Ledger, read_ledger, report
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy, strictest
-from secure_fedgraph.protocol import InProcess, Transcript
+from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.transcript import REFEREE, Keep, nothing
 from secure_fedgraph.round import Courier, Round, Sampler, everyone, set_up
 
@@ -79,12 +84,18 @@ def train(
     out: Path | None = None,
     keep: Keep = nothing,
     on_round: OnRound | None = None,
+    on_start: Callable[[], None] | None = None,
+    isolated: bool = False,
+    resume: bool = False,
+    checkpoint_every: int = 1,
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 
     Guarantees:
         - every channel is bound before round 1, or nothing is sent at all;
-        - clients are reached as message bytes through their one door.
+        - clients are reached as message bytes through their one door;
+        - a killed run that is resumed ends with the weights of one that was not, where no noise is drawn;
+          what its interrupted round was charged stays charged, and clients agree on fresh keys.
 
     Args:
         policy: by default the strictest recipe that binds, channel by channel.
@@ -92,49 +103,102 @@ def train(
         seed: for initialisation and sampling, each from a sub-seed; nothing that protects somebody.
         sampler: picks the cohort of a round.
         evaluation: ``"referee"`` or ``"in_band"``.
-        out: folder for the ledger and the transcript; in memory without one.
+        out: folder for the ledger, the transcript and the checkpoints; in memory without one.
         keep: which messages the transcript keeps in full.
-        on_round: called with each round's scores.
+        on_round: called with each round's scores; on resume with those of the earlier rounds first.
+        on_start: called once nothing can be refused any more and nothing has been sent yet.
+        isolated: every client in a process of its own. It opens the same values on the same seed, to the
+            bit with one thread (with more, torch adds up in another order each time, in either mode). What
+            clients open from their peers is not in the transcript then: nobody looks into another process.
+        resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
+        checkpoint_every: that many rounds; 0 never. The last round always counts.
 
     Raises:
         Refused: where a protection cannot give a channel what it declares.
-        BadInput: for arguments out of range.
+        BadInput: for arguments out of range, or a checkpoint that is missing, foreign, older or damaged.
     """
     rounds = algorithm.rounds if rounds is None else rounds
     if rounds < 1:
         raise BadInput(f"rounds = {rounds}: train for at least one round")
     if evaluation not in MODES:
         raise BadInput(f"evaluation = {evaluation!r}: use one of {', '.join(MODES)}")
+    if checkpoint_every < 0:
+        raise BadInput(f"checkpoint_every = {checkpoint_every}: give a number of rounds, or 0 for never")
     if algorithm.pools:
         federation = federation.pooled()
     channels = algorithm.channels
     if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
         channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
     bound = (policy or strictest()).bind(channels, federation.names)
-    started, name = time.perf_counter(), secrets.token_hex(8)
-    transcript = Transcript(out and out / "transcript", keep, _public(algorithm, federation, bound))
-    ledger = Ledger(out and out / "ledger.jsonl")
-    clients = federation.enlist(
-        algorithm, bound, name, ledger, sub_seed(seed, "clients"), transcript.record_opened
-    )
-    courier = Courier(name, InProcess({client.name: client.handle for client in clients}), transcript)
+    started, last = time.perf_counter(), algorithm.warm_up + rounds
+    facts = _facts(algorithm, federation, bound, rounds, seed, evaluation)
+    folder = out / "checkpoint" if out and (checkpoint_every or resume) else None
+    with ExitStack() as stack:
+        kept = stack.enter_context(Checkpoint(folder, facts, resume))
+        past, done = kept.progress, kept.progress.round
+        transcript = Transcript(
+            out and out / "transcript", keep, _public(algorithm, federation, bound), resume
+        )
+        scratch = out or Path(stack.enter_context(TemporaryDirectory())) if isolated else out
+        ledger = _ledger(scratch, resume)
+        if algorithm.pools and not resume:  # every owner has handed over its raw data before round 1
+            ledger.charge(
+                Charge("pool", past.run, 0, 0, "pooled raw data", "client", bound.policy.relation, {})
+            )
+        own, after = sub_seed(seed, "clients"), kept.reserved
+        crew: Together | Workers
+        if isolated:
+            assert ledger.path is not None
+            crew = federation.isolate(algorithm, bound, past.run, ledger.path, own, kept.clients, after)
+        else:
+            witness = transcript.record_opened
+            crew = Together(
+                federation.enlist(algorithm, bound, past.run, ledger, own, witness, kept.clients, after)
+            )
+        stack.callback(crew.close)
+        courier = Courier(past.run, crew, transcript, after, kept.reserve)
 
-    set_up(bound, courier, federation.names)
-    state = algorithm.init(federation.schema, sub_seed(seed, "initialisation"))
-    history: list[dict[str, Any]] = []
-    for number in range(1, algorithm.warm_up + rounds + 1):
-        fed = Round(number, sampler(number, federation.names, sub_seed(seed, "cohort")), bound, courier)
-        state = algorithm.round(fed, state)
-        if number <= algorithm.warm_up:
-            continue
-        scores = _evaluate(evaluation, algorithm, federation, state, fed, bound, courier)
-        scored = number - algorithm.warm_up
-        history.append({"round": scored, "loss": scores.pop("loss", None), "accuracy": scores})
+        if on_start is not None:
+            on_start()
+        if resume:
+            crew.load(kept.label)
+            state, history = past.state, list(past.history)
+        else:
+            state, history = algorithm.init(federation.schema, sub_seed(seed, "initialisation")), []
+            kept.commit(0, state, history, 0.0, crew)
         if on_round is not None:
-            on_round(history[-1])
-    transcript.close()
-    seconds = time.perf_counter() - started
-    return Run(algorithm, federation, bound, state, history, transcript, ledger.charges, seconds, evaluation)
+            for row in history:
+                on_round(row)
+        if done < last:
+            set_up(bound, courier, federation.names)
+        for number in range(done + 1, last + 1):
+            cohort = sampler(number, federation.names, sub_seed(seed, "cohort"))
+            fed = Round(number, cohort, bound, courier)
+            state = algorithm.round(fed, state)
+            if number > algorithm.warm_up:
+                scores = _evaluate(evaluation, algorithm, federation, state, fed, bound, courier)
+                scored = number - algorithm.warm_up
+                history.append({"round": scored, "loss": scores.pop("loss", None), "accuracy": scores})
+                if on_round is not None:
+                    on_round(history[-1])
+            seconds = past.seconds + time.perf_counter() - started
+            if number == last or (checkpoint_every and not number % checkpoint_every):
+                kept.commit(number, state, history, seconds, crew)
+        transcript.close()
+        charges = ledger.charges if ledger.path is None else _charged(ledger.path, past.run)
+    seconds = past.seconds + time.perf_counter() - started
+    return Run(algorithm, federation, bound, state, history, transcript, charges, seconds, evaluation)
+
+
+def _ledger(folder: Path | None, resume: bool) -> Ledger:
+    path = folder and folder / "ledger.jsonl"
+    return Ledger.go_on(path) if resume and path else Ledger(path)
+
+
+def _charged(path: Path, run: str) -> tuple[Charge, ...]:
+    """What this run was charged, by whichever process, before and after it was killed."""
+    found = read_ledger(path) if path.is_file() else []
+    return tuple(charge for charge in found if charge.run in (run, "unknown"))  # unknown: a torn line
 
 
 def _evaluate(
@@ -161,3 +225,26 @@ def _public(algorithm: Algorithm, federation: Federation, bound: BoundPolicy) ->
         "schema": {"features": federation.schema.features, "classes": federation.schema.classes},
         "channels": {row["name"]: row for row in bound.describe()},
     }
+
+
+def _facts(
+    algorithm: Algorithm, federation: Federation, bound: BoundPolicy, rounds: int, seed: int, evaluation: str
+) -> dict[str, Any]:
+    """What a run is made of, as its checkpoint notes it: JSON in, the same JSON out."""
+    kind = type(algorithm)
+    facts = {
+        **algorithm.public(),
+        "class": f"{kind.__module__}:{kind.__qualname__}",
+        "policy": bound.policy.name,
+        "channels": bound.describe(),
+        "protection": {k: v for k, v in (bound.policy.made_with or {}).items() if k != "policies"},
+        "noise": {name: b.multipliers() for name, b in bound.bounds.items()},
+        "stages": {name: [stage.terms() for stage in b.stages] for name, b in bound.bounds.items()},
+        "clients": list(federation.names),
+        "data": {key: value for key, value in federation.facts.items() if key != "source"},
+        "rounds": rounds,
+        "seed": seed,
+        "evaluation": evaluation,
+    }
+    found: dict[str, Any] = json.loads(json.dumps(facts, default=str))
+    return found

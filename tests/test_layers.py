@@ -42,18 +42,27 @@ RULES: dict[str, Rule] = {
     "algorithms":  Rule(may=("algorithm", "protocol", "graph", "models"), types=("round", "client")),
     # the two doors
     "round":       Rule(may=("protocol", "privacy")),
-    "client":      Rule(may=("protocol", "privacy"), types=("algorithm", "graph")),
+    "client":      Rule(may=("protocol", "privacy"), types=("algorithm", "graph", "shelf")),
+    # what is kept between rounds: a party's own memory, and the run's
+    "shelf":       Rule(may=("protocol",), outside=()),
+    "checkpoint":  Rule(may=("shelf",), outside=("filelock",)),
     # the referee, handing a graph out to owners, and the one loop
     "evaluation":  Rule(may=("protocol", "algorithm", "graph", "models"), types=("round", "client")),
-    "federation":  Rule(may=("client", "crypto", "privacy", "protocol", "evaluation", "algorithm", "graph")),
+    "federation":  Rule(may=("client", "crypto", "privacy", "protocol", "evaluation", "algorithm", "graph",
+                             "shelf", "backends")),
     "train":       Rule(may=("federation", "round", "client", "privacy", "protocol", "evaluation",
-                             "algorithm", "graph", "backends")),
+                             "algorithm", "graph", "backends", "checkpoint")),
     "backends":    Rule(may=("client", "protocol")),
+    # a process that is told names and makes the client itself, and the text it is told
+    "backends.enlistment": Rule(may=("algorithm", "privacy")),
+    "backends.worker":     Rule(may=("backends", "client", "crypto", "privacy", "protocol", "algorithm",
+                                     "graph", "shelf")),
     # the outside
     "config":      Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     "report":      Rule(),
-    "results":     Rule(may=("config", "federation", "train", "evaluation", "privacy", "protocol")),
+    "results":     Rule(may=("config", "federation", "train", "evaluation", "privacy", "protocol",
+                             "checkpoint", "shelf")),
     "listing":     Rule(may=("algorithms", "privacy", "graph", "attacks")),
     "tables":      Rule(outside=("rich",)),
     "":            Rule(may=("*",)),                       # secure_fedgraph/__init__.py: the public names

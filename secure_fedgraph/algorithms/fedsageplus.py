@@ -114,11 +114,19 @@ class _Generates:
         seed = me.memory.setdefault("impair_seed", me.generator("impairing").initial_seed() % 2**32)
         return impair(me.graph, self.settings.hidden_share, seed)
 
+    def own_generator(self, me: Any) -> NeighGen:
+        """The generator so far; pre-trained now, where no round has asked this owner to yet."""
+        if "neighgen" not in me.memory:
+            self.pretrain(me)
+        model = self.neighgen(me.schema)
+        load(model, me.memory["neighgen"])
+        model.eval()
+        return model
+
     def mended(self, me: Any) -> Data:
         """The owner's original graph with generated neighbours, made once, before the classifier."""
         if "mended" not in me.memory:
-            model = self.neighgen(me.schema)
-            load(model, me.memory["neighgen"])
+            model = self.own_generator(me)
             counts, features = predict_neighbours(model, me.graph, me.generator("mending"))
             graph = mend(me.graph, counts, features)
             keys = ("x", "y", "edge_index", "train_mask")
@@ -141,8 +149,6 @@ class LocSagePlus(_Generates, LocSage):
 
     def training_graph(self, me: Any) -> Data:
         """The mended graph."""
-        if "neighgen" not in me.memory:
-            self.pretrain(me)
         return self.mended(me)
 
 
@@ -221,7 +227,7 @@ class FedSagePlus(_Generates, FedSage):
         Nodes are drawn with replacement, so that every offer has the same size and, where the owner has any
         such node, only nodes that are asked about.
         """
-        model = self._own_generator(me)
+        model = self.own_generator(me)
         impaired = self.impaired(me)
         with torch.no_grad():
             z = model.embed(impaired.graph.x, impaired.graph.edge_index)
@@ -232,7 +238,11 @@ class FedSagePlus(_Generates, FedSage):
         draws = torch.randperm(len(pool), generator=generator)[: self.settings.exchange_batch]
         more = torch.randint(len(pool), (self.settings.exchange_batch - len(draws),), generator=generator)
         nodes = pool[torch.cat([draws, more])]
-        sent = {"z": z[nodes], "counts": counts[nodes].clamp(min=1).float(), "seed": torch.tensor(float(me.round))}
+        sent = {
+            "z": z[nodes],
+            "counts": counts[nodes].clamp(min=1).float(),
+            "seed": torch.tensor(float(me.round)),
+        }
         me.memory["offered"] = {name: value.clone() for name, value in sent.items()}
         return Upload({**{_FGEN + k: v for k, v in parameters_of(model.fgen).items()}, **sent})
 
@@ -258,8 +268,10 @@ class FedSagePlus(_Generates, FedSage):
         scale = 1 / (len(z) * CANDIDATES)
         side = self._side(me.schema)
         if self.settings.feedback == "outputs":
-            seed = int(offer["seed"])
-            return Upload({"outputs": side.output_gradient(params, z, counts, targets, scale, seed, near)})
+            # noise and dropout from the round's number, so that the asking owner can make the same vectors
+            return Upload(
+                {"outputs": side.output_gradient(params, z, counts, targets, scale, me.round, near)}
+            )
         return Upload(side.generator_gradient(params, z, counts, targets, scale, generator, near))
 
     @FEEDBACK.read
@@ -268,7 +280,7 @@ class FedSagePlus(_Generates, FedSage):
 
         Encoder, count and head stay as pre-trained, as in the released code: offers are made with them.
         """
-        model = self._own_generator(me)
+        model = self.own_generator(me)
         others = {name: value.float() for name, value in answered.total.items()}
         if self.settings.feedback == "outputs":
             sent = me.memory["offered"]
@@ -277,7 +289,7 @@ class FedSagePlus(_Generates, FedSage):
                 sent["z"],
                 sent["counts"].long(),
                 others["outputs"],
-                int(sent["seed"]),
+                me.round,
             )
         optimizer = torch.optim.Adam(model.fgen.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
         restore(optimizer, me.memory.get("generator_optimizer", {}))
@@ -308,12 +320,6 @@ class FedSagePlus(_Generates, FedSage):
     def training_graph(self, me: Any) -> Data:
         """The mended graph."""
         return self.mended(me)
-
-    def _own_generator(self, me: Any) -> NeighGen:
-        model = self.neighgen(me.schema)
-        load(model, me.memory["neighgen"])
-        model.eval()
-        return model
 
     def _side(self, schema: Schema) -> Feedback:
         s = self.settings

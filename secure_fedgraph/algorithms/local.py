@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.local_training import fit
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
@@ -42,13 +44,18 @@ class Local(NodeClassifier):
     @TRAIN.answer
     def train(self, me: Any, given: State) -> None:
         """One round of training on the client's own model."""
-        model = self.start(me.schema, me.generator("initialisation").initial_seed())
-        if "model" in me.memory:
-            load(model, me.memory["model"])
+        model = self._own(me)
         fit(me, self.training_graph(me), model, self.settings)
         me.memory["model"] = parameters_of(model)
 
     @PERSONAL.answer
     def personal_model(self, me: Any, given: State) -> Upload:
         """The personal model, for the referee."""
-        return Upload(me.memory["model"])
+        return Upload(parameters_of(self._own(me)))
+
+    def _own(self, me: Any) -> nn.Module:
+        """The model so far; a fresh one where no round has asked this client yet."""
+        model = self.start(me.schema, me.generator("initialisation").initial_seed())
+        if "model" in me.memory:
+            load(model, me.memory["model"])
+        return model

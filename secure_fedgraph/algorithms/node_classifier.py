@@ -34,6 +34,10 @@ class NodeClassifier(Algorithm):
         super().__init__(**settings)
         self._make = model
 
+    def made_with(self) -> dict[str, Any]:
+        """The model's maker, where one was given."""
+        return {} if self._make is None else {"model": self._make}
+
     @property
     def hops(self) -> int:
         """Sampling depth: a node at most this far from a training node can be touched."""

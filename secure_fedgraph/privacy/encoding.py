@@ -63,6 +63,11 @@ class FixedPoint(Stage):
                 f"channel {terms.channel.name!r}: a ring of {terms.ring} values leaves {len(terms.clients)} "
                 f"clients less than 8 bits each at limit {self.limit}: lower the limit or use a larger ring"
             )
+        if step >= 1:
+            raise BadInput(
+                f"channel {terms.channel.name!r}: limit {self.limit:g} makes a grid of {step:.3g}, coarser "
+                "than whole numbers: set protection.limit=8, or what your values need"
+            )
         # Rounding moves a row by up to sqrt(width)/2 steps, and the width is not known at binding: no
         # noise stage may rely on a bound after this one until that term is in it (threats.md 6.7).
         return replace(self, step=step), Sensitivity()
@@ -74,10 +79,11 @@ class FixedPoint(Stage):
             raise BadInput(
                 f"channel {scope.channel!r}: an upload that is not finite has no fixed-point value"
             )
+        # these sentences reach whoever asked, so they name the limit and not the upload's own numbers
         if largest > self.limit:
             raise BadInput(
-                f"channel {scope.channel!r}: an upload holds {largest:.3g}, beyond the fixed-point limit "
-                f"{self.limit:g}: set protection.limit={2 ** math.ceil(math.log2(largest)):g} or higher"
+                f"channel {scope.channel!r}: an upload holds a value beyond the fixed-point limit "
+                f"{self.limit:g}: set protection.limit={2 * self.limit:g} or higher"
             )
         # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
         scaled: np.ndarray = matrix * matrix.dtype.type(1 / self.step)

@@ -62,6 +62,7 @@ class Homomorphic(Carrier):
         return (
             DIFFERENCES,
             "any one client that colludes with the server opens every upload: the clients share one key",
+            "a server that gives every client another model reads single updates in the sum",
             "the opener cannot see how many ciphertexts were added: a server that lies can have one opened",
         )
 
@@ -150,7 +151,7 @@ def _key(party: Party) -> SecretKey:
 
 def _pair_key(party: Party, peer: str, scope: Scope) -> bytes:
     # dealt and taken under two exchange numbers, once a run: the pair's key must not depend on them
-    return key_agreement.shared_key(party, peer, replace(scope, exchange=0), "homomorphic key")
+    return key_agreement.shared_key(party, peer, replace(scope, exchange=0, given=""), "homomorphic key")
 
 
 def _parcel(scope: Scope, dealer: str, recipient: str) -> bytes:

@@ -42,7 +42,8 @@ def shared_key(party: Party, peer: str, scope: Scope, purpose: str) -> bytes:
     """A 32-byte key that only this client and a peer can derive, for one purpose in one exchange.
 
     Guarantees:
-        - both ends get the same key; another run, exchange, channel, cohort or purpose gives another.
+        - both ends get the same key; another run, exchange, channel, cohort, reader, offer,
+          broadcast or purpose gives another.
 
     Raises:
         HostileMessage: for a peer that was never introduced.
@@ -58,6 +59,9 @@ def shared_key(party: Party, peer: str, scope: Scope, purpose: str) -> bytes:
             "exchange": scope.exchange,
             "channel": scope.channel,
             "cohort": "\n".join(scope.cohort),
+            "reader": scope.reader,
+            "offer": scope.offer,
+            "given": scope.given,
             "low": low,
             "high": high,
         }

@@ -84,6 +84,31 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
 
+    @classmethod
+    def go_on(cls, path: Path) -> Ledger:
+        """The ledger of a run that was killed, to charge on.
+
+        A torn last line is kept beside it in ``ledger.torn`` and counts as a charge without noise.
+
+        Raises:
+            BadInput: for any other damage.
+        """
+        if path.is_file():
+            charges = read_ledger(path)  # refuses any other damage
+            whole, _, torn = path.read_bytes().rpartition(b"\n")
+            if torn:
+                with path.with_suffix(".torn").open("ab") as evidence:
+                    evidence.write(torn + b"\n")
+                    os.fsync(evidence.fileno())
+                counted = json.dumps(asdict(charges[-1])).encode() + b"\n"
+                draft = path.with_suffix(".draft")
+                with draft.open("wb") as file:
+                    file.write((whole + b"\n" if whole else b"") + counted)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(draft, path)
+        return cls(path)
+
     @property
     def charges(self) -> tuple[Charge, ...]:
         """What was charged through this object."""
@@ -196,7 +221,7 @@ def report(charges: Iterable[Charge], delta: float) -> dict[str, Any]:
     entries = {}
     for unit, row in spent(charges, delta).items():
         strictest = max(READERS, key=lambda reader, row=row: row[reader])  # type: ignore[misc]
-        reason = "no upload of any channel left a client"
+        reason = "nothing left a client but what a referee examined, outside the guarantee"
         if touched:
             reason = f"{touched}: no noise scaled to this unit" if math.isinf(row[strictest]) else ""
         entries[unit] = {
@@ -214,9 +239,9 @@ def report(charges: Iterable[Charge], delta: float) -> dict[str, Any]:
 
 
 def number(value: float) -> float | str:
-    """JSON has no infinity: it is the string ``inf`` in every file.
+    """JSON has no infinity: it is the string ``inf`` in every file. Rounded up, never to less than was spent.
 
     >>> number(math.inf), number(1.23456)
     ('inf', 1.2346)
     """
-    return "inf" if math.isinf(value) else round(value, 4)
+    return "inf" if math.isinf(value) else math.ceil(value * 10_000) / 10_000

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
 from secure_fedgraph.privacy.clipping import Clip
@@ -19,6 +21,7 @@ from secure_fedgraph.privacy.sealing import Sealed
 from secure_fedgraph.protocol.channel import Channel, Reveal
 
 Recipe = Callable[[Channel], Protection]
+Make = TypeVar("Make", bound=Callable[..., "Policy"])
 RELATIONS = ("zero-out", "add-remove", "replace")
 OUTSIDE = Protection(Plain(), name="outside the guarantee")
 """What a channel to the referee gets under every policy: the experiment's examiner, not the federation."""
@@ -48,6 +51,8 @@ class Policy:
     recipe: Recipe
     exceptions: Mapping[str, Protection] = field(default_factory=dict)
     relation: str = "zero-out"
+    made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """What its recipe was called with, for another process to make it again; None for one made by hand."""
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS:
@@ -131,12 +136,27 @@ def _by_reader(
     return Policy(name, recipe, relation=relation)
 
 
+def _named(recipe: Make) -> Make:
+    """A recipe whose policies say what it was called with."""
+    signature = inspect.signature(recipe)
+
+    @functools.wraps(recipe)
+    def make(*args: Any, **kwargs: Any) -> Policy:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return replace(recipe(*args, **kwargs), made_with=dict(given.arguments))
+
+    return cast("Make", make)
+
+
+@_named
 def plaintext() -> Policy:
     """Nothing: the server sees every upload. The baseline that shows what there is to protect."""
     nothing = Protection(Plain(), name="plaintext")
     return _by_reader("plaintext", nothing, nothing)
 
 
+@_named
 def local_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Policy:
     """Clip and Gaussian noise in the client: the server sees noised uploads only.
 
@@ -153,6 +173,7 @@ def local_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Poli
     )
 
 
+@_named
 def central_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Policy:
     """Clip in the client, Gaussian noise by the server: holds against everybody but the server.
 
@@ -171,6 +192,7 @@ def central_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Po
     return Policy("central_dp", recipe, relation=relation)
 
 
+@_named
 def masked(limit: float = 8.0, quorum: int = 2) -> Policy:
     """Pairwise masks in a 32-bit ring: the reader sees the sum. Not differential privacy.
 
@@ -189,6 +211,7 @@ def masked(limit: float = 8.0, quorum: int = 2) -> Policy:
     )
 
 
+@_named
 def homomorphic(limit: float = 8.0, quorum: int = 2) -> Policy:
     """BFV ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
 
@@ -206,17 +229,19 @@ def homomorphic(limit: float = 8.0, quorum: int = 2) -> Policy:
     )
 
 
+@_named
 def sealed() -> Policy:
     """End-to-end encryption between peers: the server sees sizes. The reader sees every upload."""
     return _by_reader("sealed", None, Protection(Sealed(Plain()), name="sealed"))
 
 
+@_named
 def strictest(*policies: Policy) -> Policy:
     """For each channel the first policy that binds; a channel left in plaintext raises a warning.
 
-    Without arguments: masked, homomorphic, plaintext, in that order.
+    Without arguments: masked, homomorphic, sealed, plaintext, in that order.
     """
-    candidates = policies or (masked(), homomorphic(), plaintext())
+    candidates = policies or tuple(RECIPES[name]() for name in LADDER)
     return _Strictest(
         "strictest", candidates[0].recipe, relation=candidates[0].relation, candidates=candidates
     )
@@ -236,7 +261,8 @@ class _Strictest(Policy):
             except Refused as refusal:
                 reasons.append(f"{candidate.name}: {refusal}")
                 continue
-            if bound.protection.name == "plaintext":
+            bare = bound.carrier.gives.readable and not any(stage.noise() for stage in bound.stages)
+            if bare and bound.protection not in (OUTSIDE, SILENT):
                 warnings.warn(
                     f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",
                     PlaintextWarning,
@@ -251,6 +277,9 @@ def _least_two(quorum: int) -> int:
         raise BadInput(f"quorum {quorum}: a sum of one upload is that upload; use 2 or more")
     return quorum
 
+
+LADDER = ("masked", "homomorphic", "sealed", "plaintext")
+"""The order in which ``strictest`` tries the recipes that need no settings."""
 
 RECIPES: dict[str, Callable[..., Policy]] = {
     "plaintext": plaintext,

@@ -67,6 +67,11 @@ class Scope:
     cohort: tuple[str, ...]
     reader: str = ""
     """The one peer that reads, on a channel where one reads; empty where the server or all others do."""
+    offer: int = 0
+    """The exchange of the offer that is answered, where one is."""
+    given: str = ""
+    """Digest of what the cohort was given. Masks bind it: clients that were shown different things by a
+    lying server make masks that do not cancel."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +150,18 @@ class Carrier(ABC):
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> Any:
         """What travels instead of the matrix: an array or bytes."""
 
-    def unseal(self, data: Any, sender: str, scope: Scope, party: Party) -> Any:
-        """In the client that reads a peer channel: what the sender's carrier made, before any seal."""
-        return data
+    @property
+    def opens(self) -> Domain:
+        """The numbers under the wrapping, if there is one."""
+        return self.gives
+
+    def wrap(self, tree: Tree, scope: Scope, party: Party) -> Tree:
+        """The last step of sealing, on the whole reply; by default nothing."""
+        return tree
+
+    def unwrap(self, tree: Tree, sender: str, scope: Scope, party: Party) -> Tree:
+        """The inverse, in the client that reads a peer channel."""
+        return tree
 
     @abstractmethod
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
@@ -274,12 +288,13 @@ class Bound:
         for stage in self.stages:
             matrix = stage.apply(matrix, scope)
         public = {key: value for stage in self.stages for key, value in stage.terms().items()}
-        return {
-            "domain": self.carrier.gives.value,
+        reply = {
+            "domain": self.carrier.opens.value,
             "layout": layout.to_text(),
             **public,
             "data": self.carrier.seal(matrix, scope, party),
         }
+        return self.carrier.wrap(reply, scope, party)
 
     def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:
         """The sum over the cohort, as the server opens it.
@@ -308,10 +323,7 @@ class Bound:
         Raises:
             HostileMessage: for a reply that was not sealed to this client as what it is said to be.
         """
-        return {
-            name: {**tree, "data": self.carrier.unseal(tree.get("data"), name, scope, party)}
-            for name, tree in replies.items()
-        }
+        return {name: self.carrier.unwrap(tree, name, scope, party) for name, tree in replies.items()}
 
     @property
     def _by_row(self) -> bool:
@@ -334,10 +346,10 @@ class Bound:
         return usual
 
     def _layout(self, name: str, tree: Tree) -> Layout:
-        if tree.get("domain") != self.carrier.gives.value or "data" not in tree:
+        if tree.get("domain") != self.carrier.opens.value or "data" not in tree:
             raise HostileMessage(
                 f"channel {self.channel.name!r}: {name} sent {str(tree.get('domain'))[:20]!r} numbers, "
-                f"the policy promises {self.carrier.gives.value}"
+                f"the policy promises {self.carrier.opens.value}"
             )
         text = tree.get("layout")
         if not isinstance(text, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,9 +32,10 @@ class Sealed(Carrier):
     courier that holds every parcel still cannot add them up.
 
     Guarantees:
-        - the server learns who sent to whom, the public layout, and a size padded to whole blocks;
+        - the server learns who sent to whom and a size padded to whole blocks; layout and values are sealed;
         - a parcel opens only for a reader it was sealed to, and only as what it was sent as: run, round,
-          exchange, channel, cohort, sender and reader are bound into it.
+          exchange, channel, cohort, answered offer, sender and reader are bound into it, and each reader's
+          key to the one content, so another reader cannot pass off its own.
     Needs:
         - a channel that a peer reads;
         - a roster of identity keys that the server did not hand out.
@@ -83,36 +85,46 @@ class Sealed(Carrier):
         """A step of the carrier under the seal."""
         return self.over.answer(step, given, scope, party)
 
-    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> wire.Parts:
-        """The parcel: the sealed bytes, and their key sealed to each reader."""
-        inner = wire.pack({"data": self.over.seal(matrix, scope, party)})
+    @property
+    def opens(self) -> Domain:
+        """What the carrier under the seal gives."""
+        return self.over.opens
+
+    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> Any:
+        """What the carrier under the seal makes of the matrix."""
+        return self.over.seal(matrix, scope, party)
+
+    def wrap(self, tree: wire.Tree, scope: Scope, party: Party) -> wire.Tree:
+        """The whole reply under a fresh key, and that key under each reader's, bound to this content."""
+        inner = wire.pack(tree)
         padding = bytes(-(inner.length + 8) % PAD)
         padded = b"".join([*inner.buffers, padding, inner.length.to_bytes(8, "little")])
         key = os.urandom(KEY_BYTES)
-        readers = [scope.reader] if scope.reader else [name for name in scope.cohort if name != party.name]
-        parcel: wire.Tree = {"content": seal(key, padded, _binding(scope, party.name, ""))}
-        for reader in readers:
-            pair = key_agreement.shared_key(party, reader, scope, f"parcel from {party.name}")
-            parcel[f"key/{reader}"] = seal(pair, key, _binding(scope, party.name, reader))
-        return wire.pack(parcel)
+        content = seal(key, padded, _binding(scope, party.name))
+        parcel: wire.Tree = {"domain": self.gives.value, "content": content}
+        for reader in [scope.reader] if scope.reader else [n for n in scope.cohort if n != party.name]:
+            parcel[f"key/{reader}"] = seal(
+                _pair_key(party, reader, party.name, scope), key, _binding(scope, party.name, reader, content)
+            )
+        return parcel
 
-    def unseal(self, data: Any, sender: str, scope: Scope, party: Party) -> Any:
-        """The bytes of the carrier under the seal, in the hands of a reader.
+    def unwrap(self, tree: wire.Tree, sender: str, scope: Scope, party: Party) -> wire.Tree:
+        """The reply, in the hands of a reader.
 
         Raises:
-            HostileMessage: for a parcel that was not sealed to this reader, or not as this.
+            HostileMessage: for a parcel that was not sealed to this reader by that sender, or not as this.
         """
-        parcel = wire.decode(data, views=True) if isinstance(data, wire.BYTES) else {}
-        wrapped, content = parcel.get(f"key/{party.name}"), parcel.get("content")
+        wrapped, content = tree.get(f"key/{party.name}"), tree.get("content")
         if not isinstance(wrapped, wire.BYTES) or not isinstance(content, wire.BYTES):
             raise HostileMessage(f"a parcel from {sender} was not sealed to {party.name}")
-        pair = key_agreement.shared_key(party, sender, scope, f"parcel from {sender}")
-        key = unseal(pair, wrapped, _binding(scope, sender, party.name))
-        padded = unseal(key, content, _binding(scope, sender, ""))
+        key = unseal(
+            _pair_key(party, sender, sender, scope), wrapped, _binding(scope, sender, party.name, content)
+        )
+        padded = unseal(key, content, _binding(scope, sender))
         length = int.from_bytes(padded[-8:], "little")
         if length > len(padded) - 8:
             raise HostileMessage(f"a parcel from {sender} promises more than it holds")
-        return wire.decode(memoryview(padded)[:length]).get("data")
+        return wire.decode(memoryview(padded)[:length], views=True)
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum, after every parcel was unsealed."""
@@ -123,7 +135,13 @@ class Sealed(Carrier):
         return self.over.open_each(sealed, layout, name)
 
 
-def _binding(scope: Scope, sender: str, reader: str) -> bytes:
+def _pair_key(party: Party, peer: str, sender: str, scope: Scope) -> bytes:
+    # the reader of a sum was not asked, so it cannot know what the others were given
+    return key_agreement.shared_key(party, peer, replace(scope, given=""), f"parcel from {sender}")
+
+
+def _binding(scope: Scope, sender: str, reader: str = "", content: bytes | memoryview = b"") -> bytes:
+    """What a seal holds together. A reader's key names the content: another reader cannot swap it."""
     return wire.encode(
         {
             "run": scope.run,
@@ -131,7 +149,9 @@ def _binding(scope: Scope, sender: str, reader: str) -> bytes:
             "exchange": scope.exchange,
             "channel": scope.channel,
             "cohort": "\n".join(scope.cohort),
+            "offer": scope.offer,
             "sender": sender,
             "reader": reader,
+            "content": hashlib.sha256(content).digest(),
         }
     )

@@ -81,6 +81,10 @@ class Message:
         body = bytes(self.body) if isinstance(self.body, wire.Parts) else self.body
         return wire.decode(body, views=True)
 
+    def body_digest(self) -> str:
+        """SHA-256 of the body alone: the same for everybody who was given the same."""
+        return digest(bytes(self.body) if isinstance(self.body, wire.Parts) else self.body)
+
     def reply(self, body: bytes | memoryview | wire.Parts) -> Message:
         """The answer to this request, under its number."""
         return Message(
@@ -113,6 +117,6 @@ _FIELDS: dict[str, type] = {
 }
 
 
-def digest(raw: bytes) -> str:
+def digest(raw: bytes | memoryview) -> str:
     """SHA-256 of what was sent, in hexadecimal."""
     return hashlib.sha256(raw).hexdigest()

@@ -19,10 +19,12 @@ from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Domain, Unit
 from secure_fedgraph.protocol.message import ANSWER, Message, digest
+from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.upload import Layout
 
 SERVER = "server"
 REFEREE = "referee"
+NOTES = "notes.jsonl"
 
 Keep = Callable[[str, int], bool]
 """Whether a channel's messages of a round are kept in full."""
@@ -90,10 +92,15 @@ class Transcript:
         folder: where bodies and the index go; in memory without one.
         keep: what is kept in full.
         public: what everybody knows: the algorithm, its settings, the schema, the protections.
+        go_on: take up the notes of a run that was killed: what went out before is part of the record.
     """
 
     def __init__(
-        self, folder: Path | None = None, keep: Keep = nothing, public: Mapping[str, Any] | None = None
+        self,
+        folder: Path | None = None,
+        keep: Keep = nothing,
+        public: Mapping[str, Any] | None = None,
+        go_on: bool = False,
     ) -> None:
         self.folder = folder
         self.keep = keep
@@ -104,6 +111,10 @@ class Transcript:
         self._next = 0
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
+            if go_on:
+                self._take_up(folder / NOTES)
+            else:
+                (folder / NOTES).unlink(missing_ok=True)
 
     def record(self, message: Message, raw: bytes) -> None:
         """Notes a message as it goes over the wire."""
@@ -122,6 +133,7 @@ class Transcript:
                 kept=kept,
             )
         )
+        self._write_down("sent", self.sent[-1])
 
     def record_opened(
         self,
@@ -148,6 +160,7 @@ class Transcript:
                 kept=kept,
             )
         )
+        self._write_down("opened", self.opened[-1])
 
     def body(self, number: int) -> bytes:
         """The bytes kept under a number."""
@@ -204,6 +217,31 @@ class Transcript:
         total = sum(s.bytes for s in self.sent)
         return {"up": up, "down": down, "evaluation": total - up - down}
 
+    def _write_down(self, kind: str, note: Sent | Opened) -> None:
+        """Beside the index, which is written at the end: a run may not get that far."""
+        if self.folder is not None:
+            with (self.folder / NOTES).open("a") as file:
+                file.write(json.dumps({"kind": kind, **vars(note)}) + "\n")
+
+    def _take_up(self, path: Path) -> None:
+        if not path.is_file():
+            return
+        whole, _, torn = path.read_bytes().rpartition(b"\n")
+        if torn:  # a kill between two bytes of a note; the message itself was counted by its ledger charge
+            path.write_bytes(whole + b"\n" if whole else b"")
+        try:
+            for line in whole.splitlines():
+                note = json.loads(line)
+                if note.pop("kind") == "sent":
+                    self.sent.append(Sent(**note))
+                else:
+                    self.opened.append(Opened(**{**note, "contributors": tuple(note["contributors"])}))
+                self._next = max(self._next, note["number"] + 1)
+        except (ValueError, KeyError, TypeError):
+            raise BadInput(
+                f"{path} is damaged: put a copy back, or delete it and lose the record of what was sent"
+            ) from None
+
     def _store(self, channel: str, round: int, raw: bytes) -> tuple[int, bool]:
         number, self._next = self._next, self._next + 1
         kept = self.keep(channel, round)
@@ -235,6 +273,10 @@ class View:
             if parties & {s.sender, s.recipient} and REFEREE not in (s.sender, s.recipient)
         )
         self.opened: tuple[Opened, ...] = tuple(o for o in transcript.opened if o.reader in parties)
+        # What others opened and these parties alone had sent: they know it, sealed or not.
+        self._own: tuple[Opened, ...] = tuple(
+            o for o in transcript.opened if o.reader != REFEREE and parties.issuperset(o.contributors)
+        )
         self._body = transcript.body
 
     def __repr__(self) -> str:
@@ -251,10 +293,16 @@ class View:
                 found.append(Seen(note.round, note.exchange, (note.recipient,), given))
         return found
 
-    def uploads(self, channel: str) -> list[Seen]:
-        """The single uploads that these parties can read: empty where masks or ciphers hide them."""
+    def uploads(self, channel: str, exchange: int | None = None) -> list[Seen]:
+        """The single uploads that these parties can read: empty where masks or ciphers hide them.
+
+        Args:
+            exchange: of this one only; bodies are read from disk one by one.
+        """
         found = []
         for note in self._replies(channel):
+            if exchange is not None and note.exchange != exchange:
+                continue
             values = readable(self._reply(note), Unit(self._terms(channel)["unit"]))
             if values is not None:
                 found.append(Seen(note.round, note.exchange, (note.sender,), values))
@@ -267,6 +315,46 @@ class View:
             for o in self._kept(self.opened, channel)
             if len(o.contributors) > 1
         ]
+
+    def delivered(self, channel: str) -> list[Seen]:
+        """The single replies behind the sums that these parties were delivered by the server.
+
+        They are there where replies travel in the clear, and where a seal has nothing under it.
+        """
+        unit, found = Unit(self._terms(channel)["unit"]), []
+        for note in self._kept(self.sent, channel):
+            if note.step == READ and note.sender == SERVER and note.recipient in self.parties:
+                request = Message.from_bytes(self._body(note.number))
+                bundle = Bundle.from_tree(request.tree(), channel, note.recipient, note.round)
+                for name, tree in bundle.replies.items():
+                    values = readable(tree, unit)
+                    if values is not None:
+                        found.append(Seen(bundle.round, bundle.exchange, (name,), values))
+        for note in self._kept(self.opened, channel):
+            if len(note.contributors) == 1:
+                values = wire.decode(self._body(note.number))
+                found.append(Seen(note.round, note.exchange, note.contributors, values))
+        return found
+
+    def offer(self, channel: str, exchange: int) -> Seen | None:
+        """The offer that an exchange on a peer channel answered; None where these parties cannot read it.
+
+        They can where it passed them unsealed, and where it was their own.
+        """
+        for note in self._kept(self.sent, channel):
+            if note.exchange == exchange and note.step == ANSWER and note.sender == SERVER:
+                given = Message.from_bytes(self._body(note.number)).tree()
+                for parcel in (Parcel.from_bytes(v) for k, v in given.items() if k.startswith(OFFER)):
+                    values = readable(parcel.tree, Unit(self._terms(parcel.channel)["unit"]))
+                    if values is not None:
+                        return Seen(parcel.round, parcel.exchange, (parcel.sender,), values)
+        for delivered in (o for o in self.opened if o.channel == channel and o.exchange == exchange):
+            asker = (delivered.round, (delivered.reader,))
+            for own in self._own:
+                if own.kept and own.channel != channel and (own.round, own.contributors) == asker:
+                    values = wire.decode(self._body(own.number))
+                    return Seen(own.round, own.exchange, own.contributors, values)
+        return None
 
     def why_unreadable(self, channel: str) -> str:
         """One sentence: why no single upload of a channel can be read from this view."""

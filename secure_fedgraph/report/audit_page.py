@@ -8,8 +8,11 @@ from typing import Any
 
 from secure_fedgraph.report import learning, trained, words
 from secure_fedgraph.report.outcomes import AS_CONFIGURED, outcome_table, verdicts
+from secure_fedgraph.report.reach import reach
 from secure_fedgraph.report.reconstructed import reconstructed
 from secure_fedgraph.report.trained import Trained
+
+NOUNS = {"server": "server", "client": "owner"}
 
 
 def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -20,9 +23,14 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
     by_round = learning.accuracy(runs)
     data = trained.source(runs[0].results[0].get("data") or {} if runs else {"data": config.get("data")})
     algorithm = words.named(words.ALGORITHMS, config.get("algorithm"))
-    compared = reconstructed(audit.get("reconstructions") or [], policies)
-    adversaries = {f"{c.get('behaviour', '')} {c.get('adversary', 'server')}".strip() for c in cells}
-    told = words.listed(sorted(adversaries))
+    compared = [*reach(cells, policies), *reconstructed(audit.get("reconstructions") or [], policies)]
+    adversaries: dict[str, dict[str, None]] = {}
+    for c in cells:
+        who = str(c.get("adversary", "server"))
+        adversaries.setdefault(str(c.get("behaviour", "")), {})[NOUNS.get(who, who)] = None
+    told = words.listed(
+        (f"{how} {words.listed(who, 'or')}".strip() for how, who in adversaries.items()), "or"
+    )
     return {
         "kind": "audit",
         "title": f"{algorithm} on {data['name']}: what leaks",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -29,11 +29,12 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
             rows.append(_verdict(policy, "refused", "refused before round 1", f"Nothing was sent. {reason}"))
             continue
         single, union = _leaking(mine, EACH), _leaking(mine, LEFT)
+        stops = _stops(mine)
         if single:
-            text = f"An attack reads single owners: {single}."
+            text = f"An attack reads single owners: {single}.{stops}"
             rows.append(_verdict(policy, "leaks", "leaks about single owners", text))
         elif union:
-            text = f"No attack tried reads a single owner. All owners together still show: {union}."
+            text = f"No attack tried reads a single owner. All owners together still show: {union}.{stops}"
             rows.append(_verdict(policy, "together", "hides single owners, not their union", text))
         else:
             text = "No attack tried reads anything beyond a trivial guess."
@@ -59,12 +60,13 @@ def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> d
             {
                 "attack": attack,
                 "subject": words.ATTACKS.get(attack, ""),
-                "adversary": adversary,
+                "adversary": words.named(words.ADVERSARIES, adversary),
                 "channel": channel,
+                "stops": _told_stops(rows.values()),
                 "rows": [
                     {
-                        "setting": AS_CONFIGURED if variant == AS_CONFIGURED else "positive control",
-                        "changes": _changes(by_policy),
+                        "setting": AS_CONFIGURED if variant == AS_CONFIGURED else f"control: {variant}",
+                        "changes": _changes(by_policy) if aim == EACH else "",
                         "aim": AIMS.get(aim, aim),
                         "places": [_place(by_policy[p], p) if p in by_policy else None for p in shown],
                     }
@@ -84,23 +86,44 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     """The attacks that leak, with the best verdict; those that need their own settings say so."""
     plain: dict[str, str] = {}
     forced: dict[str, str] = {}
+    by: dict[str, dict[str, None]] = {}
     for cell in cells:
         if cell.get("leaks") and _setting(cell, "aim") == aim:
             usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
             verdict = str(cell.get("verdict", "")).split(", about")[0]
-            (plain if usual else forced)[str(cell.get("attack"))] = verdict
-    parts = [_told(attack, verdict) for attack, verdict in plain.items()]
-    rest = [_told(attack, verdict) for attack, verdict in forced.items() if attack not in plain]
+            attack = str(cell.get("attack"))
+            told = plain if usual else forced
+            told[attack] = "exact" if told.get(attack) == "exact" else verdict
+            by.setdefault(attack, {})[str(cell.get("adversary", "server"))] = None
+    parts = [_told(attack, verdict, by[attack]) for attack, verdict in plain.items()]
+    rest = [_told(attack, verdict, by[attack]) for attack, verdict in forced.items() if attack not in plain]
     if rest:
         when = f"under the attack's best settings {'also ' if parts else ''}"
         parts.append(when + words.listed(rest))
     return "; ".join(parts)
 
 
-def _told(attack: str, verdict: str) -> str:
+def _told(attack: str, verdict: str, by: Iterable[str]) -> str:
     code = attack.split("-")[0].upper()
     subject = words.SUBJECTS.get(attack)
+    who = list(by)
+    if who != ["server"]:
+        verdict += f", by {words.listed(words.named(words.ADVERSARIES, name) for name in who)}"
     return f"{subject} ({code}, {verdict})" if subject else f"{attack} ({verdict})"
+
+
+def _stops(cells: Sequence[dict[str, Any]]) -> str:
+    """What would stop what leaks, by adversary, where the server is not the only one."""
+    found: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if cell.get("leaks") and cell.get("stops"):
+            found.setdefault(str(cell.get("adversary")), {})[str(cell["stops"])] = None
+    if set(found) <= {"server"}:
+        return ""
+    told = [
+        f"{words.named(words.ADVERSARIES, who)}: {'; '.join(sentences)}" for who, sentences in found.items()
+    ]
+    return f" What would stop it, against {'; against '.join(told)}."
 
 
 def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
@@ -120,10 +143,26 @@ def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
         "baseline": _mean(scored, "baseline"),
         "metric": scored[0].get("metric") if scored else None,
         "verdicts": list(dict.fromkeys(str(c.get("verdict", "")).split(", about")[0] for c in cells)),
+        "nodes": _nodes(scored),
         "reasons": list(dict.fromkeys(str(c["reason"]) for c in cells if c.get("reason"))),
         "bar": _bar(scored, score),
         "seeds": [_numbers(c) for c in cells],
     }
+
+
+def _told_stops(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> list[str]:
+    """What would stop an attack in one adversary's hands, where it leaks at all."""
+    cells = [c for by_policy in rows for found in by_policy.values() for c in found]
+    return list(dict.fromkeys(str(c["stops"]) for c in cells if c.get("leaks") and c.get("stops")))
+
+
+def _nodes(cells: Sequence[dict[str, Any]]) -> str | None:
+    """How many distinct nodes recovered rows are: many rows may be few nodes."""
+    details = [c.get("details") or {} for c in cells]
+    nodes, share = _mean(details, "distinct_nodes"), _mean(details, "coverage")
+    if nodes is None:
+        return None
+    return f"{words.count(nodes)} different nodes, {words.percent(share)} of the owners'"
 
 
 def _numbers(cell: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +197,9 @@ def _bar(scored: Sequence[dict[str, Any]], score: float | None) -> dict[str, flo
 
 def _changes(by_policy: dict[str, list[dict[str, Any]]]) -> str:
     settings = next(iter(by_policy.values()))[0].get("settings") or {}
-    return ", ".join(f"{k} = {_plain(v)}" for k, v in settings.items() if k not in ("aim", "variant"))
+    return ", ".join(
+        f"{k} = {_plain(v)}" for k, v in settings.items() if k not in ("aim", "variant") and v is not None
+    )
 
 
 def _setting(cell: dict[str, Any], key: str) -> str:

@@ -137,6 +137,40 @@ def label_counts(
     return draw(name, alt, paint, WIDTH, 0.85 + 1.35 * len(owners))
 
 
+def reach(name: str, curves: Sequence[dict[str, Any]], places: Sequence[float], alt: str) -> Picture:
+    """A score from 0 to 1 over a setting, the settings evenly spaced.
+
+    Args:
+        curves: ``label`` and ``scores``: setting -> score. Lines on each other: earlier ones are broader.
+        places: the settings, in order.
+    """
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for i, curve in enumerate(curves):
+            axes.plot(
+                [places.index(at) for at in curve["scores"]],
+                list(curve["scores"].values()),
+                color=SERIES[i % len(SERIES)],
+                linestyle=DASHES[i % len(DASHES)],
+                linewidth=max(1.2, 3.4 - 0.5 * i),
+                marker=MARKERS[i % len(MARKERS)],
+                markersize=max(3.5, 9.0 - 1.2 * i),
+                label=curve["label"],
+                clip_on=False,
+            )
+        axes.set_xticks(range(len(places)), [f"{at:g}" for at in places])
+        axes.set_xlabel("exchange batch")
+        axes.set_ylabel("exact rows")
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(100 * value, 2):g} %"))
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        figure.legend(loc="outside lower center", ncols=2, handlelength=3.4)
+
+    return draw(name, alt, paint, WIDTH, 2.7 + 0.2 * ((len(curves) + 1) // 2))
+
+
 def _past_the_top(axes: Axes, places: np.ndarray, guess: np.ndarray, top: float) -> None:
     for place, value in zip(places, guess, strict=True):
         if value > top:

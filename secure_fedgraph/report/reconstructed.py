@@ -12,7 +12,8 @@ from secure_fedgraph.report import plots, words
 from secure_fedgraph.report.outcomes import AS_CONFIGURED, EACH
 from secure_fedgraph.report.svg import Picture
 
-VOCABULARY, LABELS = "vocabulary", "label shares"
+VOCABULARY, LABELS, FEATURES = "vocabulary", "label shares", "node features"
+MOST_NODES = 4
 MOST_OWNERS = 5  # drawn; the numbers of all stand in audit.json
 
 
@@ -28,7 +29,7 @@ def reconstructed(found: Sequence[dict[str, Any]], policies: Sequence[str]) -> l
         mine = [r for r in mine if r.get("seed") == mine[0].get("seed")]
         mine.sort(key=lambda r: policies.index(r["policy"]) if r.get("policy") in policies else 99)
         kind = mine[0].get("kind") if mine else None
-        if kind in MAKERS:
+        if kind in MAKERS and (kind != FEATURES or not attack.endswith("-columns")):
             sections.append(
                 {
                     "attack": attack,
@@ -98,9 +99,57 @@ def _labels(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return section
 
 
+def _features(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Strips of words, node by node, in the first setting in which an adversary got a node right.
+
+    Adversaries that read the same share a picture.
+    """
+    section = _empty()
+    drawn: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for record in sorted(found, key=lambda r: r.get("variant", AS_CONFIGURED) != AS_CONFIGURED):
+        place = (str(record.get("policy")), str(record.get("aim")), str(record.get("adversary", "server")))
+        if place not in drawn and any(_right(node) for node in _nodes(record)):
+            drawn[place] = [record]
+    for place, (record, *_) in list(drawn.items()):
+        for other in (p for p in drawn if p[:2] == place[:2] and p != place):
+            if drawn[other] and drawn[place] and record["targets"] == drawn[other][0]["targets"]:
+                drawn[place] += drawn[other]
+                drawn[other] = []
+    for (policy, aim, adversary), records in drawn.items():
+        if not records:
+            continue
+        nodes, record = _nodes(records[0]), records[0]
+        who = words.listed(words.named(words.ADVERSARIES, r.get("adversary", "server")) for r in records)
+        what = "single owners' answers" if aim == EACH else "the sum of all owners' answers"
+        caption = f"{policy}: nodes that {who} read{'' if len(records) > 1 else 's'} from {what}"
+        if record.get("variant", AS_CONFIGURED) != AS_CONFIGURED:
+            caption += f" ({record['variant']})"
+        stem = _stem(code, policy, adversary, "each" if aim == EACH else "union")
+        picture = plots.vocabulary(stem, _axis(nodes), nodes, f"{caption}: {_strip_words(nodes)}")
+        _add(section, picture, caption)
+        section["tables"].append(_strip_table(nodes))
+    return section
+
+
+def _right(node: dict[str, Any]) -> bool:
+    return bool(((node["true"] > 0) == (node["guess"] > 0)).all())
+
+
+def _nodes(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """A few recovered nodes, from every target in turn, as strips have them."""
+    nodes = []
+    for rank in range(MOST_OWNERS):
+        for target in record["targets"]:
+            if rank < min(len(target["true"]), len(target["guess"])):
+                row = {"true": target["true"][rank], "guess": target["guess"][rank]}
+                nodes.append(_finite({**row, "owner": f"{target['owner']}, node {rank + 1}"}))
+    return nodes[:MOST_NODES]
+
+
 MAKERS: dict[str, Callable[[str, Sequence[dict[str, Any]]], dict[str, Any]]] = {
     VOCABULARY: _vocabulary,
     LABELS: _labels,
+    FEATURES: _features,
 }
 
 

@@ -11,8 +11,18 @@ MISSING = "–"
 ATTACKS = {
     "a1-vocabulary-support": "which words each owner's nodes hold",
     "a4-label-counts": "how many training labels of each class an owner has",
+    "c1-neighgen-single": "raw features of an answering owner's nodes, from the gradient of one node",
+    "c2-neighgen-batch": "raw features of the answering owners' nodes, from the gradient of a batch",
+    "c2-neighgen-columns": "the same with the published search, whose cost grows exponentially",
 }
-SUBJECTS = {"a1-vocabulary-support": "vocabulary", "a4-label-counts": "training labels by class"}
+SUBJECTS = {
+    "a1-vocabulary-support": "vocabulary",
+    "a4-label-counts": "training labels by class",
+    "c1-neighgen-single": "raw features from single-node gradients",
+    "c2-neighgen-batch": "raw node features",
+    "c2-neighgen-columns": "the same by the published search",
+}
+ADVERSARIES = {"server": "the server", "client": "an owner that asks"}
 ALGORITHMS = {
     "local": "Local training",
     "fedavg": "FedAvg",

@@ -69,7 +69,7 @@ def test_recipes_that_cannot_serve_both_readers_are_refused_before_anything_is_s
 
 def test_two_owners_cannot_mask_one_answer():
     two = sfg.federate("synthetic-citation", clients=2, nodes=80, features=20, seed=0)
-    with pytest.raises(Refused, match="feedback.*at least 2 contributors and there is 1"):
+    with pytest.raises(Refused, match=r"feedback.*at least 2 contributors and there is 1"):
         run(two, sfg.policies.masked())
 
 
@@ -77,7 +77,9 @@ def test_the_others_feedback_matters(federation, plain):
     assert apart(run(federation, sfg.policies.plaintext(), alpha=0.0), plain) > 1e-6
 
 
-@pytest.mark.parametrize("change", [{"feedback": "outputs"}, {"generator": "shared"}, {"federated_epochs": 0}])
+@pytest.mark.parametrize(
+    "change", [{"feedback": "outputs"}, {"generator": "shared"}, {"federated_epochs": 0}]
+)
 def test_the_options_train(federation, plain, change):
     assert apart(run(federation, sfg.policies.masked(), **change), plain) > 0
 

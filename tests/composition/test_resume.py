@@ -91,7 +91,7 @@ def test_killed_anywhere_and_resumed_is_the_same_run(
     if policy == "masked" and ALGORITHMS[name].pools:
         pytest.skip("a pooled baseline has one client, which masks refuse")
     whole = train(name, federation, policy)
-    for messages in (0, 2, 4, 7, 11, 17, 19):
+    for messages in (0, 3, 4, 11, 19):
         out = tmp_path / str(messages)
         if not interrupted(name, federation, out, messages, policy):
             break
@@ -132,7 +132,7 @@ def test_every_upload_that_was_sent_is_charged_the_interrupted_ones_too(
 
 
 def test_keys_are_fresh_and_none_is_kept(federation: sfg.Federation, tmp_path: Path) -> None:
-    assert interrupted("fedavg", federation, tmp_path, 6)
+    assert interrupted("fedavg", federation, tmp_path, 4)
     run = train("fedavg", federation, out=tmp_path, resume=True, keep=lambda channel, round: True)
     advertised = [s for s in run.transcript.sent if s.step == "advertise" and s.recipient == "server"]
     assert len(advertised) == 6
@@ -148,7 +148,7 @@ def test_keys_are_fresh_and_none_is_kept(federation: sfg.Federation, tmp_path: P
 def test_requests_from_before_the_kill_are_refused_after_it(
     federation: sfg.Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert interrupted("fedavg", federation, tmp_path, 4, "plaintext", keep=lambda channel, round: True)
+    assert interrupted("fedavg", federation, tmp_path, 2, "plaintext", keep=lambda channel, round: True)
     clients: list[Any] = []
     enlist = sfg.Federation.enlist
     monkeypatch.setattr(
@@ -198,6 +198,17 @@ def stopped(federation: sfg.Federation, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def committed(run: Path, file: str) -> Path:
+    """A file that a resume reads: shelves also hold the round before, until the next one is whole."""
+    label = read_json(run / "checkpoint" / "checkpoint.json")["label"]
+    if "/" not in file:
+        return run / "checkpoint" / file
+    (folder, *_) = sorted((run / "checkpoint").glob(file.rpartition("/")[0]))
+    shelf = folder / f"{label}.json"
+    parts = [part["file"] for part in read_json(shelf)["parts"].values()]
+    return shelf if file.endswith(".json") else folder / parts[0]
+
+
 def untouched(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "lock"}
 
@@ -242,7 +253,7 @@ def test_an_older_checkpoint_is_refused(federation: sfg.Federation, stopped: Pat
 def test_a_damaged_checkpoint_is_refused_and_nothing_is_lost(
     federation: sfg.Federation, stopped: Path, file: str, damage: str
 ) -> None:
-    path = sorted((stopped / "checkpoint").glob(file))[0]
+    path = committed(stopped, file)
     raw = path.read_bytes()
     middle = len(raw) // 2
     path.write_bytes(
@@ -283,7 +294,7 @@ def test_what_stands_in_the_files(stopped: Path) -> None:
     """No key and no counter of a key stream: the round, the scores, what the run is made of."""
     kept = read_json(stopped / "checkpoint" / "checkpoint.json")
     assert set(kept) == {"schema", "run", "label", "round", "seconds", "history", "facts"}
-    lists = list((stopped / "checkpoint" / "clients").glob("*/*.json"))
+    lists = list((stopped / "checkpoint" / "clients").glob(f"*/{kept['label']}.json"))
     assert len(lists) == 3
     assert all(set(read_json(path)["parts"]) == {"optimizer"} for path in lists)
     assert json.dumps(kept["facts"])

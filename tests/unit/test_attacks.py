@@ -164,14 +164,14 @@ def test_an_attack_is_repeatable() -> None:
 def test_every_attack_says_what_it_is(kind: Any) -> None:
     assert kind.summary and kind.channel and kind.cost
     assert kind.id == kind.id.lower() and " " not in kind.id
-    assert kind.adversary in (
+    assert kind.adversaries and set(kind.adversaries) <= {
         "server",
         "client",
         "malicious-server",
         "malicious-client",
         "coalition",
         "outsider",
-    )
+    }
     assert kind.family in FAMILIES
     assert ATTACKS[kind.id] is kind
 
@@ -179,7 +179,9 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("names", "found"),
     [
-        (["all"], ["a1-vocabulary-support", "a4-label-counts"]),
+        (["all"], list(ATTACKS)),
+        (["neighgen"], ["c1-neighgen-single", "c2-neighgen-batch", "c2-neighgen-columns"]),
+        (["c1"], ["c1-neighgen-single"]),
         (["a1"], ["a1-vocabulary-support"]),
         (["a4-label-counts"], ["a4-label-counts"]),
         (["weights"], ["a1-vocabulary-support", "a4-label-counts"]),

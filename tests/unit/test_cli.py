@@ -338,6 +338,35 @@ def test_an_audit_where_every_word_is_held_is_still_json() -> None:
     assert any(cell["verdict"].startswith("nothing to learn") for cell in cells)
 
 
+def test_an_audit_of_fedsage_plus_by_two_adversaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attacks import GeneratorBatch, GeneratorColumns, GeneratorSingle
+
+    for kind in (GeneratorSingle, GeneratorBatch, GeneratorColumns):
+        monkeypatch.setattr(kind, "controls", kind.controls[:1] if kind is GeneratorSingle else ())
+    small = ["--algorithm", "fedsage+", *SMALL, "--set", "training.generator_hidden=[16,256]"]
+    small += ["--set", "training.generator_epochs=2", "--set", "training.federated_epochs=1"]
+    small += ["--set", "training.exchange_batch=4", "--set", "training.minimum_batch=1"]
+    done = call("audit", *small, "--policy", "plaintext,strictest", "--attack", "neighgen", "--out", "out")
+    assert done.exit_code == 0, done.output
+    result = json.loads(Path("out/audit.json").read_text())
+    assert {c["adversary"] for c in result["cells"]} == {"server", "client"}
+    outcome = {
+        (c["policy"], c["attack"][:2], c["adversary"], c["settings"]["aim"]): c
+        for c in result["cells"]
+        if c["attack"] != "c2-neighgen-columns" and c["settings"]["variant"] == "as configured"
+    }
+    assert outcome["plaintext", "c2", "server", "each owner"]["verdict"] == "exact"
+    assert outcome["plaintext", "c2", "client", "each owner"]["verdict"] == "exact"
+    assert outcome["strictest", "c2", "server", "each owner"]["outcome"] == "blind"
+    assert outcome["strictest", "c2", "client", "what the defence leaves"]["score"] == 1.0
+    printed = " ".join(done.stdout.split())
+    assert "What would stop c2-neighgen-batch" in printed and "nothing built yet stops it" in printed
+    assert "c2-neighgen-batch (by client)" in result["verdict"]
+    narrowed = ["--policy", "strictest", "--attack", "c2-neighgen-batch", "--adversary", "server", "--json"]
+    only = json.loads(call("audit", *small, *narrowed, "--out", "b").stdout)["cells"]
+    assert {c["outcome"] for c in only} == {"blind"}
+
+
 def test_an_audit_of_a_kept_run_leaves_the_run_as_it_was() -> None:
     assert run("--policy", "plaintext", "--set", "transcript=full", "--quiet", "--out", "out").exit_code == 0
     before = {name: Path(f"out/{name}").read_bytes() for name in ("result.json", "ledger.jsonl")}
@@ -417,7 +446,7 @@ def test_lists_hold_what_works_today(what: str, names: list[str]) -> None:
 def test_the_list_of_attacks() -> None:
     rows = {row["id"]: row for row in json.loads(call("list", "attacks", "--json").stdout)["attacks"]}
     assert {"a1-vocabulary-support", "a4-label-counts"} <= rows.keys()
-    assert rows["a4-label-counts"]["works_best"]["training.optimizer"] == "sgd"
+    assert rows["a4-label-counts"]["controls"]["one full step"]["training.optimizer"] == "sgd"
     assert rows["a1-vocabulary-support"]["reads"] == "update"
     assert call("list", "attacks").exit_code == 0
 

@@ -192,7 +192,7 @@ def test_one_set_of_flags_serves_every_recipe() -> None:
 
 def test_strictest_tries_local_noise_first_where_it_was_given() -> None:
     names = [c.name for c in make_policy("strictest", {"norm": 1.0, "multiplier": 1.0}).candidates]
-    assert names == ["local_dp", "masked", "homomorphic", "plaintext"]
+    assert names == ["local_dp", "masked", "homomorphic", "sealed", "plaintext"]
     assert [c.name for c in make_policy("strictest", {}).candidates] == names[1:]
 
 

@@ -54,7 +54,9 @@ def test_rounds_to_the_nearest_and_back():
 
 
 def test_beyond_the_limit():
-    with pytest.raises(BadInput, match=r"holds 8.5, beyond the fixed-point limit 8: set protection.limit=16"):
+    with pytest.raises(
+        BadInput, match=r"holds a value beyond the fixed-point limit 8: set protection.limit=16"
+    ):
         fitted(8.0, 3, 2**32).apply(np.array([[8.5]]), scope())
     for value in (math.nan, math.inf):
         with pytest.raises(BadInput, match="not finite has no fixed-point value"):

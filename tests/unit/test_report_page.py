@@ -122,6 +122,39 @@ def audit_json() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def neighgen_json() -> dict[str, Any]:
+    """An audit of FedSage+ by two adversaries over exchange batches."""
+    value = audit_json()
+    left = "what the defence leaves"
+    stops = "nothing built yet stops it: sealing and masks do not"
+
+    def one(policy: str, adversary: str, aim: str, batch: int, score: float | None) -> dict[str, Any]:
+        variant = "as configured" if batch == 64 else f"exchange batch {batch}"
+        settings = {"aim": aim, "variant": variant, "training.exchange_batch": batch}
+        more = {"attack": "c2-neighgen-batch", "adversary": adversary, "channel": "feedback"}
+        if score is None:
+            return cell(policy, "blind", aim, **more, settings=settings, reason="every upload is sealed")
+        leaks = score > 0.6
+        return scored(policy, score, leaks, aim, **more, settings=settings, stops=stops if leaks else "")
+
+    value["cells"] = [
+        *(one("plaintext", "server", "each owner", batch, 1.0) for batch in (8, 64)),
+        *(one("strictest", "server", "each owner", batch, None) for batch in (8, 64)),
+        one("strictest", "client", left, 8, 1.0),
+        one("strictest", "client", left, 64, 0.9),
+    ]
+    about = {"seed": 0, "attack": "c2-neighgen-batch", "kind": "node features", "variant": "as configured"}
+    rows = [[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 1]]
+    wrong = [{"owner": "owner-1", "true": rows, "guess": [[1, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 1]]}]
+    right = [{"owner": "all owners together", "true": rows, "guess": rows}]
+    value["policies"] = ["plaintext", "strictest"]
+    value["reconstructions"] = [
+        {**about, "policy": "plaintext", "adversary": "server", "aim": "each owner", "targets": wrong},
+        {**about, "policy": "strictest", "adversary": "client", "aim": left, "targets": right},
+    ]
+    return value
+
+
 def build(folder: Path, value: dict[str, Any]) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     name = "audit.json" if "/audit/" in value["schema"] else "result.json"
@@ -150,7 +183,11 @@ def text_of(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-@pytest.mark.parametrize("value", [run_json(), several_seeds(), audit_json()], ids=["run", "seeds", "audit"])
+@pytest.mark.parametrize(
+    "value",
+    [run_json(), several_seeds(), audit_json(), neighgen_json()],
+    ids=["run", "seeds", "audit", "neighgen"],
+)
 def test_page_fetches_nothing_and_has_its_parts(tmp_path: Path, value: dict[str, Any]) -> None:
     page = build(tmp_path, value)
     tags = Tags(page)
@@ -250,6 +287,22 @@ def test_a_leak_under_the_best_settings_only_is_told_as_such(tmp_path: Path) -> 
         in text
     )
     assert "rounds = 1" in text
+
+
+def test_recovered_features_adversaries_and_what_would_stop_them(tmp_path: Path) -> None:
+    page = build(tmp_path, neighgen_json())
+    text = text_of(page)
+    assert "an owner that asks reads channel feedback" in text
+    assert "the server reads channel feedback" in text
+    assert "All owners together still show: raw node features (C2, exact, by an owner that asks)." in text
+    assert "against an owner that asks: nothing built yet stops it" in text
+    assert "What would stop it: nothing built yet stops it" in text
+    assert "control: exchange batch 8" in text and "training.exchange_batch = 64" in text
+    names = {p.name for p in (tmp_path / "plots").iterdir()}
+    # a picture of what was recovered exactly, none of what was not; one of the reach under each policy
+    assert "c2-strictest-client-union.png" in names and "c2-plaintext-server-each.png" not in names
+    assert {"reach-plaintext.png", "reach-strictest.png"} <= names
+    assert "C2, asking owner, the sum 1.000 0.900" in text
 
 
 def test_values_from_files_are_escaped(tmp_path: Path) -> None:

@@ -1,0 +1,256 @@
+"""C1 and C2 on FedSage+: an answering owner's raw features, from the gradient that it sends back."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from attacks.generator_gradients import batch, single
+from attacks.weights import ALL
+from secure_fedgraph.models.neighgen import FeatureGenerator
+from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.message import ANSWER
+from secure_fedgraph.protocol.transcript import SERVER, Seen
+
+FEATURES = "node features"
+SLOTS = 5
+_WEIGHT, _BIAS = "outer.weight", "outer.bias"
+_SHORT = {"rounds": 1, "training.generator_epochs": 2, "training.federated_epochs": 1}
+
+
+def _exchange(nodes: int) -> Control:
+    settings = {"training.exchange_batch": nodes, "training.minimum_batch": 1, **_SHORT}
+    return Control(f"exchange batch {nodes}", settings)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked, as the adversary knows it: the last layer that was sent, and how many vectors.
+
+    Args:
+        offer: the offer's values by name: ``fgen.*``, ``z``, ``counts``, ``seed``.
+        scale: the public factor of the loss.
+    """
+
+    offer: Mapping[str, np.ndarray] = field(repr=False)
+    scale: float
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How many vectors each node of the batch asks for, ``[nodes]``."""
+        return np.asarray(self.offer["counts"]).astype(int)
+
+    def layer(self, name: str) -> np.ndarray:
+        """A parameter of the generator's last layer."""
+        return np.array(self.offer[f"fgen.{name}"], dtype=np.float32)
+
+
+class _GeneratorFeedback(Attack):
+    """What C1 and C2 share: which messages they read, of the first exchange with an answer in it.
+
+    :meth:`run` reads the answers of single owners, :meth:`residual` the sum that was delivered to the owner
+    that asked. ``values`` are rows of features, one for every vector that was asked for; those that were not
+    found are NaN.
+    """
+
+    family = "neighgen"
+    adversaries: ClassVar[tuple[str, ...]] = (SERVER, "client")
+    channel = "feedback"
+    also_reads = ("generator",)
+    first_rounds = 1
+    depends_on = ("training.exchange_batch",)
+    stops: ClassVar[Mapping[str, str]] = {
+        "server": "a policy that seals what owners send each other: masked, homomorphic, strictest",
+        "client": "nothing built yet stops it: only a budgeted or partitioned feedback bounds it "
+        "(docs/attacks/neighgen.md); sealing and masks do not",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Rows of each owner that answered the exchange."""
+        found = self._answers(view)
+        question = self._question(view, found[0])
+        values = {seen.clients[0]: self._rows(view, question, seen, 1) for seen in found}
+        return Guess(FEATURES, values, {s.clients[0]: s.clients for s in found}, len(found))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """Rows of all owners that answered, from their sum."""
+        first = min(self.opened_sums(view), key=lambda seen: seen.exchange)
+        question = self._question(view, first)
+        rows = self._rows(view, question, first, len(first.clients))
+        return Guess(FEATURES, {ALL: rows}, {ALL: first.clients}, 1)
+
+    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> np.ndarray:
+        """Rows ``[found, words]`` from one gradient at the parameters."""
+        raise NotImplementedError
+
+    def _answers(self, view: View) -> list[Seen]:
+        passed = [
+            note.exchange
+            for note in view.sent
+            if note.kept
+            and (note.channel, note.step) == (self.channel, ANSWER)
+            and note.sender not in {SERVER, *view.parties}
+        ]
+        if passed:  # the server's: the answers pass it
+            found = view.uploads(self.channel, min(passed))
+        elif self.channel in view.public.get("channels", {}):
+            found = view.delivered(self.channel)
+            found = [seen for seen in found if seen.exchange == min(s.exchange for s in found)]
+        else:
+            found = []
+        if not found:
+            raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
+        return found
+
+    def _question(self, view: View, answer: Seen) -> Question:
+        offer = view.offer(self.channel, answer.exchange)
+        if offer is None:
+            raise Blind(f"{self.id}: the generator that the answers are about cannot be read in this view")
+        return Question(offer.values, 1 / (len(offer.values["counts"]) * SLOTS))
+
+    def _rows(self, view: View, question: Question, answer: Seen, owners: int) -> np.ndarray:
+        expected = int(question.counts.sum()) * owners
+        words = int(view.public["schema"]["features"])
+        if "outputs" in answer.values:
+            found = _from_outputs(answer.values["outputs"], question, owners, view.public["settings"])
+            expected = len(found)  # a sum holds their mean, once
+        elif not np.any(answer.values[_BIAS]):
+            found = np.zeros((0, words))
+        else:
+            found = self._solved(answer.values, question, owners)
+        missing = np.full((max(0, expected - len(found)), words), np.nan)
+        return np.concatenate([found, missing]).astype(np.float32)
+
+    def _solved(self, values: Mapping[str, np.ndarray], question: Question, owners: int) -> np.ndarray:
+        """The same gradient in two adversaries' views is solved once: it is the same work."""
+        gradient = {name: np.array(values[name], dtype=np.float64) for name in (_WEIGHT, _BIAS)}
+        mark = hashlib.sha256(f"{self.id}/{owners}/{question.scale}".encode())
+        mark.update(question.layer(_WEIGHT).tobytes())
+        mark.update(gradient[_WEIGHT].tobytes())
+        key = mark.hexdigest()
+        if key not in _SOLVED:
+            _SOLVED[key] = _ones(self.recover(gradient, question, owners))
+            while len(_SOLVED) > 16:
+                del _SOLVED[next(iter(_SOLVED))]
+        return _SOLVED[key]
+
+
+_SOLVED: dict[str, np.ndarray] = {}
+
+
+class _GivenUp(Exception):
+    """A search that found nothing for too long."""
+
+
+class GeneratorSingle(_GeneratorFeedback):
+    """C1: all neighbours of one node, in closed form.
+
+    The gradient of the last layer is one outer product ``g h'``: it gives ``h`` with its noise and dropout,
+    so neither protects, and with the generator that was sent ``h`` gives the rest.
+    """
+
+    id = "c1-neighgen-single"
+    summary = "raw features of an answering owner's nodes, from the gradient of a batch of one node"
+    cost = "two matrix products"
+    controls = (_exchange(1),)
+
+    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> np.ndarray:
+        """As many rows as one node asks for, of one owner; of a sum or a batch, a mixture of theirs."""
+        rows = single(
+            gradient[_WEIGHT],
+            gradient[_BIAS],
+            question.layer(_WEIGHT),
+            question.layer(_BIAS),
+            question.scale,
+            slots=SLOTS,
+        )
+        return rows[~np.isnan(rows).any(1)]
+
+
+class GeneratorBatch(_GeneratorFeedback):
+    """C2: all neighbours of a batch, by separating the nodes' sparse activations.
+
+    Each answering owner draws its own noise, so a sum over J owners of a batch of n is one batch of n * J,
+    and as open. The search is for independent components (``contrast``).
+    """
+
+    id = "c2-neighgen-batch"
+    summary = "raw features of the answering owners' nodes, from the gradient of a whole batch"
+    cost = "seconds at 16 nodes, a quarter of a minute at 64, about five processor minutes at 128"
+    controls = tuple(map(_exchange, (1, 8, 32, 64)))
+    search: ClassVar[str] = "contrast"
+    seconds: ClassVar[float] = 480.0
+    patience: ClassVar[float] = 40.0
+    """Processor seconds without a single node found after which the search is given up."""
+
+    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> np.ndarray:
+        """Rows of every node whose activation was found."""
+        words = question.layer(_WEIGHT).shape[0] // SLOTS
+        started = time.process_time()
+
+        def hopeful(found: int, rank: int) -> None:
+            if not found and time.process_time() > started + self.patience:
+                raise _GivenUp
+
+        try:
+            result = batch(
+                gradient[_WEIGHT],
+                gradient[_BIAS],
+                question.layer(_WEIGHT),
+                question.layer(_BIAS),
+                question.scale,
+                len(question.counts) * owners,
+                seconds=self.seconds,
+                slots=SLOTS,
+                search=self.search,
+                progress=hopeful,
+            )
+        except _GivenUp:
+            return np.zeros((0, words))
+        rows = np.concatenate([np.zeros((0, words)), *(row.features for row in result.rows)])
+        return rows[~np.isnan(rows).any(1)]
+
+
+class GeneratorColumns(GeneratorBatch):
+    """C2 with the published search, whose cost grows exponentially with the batch: where it ends."""
+
+    id = "c2-neighgen-columns"
+    summary = "the same with the published search (SPEAR), whose cost grows exponentially with the batch"
+    adversaries = (SERVER,)
+    cost = "half a minute at 32 nodes; at 64 it gives up after 40 processor seconds without a node"
+    controls = tuple(map(_exchange, (8, 32, 64)))
+    search = "columns"
+    seconds = 90.0
+
+
+def _from_outputs(
+    gradient: np.ndarray, question: Question, owners: int, settings: Mapping[str, Any]
+) -> np.ndarray:
+    """``feedback="outputs"``: ``x = xhat - gradient / (2 scale)``; of a sum the owners' mean."""
+    offer = {
+        name: torch.as_tensor(np.array(value), dtype=torch.float32) for name, value in question.offer.items()
+    }
+    params = {name.removeprefix("fgen."): v for name, v in offer.items() if name.startswith("fgen.")}
+    latent, hidden = offer["z"].shape[1], tuple(settings["generator_hidden"])
+    fgen = FeatureGenerator(latent, gradient.shape[2], SLOTS, hidden, 0.5)
+    fgen.load_state_dict(params)
+    counts = offer["counts"].long()
+    with torch.no_grad():
+        made = fgen.generate(offer["z"], counts, torch.Generator().manual_seed(int(offer["seed"])))
+    pulled = torch.as_tensor(np.array(gradient)).double()[made.anchor, made.slot] / owners
+    return _ones((made.rows.double() - pulled / (2 * question.scale)).numpy())
+
+
+def _ones(rows: np.ndarray) -> np.ndarray:
+    """Rounded where nearly all features are 0 or 1: then rows that are far from it are not nodes."""
+    near = np.abs(rows - rows.round().clip(0, 1))
+    if not len(rows) or (near < 0.25).mean() < 0.9:
+        return rows
+    return rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0

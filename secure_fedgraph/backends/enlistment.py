@@ -1,0 +1,115 @@
+"""What an operator tells a client's process before the run: by name, never as objects."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.policy import RECIPES, BoundPolicy, PlaintextWarning, Policy
+
+ISOLATED = "isolated runs a client in a process of its own"
+
+
+def algorithm_text(algorithm: Algorithm) -> str:
+    """How another process makes the same algorithm.
+
+    Raises:
+        BadInput: for one that has no importable name, or holds more than settings and named functions.
+    """
+    kind = type(algorithm)
+    if not issubclass(_definer(kind, "made_with"), _definer(kind, "__init__")):
+        raise BadInput(
+            f"{ISOLATED} and makes {kind.__name__} again there: with an __init__ of its own it needs a "
+            "made_with() that returns what that takes"
+        )
+    return json.dumps(
+        {
+            "class": _name(kind, "algorithm"),
+            "settings": algorithm.settings.model_dump(mode="json"),
+            "made_with": {key: _name(value, key) for key, value in algorithm.made_with().items()},
+        }
+    )
+
+
+def algorithm_of(text: str) -> Algorithm:
+    """The inverse, in the process."""
+    told = json.loads(text)
+    made: Any = _named(told["class"])
+    with_ = {key: _named(name) for key, name in told["made_with"].items()}
+    algorithm = made(**with_, **told["settings"])
+    if not isinstance(algorithm, Algorithm):
+        raise BadInput(f"{told['class']} is no Algorithm")
+    return algorithm
+
+
+def policy_text(bound: BoundPolicy, clients: tuple[str, ...]) -> str:
+    """How another process makes the same policy.
+
+    Raises:
+        BadInput: for a policy that no recipe by name makes.
+    """
+    text = json.dumps(_policy(bound.policy))
+    channels = [b.channel for b in bound.bounds.values()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaintextWarning)
+        again = policy_of(text).bind(channels, clients)
+    if _terms(again) != _terms(bound):
+        raise BadInput(f"{ISOLATED}: policy {bound.policy.name!r} was changed after its recipe made it")
+    return text
+
+
+def policy_of(text: str) -> Policy:
+    """The inverse, in the process."""
+    return _recipe(json.loads(text))
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    made = policy.made_with
+    if made is None or policy.exceptions or policy.name not in RECIPES:
+        raise BadInput(
+            f"{ISOLATED}, which makes its own policy by name: {policy.name!r} has "
+            f"{'named exceptions' if policy.exceptions else 'a recipe of its own'}; use one of "
+            f"{', '.join(RECIPES)}"
+        )
+    settings = {k: [_policy(p) for p in v] if k == "policies" else v for k, v in made.items()}
+    return {"name": policy.name, "settings": settings}
+
+
+def _recipe(told: Mapping[str, Any]) -> Policy:
+    settings = dict(told["settings"])
+    several = [_recipe(one) for one in settings.pop("policies", ())]
+    return RECIPES[told["name"]](*several, **settings)
+
+
+def _terms(bound: BoundPolicy) -> Any:
+    return bound.describe(), [(b.multipliers(), b.sensitivity) for b in bound.bounds.values()]
+
+
+def _definer(kind: type, attribute: str) -> type:
+    return next(base for base in kind.__mro__ if attribute in vars(base))
+
+
+def _name(found: Any, what: str) -> str:
+    module, name = getattr(found, "__module__", ""), getattr(found, "__qualname__", "")
+    try:
+        if module != "__main__" and _named(f"{module}:{name}") is found:
+            return f"{module}:{name}"
+    except (ImportError, AttributeError, ValueError):
+        pass
+    raise BadInput(
+        f"{ISOLATED} and imports {what} {name or type(found).__name__!r} by name: put it at the top level of "
+        "a module, so that module:name finds it"
+    )
+
+
+def _named(name: str) -> Any:
+    module, _, place = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in place.split("."):
+        found = getattr(found, part)
+    return found

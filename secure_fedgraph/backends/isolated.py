@@ -1,0 +1,190 @@
+"""Isolated mode: every client in a process of its own, reached over pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import IO, Any
+
+import torch
+
+from secure_fedgraph import errors
+from secure_fedgraph.backends import frames
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.protocol import nested, wire
+
+PIPE = 2**20
+PATIENCE = 2.0
+"""Seconds that a process gets to end by itself."""
+_SET_PIPE_SIZE = 1031  # fcntl's F_SETPIPE_SZ, on Linux
+
+
+class Workers:
+    """A transport to clients that each run in a process of their own.
+
+    Guarantees:
+        - a process is sent its own graph, public facts and message bytes, nothing of another client;
+        - identity keys are made in the processes and stay there: public keys come out, and the operator hands
+          out the roster, not the server;
+        - clients work side by side: all requests are written before a reply is read;
+        - a refusal arrives as the error that it was, and a process that died as an error that names it;
+        - the processes end with this one, also when it is killed.
+    Needs:
+        - algorithm and policy by name; see :mod:`~secure_fedgraph.backends.enlistment`.
+
+    Not available: what a client opened from its peers is not recorded, since nobody looks into another
+    process. A client's view then holds the messages it sent and got.
+
+    Args:
+        told: client -> what its process is told before the run.
+    """
+
+    def __init__(self, told: Mapping[str, Mapping[str, Any]]) -> None:
+        self._orders: dict[str, IO[bytes]] = {}
+        self._answers: dict[str, IO[bytes]] = {}
+        self.pids: dict[str, int] = {}
+        self._nursery: subprocess.Popen[bytes] | None = None
+        try:
+            self._start(list(told))
+            bodies = {name: bytes(nested.pack(body)) for name, body in told.items()}
+            roster = bytes(nested.pack(self._order(frames.TOLD, bodies)))
+            self._order(frames.ROSTER, dict.fromkeys(told, roster))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Sends each client its request and returns the replies.
+
+        Raises:
+            SecureFedGraphError: what a client refused with, or that its process died.
+        """
+        return self._order(frames.ASK, requests)
+
+    def save(self, label: str, committed: str) -> None:
+        """Has every client keep its memory in its own folder."""
+        order = wire.encode({"label": label, "committed": committed})
+        self._order(frames.SAVE, dict.fromkeys(self.pids, order))
+
+    def load(self, label: str) -> None:
+        """Has every client restore its memory."""
+        order = wire.encode({"label": label})
+        self._order(frames.LOAD, dict.fromkeys(self.pids, order))
+
+    def close(self) -> None:
+        """Ends the processes; they keep nothing."""
+        for pipe in (*self._orders.values(), *self._answers.values()):
+            with contextlib.suppress(OSError):
+                pipe.close()  # the end of its input ends a client, and the last of them where they came from
+        if self._nursery is None:
+            return
+        try:
+            self._nursery.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:  # one is in the middle of an answer that nobody waits for
+            self._nursery.kill()
+            self._nursery.wait()
+        if self._nursery.stdout is not None:
+            self._nursery.stdout.close()
+
+    def _order(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
+        for name, body in bodies.items():
+            with contextlib.suppress(frames.Ended):  # reading says so, with how the process ended
+                frames.write(self._orders[name], kind, body)
+        answers = {name: self._answer(name) for name in bodies}  # all of them, so that none is left behind
+        for answer in answers.values():
+            if isinstance(answer, SecureFedGraphError):
+                raise answer
+        return {name: answer for name, answer in answers.items() if isinstance(answer, bytes)}
+
+    def _answer(self, name: str) -> bytes | SecureFedGraphError:
+        try:
+            kind, body = frames.read(self._answers[name])
+        except frames.Ended:
+            return SecureFedGraphError(
+                f"{name}'s process ended ({self._ending(name)}) before it answered: see above for what it "
+                "said; with a checkpoint the run can be resumed"
+            )
+        if kind == frames.DONE:
+            return body
+        told = wire.decode(body)
+        known = getattr(errors, told["class"], None)
+        if isinstance(known, type) and issubclass(known, SecureFedGraphError):
+            return known(told["text"])
+        return SecureFedGraphError(f"{name}'s process failed: {told['class']}: {told['text']}")
+
+    def _ending(self, name: str) -> str:
+        for pipe in (self._orders[name], self._answers[name]):  # so it ends, if it only talked nonsense
+            with contextlib.suppress(OSError):
+                pipe.close()
+        for line in (self._nursery and self._nursery.stdout) or ():
+            pid, status = map(int, line.split())
+            if pid == self.pids[name]:
+                return f"exit status {status}"
+        return "with all the others"
+
+    def _start(self, names: list[str]) -> None:
+        theirs = []
+        for name in names:
+            orders, ours = os.pipe()
+            self._orders[name] = os.fdopen(ours, "wb")
+            ours, answers = os.pipe()
+            self._answers[name] = os.fdopen(ours, "rb")
+            _widen(orders, answers)
+            theirs.append((orders, answers))
+        ends = [end for pair in theirs for end in pair]
+        try:
+            self._nursery = nursery = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "secure_fedgraph.backends.worker",
+                    *(f"{a},{b}" for a, b in theirs),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                env=_environment(len(names)),
+                pass_fds=ends,
+            )
+        finally:
+            for end in ends:
+                os.close(end)
+        for name in names:
+            line = nursery.stdout.readline() if nursery.stdout is not None else b""
+            if not line:
+                raise SecureFedGraphError(
+                    f"clients' processes do not start (exit status {nursery.wait()}): see above for why"
+                )
+            self.pids[name] = int(line)
+
+
+def _environment(clients: int) -> dict[str, str]:
+    return {
+        **os.environ,
+        # what can be imported here can be imported there
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        # this process's threads, shared out; waiting ones leave the cores to the others
+        "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // clients)),
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }
+
+
+def _widen(*pipes: int) -> None:
+    if sys.platform == "linux":
+        import fcntl
+
+        for pipe in pipes:
+            with contextlib.suppress(OSError):  # the system may allow less
+                fcntl.fcntl(pipe, _SET_PIPE_SIZE, PIPE)

@@ -1,0 +1,138 @@
+"""A client in a process of its own, on two pipes: ``python -m secure_fedgraph.backends.worker 3,6 4,7``.
+
+The process that starts imports what clients need, holds nobody's data, and forks once for each pair of pipes.
+Each fork closes the others' pipes, is told its own graph, public facts and names, once, and from then on sees
+messages, orders to keep or restore its own memory, and nothing else. It ends with its input, so with the
+operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import IO, Any
+
+from torch_geometric.data import Data
+
+from secure_fedgraph.backends import frames
+from secure_fedgraph.backends.enlistment import algorithm_of, policy_of
+from secure_fedgraph.client import Client
+from secure_fedgraph.crypto import Identity
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.privacy.ledger import Ledger
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.protocol import nested, wire
+from secure_fedgraph.shelf import Shelf
+
+_PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
+
+
+def main(pairs: list[str]) -> None:
+    """Forks a client for each pair of pipes, and says how each ended: ``pid`` alone, later ``pid status``."""
+    _end_with(os.getppid())
+    ends = [tuple(int(end) for end in pair.split(",")) for pair in pairs]
+    here = os.getpid()
+    for orders, answers in ends:
+        pid = os.fork()
+        if not pid:
+            _end_with(here)
+            for end in {e for pair in ends for e in pair} - {orders, answers}:
+                os.close(end)
+            os.dup2(2, 1)  # what an algorithm prints goes where errors go
+            status = 1
+            try:
+                serve(os.fdopen(orders, "rb"), os.fdopen(answers, "wb"))
+                status = 0
+            finally:
+                os._exit(status)
+        print(pid, flush=True)
+    for pair in ends:
+        for end in pair:
+            os.close(end)
+    with contextlib.suppress(ChildProcessError, BrokenPipeError, KeyboardInterrupt):
+        while True:
+            pid, ended = os.wait()
+            print(pid, os.waitstatus_to_exitcode(ended), flush=True)
+
+
+def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
+    """Serves one client until the input ends."""
+    parent = os.getppid()
+    warnings.simplefilter("ignore", PlaintextWarning)  # the operator was told
+    client: Client | None = None
+    told: dict[str, Any] = {}
+    identity = Identity.generate()
+    try:
+        while True:
+            kind, body = frames.read(orders)
+            if os.getppid() != parent:
+                return
+            try:
+                answer = b""
+                if kind == frames.TOLD:
+                    told, answer = nested.unpack(body), identity.public
+                elif kind == frames.ROSTER:
+                    client = _client(told, identity, nested.unpack(body))
+                elif client is not None:
+                    answer = _serve(client, kind, body)
+            except Exception as error:
+                _fail(answers, error)
+            else:
+                frames.write(answers, frames.DONE, answer)
+    except (frames.Ended, KeyboardInterrupt):
+        return
+
+
+def _serve(client: Client, kind: bytes, body: bytes) -> bytes:
+    if kind == frames.ASK:
+        return client.handle(body)
+    order = wire.decode(body)
+    if kind == frames.SAVE:
+        client.save(order["label"], order["committed"])
+    elif kind == frames.LOAD:
+        client.load(order["label"])
+    return b""
+
+
+def _client(told: dict[str, Any], identity: Identity, roster: dict[str, bytes]) -> Client:
+    name, algorithm = told["name"], algorithm_of(told["algorithm"])
+    declared = {channel.name: channel for channel in (*algorithm.channels, algorithm.METRICS)}
+    channels = [declared[channel] for channel in told["channels"]]
+    return Client(
+        party=Party(name, identity, roster),
+        graph=Data(**told["graph"]),
+        schema=Schema(**told["schema"]),
+        algorithm=algorithm,
+        policy=policy_of(told["policy"]).bind(channels, tuple(roster)),
+        run=told["run"],
+        ledger=Ledger(Path(told["ledger"])),
+        seed=told["seed"],
+        shelf=Shelf(Path(told["shelf"]), name) if told["shelf"] else None,
+        after=told["after"],
+    )
+
+
+def _fail(answers: IO[bytes], error: Exception) -> None:
+    if not isinstance(error, SecureFedGraphError):
+        traceback.print_exception(error)
+    frames.write(answers, frames.FAILED, wire.encode({"class": type(error).__name__, "text": str(error)}))
+
+
+def _end_with(parent: int) -> None:
+    """Where the system can, this process is killed with its parent, even in the middle of an answer."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

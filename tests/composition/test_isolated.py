@@ -1,0 +1,272 @@
+"""Isolated mode opens what the shared mode opens; a process that refuses, fails or dies says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.backends import frames
+from secure_fedgraph.backends.enlistment import algorithm_of, algorithm_text, policy_of, policy_text
+from secure_fedgraph.backends.isolated import Workers
+from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
+from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.protocol import Message, wire
+from secure_fedgraph.protocol.message import ANSWER
+
+SMALL: dict[str, Any] = {"hidden": (8, 8)}
+GENERATORS: dict[str, Any] = {
+    **SMALL,
+    "generator_epochs": 2,
+    "federated_epochs": 2,
+    "exchange_batch": 8,
+    "minimum_batch": 4,
+    "generator_hidden": (16, 32),
+    "encoder": (8, 8),
+    "hidden_share": 0.3,
+}
+RUN = "run-1"
+
+
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, nodes=90, features=16, seed=0)
+
+
+def made(name: str) -> sfg.Algorithm:
+    return ALGORITHMS[name](**(GENERATORS if name.endswith("sage+") else SMALL))
+
+
+def opened_alike(name: str, policy: str, federation: sfg.Federation) -> None:
+    recipe = getattr(sfg.policies, policy)
+    here = sfg.train(made(name), federation, recipe(), rounds=2)
+    there = sfg.train(made(name), federation, recipe(), rounds=2, isolated=True)
+    assert here.state.keys() == there.state.keys()
+    assert all(torch.equal(value, there.state[key]) for key, value in here.state.items())
+    assert here.history == there.history
+
+    def opened(run: Any) -> list[Any]:
+        return [(o.channel, o.contributors, o.digest) for o in run.transcript.opened if o.reader == "server"]
+
+    def lines(run: Any) -> list[Any]:
+        return sorted((c.client, c.exchange, c.channel) for c in run.charges)
+
+    assert opened(here) == opened(there)
+    assert lines(here) == lines(there)
+    sizes = [[(s.channel, s.step, s.sender, s.bytes) for s in run.transcript.sent] for run in (here, there)]
+    assert [s for s in sizes[0] if "keys" not in s[0]] == [s for s in sizes[1] if "keys" not in s[0]]
+
+
+PAIRS = [
+    (name, policy)
+    for name in sorted(ALGORITHMS)
+    for policy in ("plaintext", "masked")
+    if not (ALGORITHMS[name].pools and policy == "masked")  # one client, which masks refuse
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "policy"), PAIRS)
+def test_both_modes_open_the_same_values(name: str, policy: str, federation: sfg.Federation) -> None:
+    opened_alike(name, policy, federation)
+
+
+def test_both_modes_open_the_same_values_of_the_hardest_pattern(federation: sfg.Federation) -> None:
+    opened_alike("fedsage+", "masked", federation)
+
+
+@pytest.fixture(scope="module")
+def workers(federation: sfg.Federation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    folder = tmp_path_factory.mktemp("isolated")
+    bound = sfg.policies.plaintext().bind(sfg.FedAvg.channels, federation.names)
+    with federation.isolate(
+        sfg.FedAvg(hidden=(8, 8)), bound, RUN, folder / "ledger.jsonl", 0, folder / "clients"
+    ) as found:
+        yield found
+
+
+def request(name: str, exchange: int, **other: Any) -> bytes:
+    fields: dict[str, Any] = {
+        "run": RUN,
+        "round": 1,
+        "exchange": exchange,
+        "channel": "update",
+        "step": ANSWER,
+        "sender": "server",
+        "recipient": name,
+        "cohort": ("owner-0", "owner-1", "owner-2"),
+        "body": wire.encode(dict(sfg.FedAvg(hidden=(8, 8)).init(sfg.federation.Schema(16, 4), 0))),
+    }
+    return Message(**{**fields, **other}).to_bytes()
+
+
+def test_a_refusal_is_the_refusal_that_it_was_and_the_others_go_on(workers: Workers) -> None:
+    with pytest.raises(HostileMessage, match=r"^a request for 'owner-0' in run 'run-9' reached owner-0$"):
+        workers.exchange({"owner-0": request("owner-0", 1, run="run-9"), "owner-1": request("owner-1", 1)})
+    same = request("owner-1", 1)
+    first = workers.exchange({"owner-1": same})
+    assert workers.exchange({"owner-1": same}) == first  # the identical request, the identical bytes
+    with pytest.raises(HostileMessage, match="was already answered by owner-1"):
+        workers.exchange({"owner-1": request("owner-1", 1, round=2)})
+
+
+def test_an_order_to_save_names_a_round_and_no_path(workers: Workers) -> None:
+    with pytest.raises(HostileMessage, match="is no label of a round"):
+        workers.save("../../somewhere", "")
+
+
+class Broken(sfg.FedAvg):
+    """Its print must not land between frames, and its error is not one of ours."""
+
+    name = "broken"
+
+    @sfg.FedAvg.UPDATE.answer
+    def update(self, me: Any, given: Any) -> Any:
+        print("on the way to a division")
+        return 1 // 0
+
+
+def test_a_users_own_algorithm_that_fails_names_the_client(
+    federation: sfg.Federation, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SecureFedGraphError, match="owner-0's process failed: ZeroDivisionError: integer div"):
+        sfg.train(Broken(hidden=(8, 8)), federation, sfg.policies.masked(), rounds=1, isolated=True)
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_dying_process_is_named(federation: sfg.Federation, tmp_path: Path) -> None:
+    bound = sfg.policies.plaintext().bind(sfg.FedAvg.channels, federation.names)
+    algorithm = sfg.FedAvg(hidden=(8, 8))
+    with federation.isolate(algorithm, bound, RUN, tmp_path / "ledger.jsonl", 0) as workers:
+        pids = list(workers.pids.values())
+        os.kill(workers.pids["owner-1"], signal.SIGKILL)
+        with pytest.raises(SecureFedGraphError, match="owner-1's process ended"):
+            workers.exchange({name: request(name, 1) for name in federation.names})
+    assert not any(alive(pid) for pid in pids)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at processes in /proc")
+def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import time, secure_fedgraph as sfg\nfrom pathlib import Path\n"
+        "f = sfg.federate('synthetic-citation', clients=2, nodes=60, features=16)\n"
+        "a = sfg.FedAvg(hidden=(8, 8))\n"
+        "b = sfg.policies.plaintext().bind(a.channels, f.names)\n"
+        f"w = f.isolate(a, b, 'r', Path({str(tmp_path / 'l.jsonl')!r}), 0)\n"
+        "print(*w.pids.values(), flush=True)\ntime.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    parent.stdout.close()
+    assert len(pids) == 2
+    assert all(alive(pid) for pid in pids)
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 20
+    while any(alive(pid) for pid in pids) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in pids)
+
+
+def small_model(schema: Any) -> torch.nn.Module:
+    return GraphSage(schema.features, schema.classes, (8, 8))
+
+
+class Own(sfg.FedAvg):
+    """A user's own algorithm, which its module names."""
+
+    name = "own"
+
+
+class Needy(sfg.FedAvg):
+    def __init__(self, more: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.more = more
+
+
+def test_what_can_be_named_is_made_again() -> None:
+    again = algorithm_of(algorithm_text(Own(model=small_model, batch=3)))
+    assert type(again) is Own
+    assert again.settings.batch == 3
+    assert again.made_with() == {"model": small_model}
+
+
+def test_what_cannot_be_named_is_refused_before_a_process_starts(federation: sfg.Federation) -> None:
+    class Inner(sfg.FedAvg):
+        name = "inner"
+
+    for algorithm, words in (
+        (Inner(), "imports algorithm .*Inner' by name: put it at the top level of a module"),
+        (sfg.FedAvg(model=lambda schema: small_model(schema)), "imports model .*lambda"),
+        (Needy(3), r"Needy again there: with an __init__ of its own it needs a made_with\(\)"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            sfg.train(algorithm, federation, sfg.policies.plaintext(), rounds=1, isolated=True)
+
+
+POLICIES = [
+    sfg.policies.plaintext(),
+    sfg.policies.masked(limit=4.0),
+    sfg.policies.homomorphic(),
+    sfg.policies.local_dp(1.0, multiplier=2.0),
+    sfg.policies.strictest(sfg.policies.local_dp(1.0, 1.0), sfg.policies.plaintext()),
+    sfg.policies.strictest(),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+def test_policies_are_made_again_by_name(policy: Any) -> None:
+    bound = policy.bind(sfg.FedAvg.channels, ("a", "b", "c"))
+    again = policy_of(policy_text(bound, ("a", "b", "c")))
+    assert again.name == policy.name
+    assert again.bind(sfg.FedAvg.channels, ("a", "b", "c")).describe() == bound.describe()
+
+
+def test_policies_that_have_no_name_are_refused() -> None:
+    masked = sfg.policies.masked()
+    exception = {"update": sfg.policies.plaintext().recipe(sfg.FedAvg.UPDATE)}
+    for policy, words in (
+        (replace(masked, exceptions=exception), "'masked' has named exceptions; use one of plaintext"),
+        (replace(masked, made_with=None), "'masked' has a recipe of its own"),
+        (replace(masked, relation="replace"), "'masked' was changed after its recipe made it"),
+    ):
+        bound = policy.bind(sfg.FedAvg.channels, ("a", "b"))
+        with pytest.raises(BadInput, match=words):
+            policy_text(bound, ("a", "b"))
+
+
+def test_frames_say_where_they_end() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as here, os.fdopen(write, "wb") as there:
+        frames.write(there, frames.ASK, b"body")
+        frames.write(there, frames.DONE)
+        there.write(b"A" + (2**62).to_bytes(8, "little"))
+        there.flush()
+        assert frames.read(here) == (frames.ASK, b"body")
+        assert frames.read(here) == (frames.DONE, b"")
+        with pytest.raises(frames.Ended):  # and nothing was allocated
+            frames.read(here)
+        there.write(frames.ASK + (9).to_bytes(8, "little") + b"half")
+        there.close()
+        with pytest.raises(frames.Ended):
+            frames.read(here)
