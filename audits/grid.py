@@ -152,7 +152,8 @@ def _one_run(
 ) -> None:
     changes = [f"{key}={json.dumps(value)}" for key, value in variant.settings.items()]
     experiment = load(None, chosen.model_dump(), changes)
-    folder = out and out / "runs" / f"{chosen.policy}-{chosen.seed}-{variant.name.replace(' ', '-')}"
+    place = f"runs/{chosen.policy}-{chosen.seed}-{variant.name.replace(' ', '-')}"
+    folder = out and out / place
     try:
         run = execute(experiment, folder, keep=_Keep(variant.attacks))
     except Refused as refusal:
@@ -167,7 +168,9 @@ def _one_run(
     found = cells(run.transcript, run.federation, experiment, result, variant.attacks, who, variant)
     grid.cells += found.cells
     grid.reconstructions += found.reconstructions
-    grid.runs.append({"variant": variant.name, "policy": experiment.policy, "result": result})
+    grid.runs.append(
+        {"variant": variant.name, "policy": experiment.policy, "folder": place, "result": result}
+    )
     if folder is not None:
         write_json(folder / "result.json", result)
         if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:

@@ -6,7 +6,11 @@ from typing import Any
 
 from audits.grid import EACH, LEFT, Audit
 from secure_fedgraph.config import Experiment
+from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.results import versions
+
+HIDDEN = {domain.value for domain in Domain if not domain.readable}
 
 
 def audit_result(
@@ -21,6 +25,7 @@ def audit_result(
         "seed": seeds,
         "versions": versions(),
         "verdict": verdict(found.cells),
+        "broken": broken(found),
         "seconds": round(seconds, 3),
         "cells": found.cells,
         "runs": found.runs,
@@ -41,12 +46,33 @@ def verdict(cells: list[dict[str, Any]]) -> str:
         parts = [
             f"single owners are exposed to {', '.join(single)}"
             if single
-            else "no attack reads a single owner"
+            else "no attack that was tried reads a single owner"
         ]
         if union:
             parts.append(f"all owners together are exposed to {', '.join(union)}")
         sentences.append(f"{policy}: {'; '.join(parts)}.")
     return " ".join(sentences)
+
+
+def broken(found: Audit) -> list[str]:
+    """Claims that the audit saw fail, a sentence each: a server that read single owners where nothing that
+    it got was readable. Further claims (a budget's ceiling on every attack) come with budgets.
+    """
+    hidden = {
+        (run["policy"], run["variant"], run["result"]["seed"]): {
+            row["name"] for row in run["result"]["channels"] if row["domain"] in HIDDEN
+        }
+        for run in found.runs
+    }
+    return [
+        f"{cell['attack']} read single owners from channel {cell['channel']!r} under {cell['policy']}, "
+        "where no upload should be readable by the server."
+        for cell in found.cells
+        if cell["leaks"]
+        and cell["settings"]["aim"] == EACH
+        and cell["adversary"] == SERVER
+        and cell["channel"] in hidden.get((cell["policy"], cell["settings"]["variant"], cell["seed"]), set())
+    ]
 
 
 def _leaking(cells: list[dict[str, Any]], aim: str) -> list[str]:

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from secure_fedgraph import __version__, listing, tables
 from secure_fedgraph.config import Experiment, load
-from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError, unknown_name
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.results import (
@@ -31,6 +31,7 @@ from secure_fedgraph.results import (
     fresh_folder,
     mean_result,
     read_json,
+    rehearse,
     run_result,
     write_json,
 )
@@ -125,6 +126,8 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""
     screen = _Screen(flags)
     experiment, seeds = _experiment(experiment_file, {**flags, "policy": policy})
+    if flags["overwrite"]:
+        rehearse(experiment)  # an earlier result goes only for a run that starts
     out = fresh_folder(flags["out"] or _default_folder(experiment, "run"), flags["overwrite"])
     _run_seeds(out, experiment, seeds, _command_line(), screen)
 
@@ -207,6 +210,8 @@ def audit(folder: Path | None, policy: str | None, attack: str, adversary: str |
         for name in policies:
             # every name is checked before work starts
             experiment.model_copy(update={"policy": name}).make_policy()
+        if flags["overwrite"]:
+            rehearse(experiment.model_copy(update={"policy": "plaintext"}))
         out = fresh_folder(flags["out"] or _default_folder(experiment, "audit"), flags["overwrite"])
         total = len(policies) * len(seeds) * len(grid.variants(experiment, attacks))
         with screen.bar("auditing", total) as advance, _plain_warnings():
@@ -215,6 +220,8 @@ def audit(folder: Path | None, policy: str | None, attack: str, adversary: str |
     write_json(out / "audit.json", result)
     page = write_report(out)
     screen.finish(result, tables.audit_tables(result), page)
+    if result["broken"]:
+        raise BrokenClaim(" ".join(result["broken"]))
 
 
 @main.command("list", epilog="\b\nExample:\n  secure-fedgraph list policies --json")

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import warnings
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -224,14 +225,46 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
+    stood_on = _stood_on(out) if earlier or (out / "checkpoint").exists() else []
     for name in earlier:
         (out / name).unlink()
-    if earlier or (out / "checkpoint").exists():
-        # what that result stood on: its transcript, the runs of its seeds and policies, its checkpoint
-        for folder in (out / "transcript", out / "runs", out / "checkpoint", *out.glob("seed-*")):
-            shutil.rmtree(folder, ignore_errors=True)
-    out.mkdir(parents=True, exist_ok=True)
+    for folder in stood_on:
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
     return out
+
+
+def _stood_on(out: Path) -> list[Path]:
+    """The folders that an earlier result names as its own. Whatever else lies beside them stays."""
+    folders = [out / "transcript", out / "checkpoint"]
+    for name in ("result.json", "audit.json"):
+        try:
+            old = json.loads((out / name).read_text())
+            folders += [out / f"seed-{one['seed']}" for one in old.get("seeds", [])]
+            folders += [out / one["folder"] for one in old.get("runs", []) if one.get("folder")]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            continue  # nothing readable names them, so nothing is taken away
+    inside = out.resolve()
+    return [folder for folder in folders if inside in folder.resolve().parents]
+
+
+def rehearse(experiment: Experiment) -> None:
+    """Everything that can be refused before round 1, without writing anything.
+
+    Raises:
+        BadInput, Refused: as the run would.
+    """
+    algorithm, policy = experiment.make_algorithm(), experiment.make_policy()
+    federation = federate(
+        experiment.data, experiment.clients, experiment.partition, experiment.seed, **experiment.dataset
+    )
+    names = federation.pooled().names if algorithm.pools else federation.names
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself will say it
+        policy.bind(algorithm.channels, names)
 
 
 def _channels(run: Run, delta: float) -> list[dict[str, Any]]:

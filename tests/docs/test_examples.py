@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 PROMISED = {
-    "audit_in_python": ["masked: no attack reads a single owner", "exact"],
+    "audit_in_python": ["masked: no attack that was tried reads a single owner", "exact"],
     "fedsage_under_each_policy": ["plaintext", "3 of 3", "masked", "0 of 3", "server inf, peers"],
     "own_algorithm": ["plaintext", "masked", "homomorphic", "accuracy"],
     "own_attack": ["plaintext  right for", "masked     blind: own-majority-class"],

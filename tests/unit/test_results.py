@@ -211,10 +211,17 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         fresh_folder(tmp_path / "out", False)
 
 
-def test_nothing_of_an_overwritten_run_is_left_to_be_added_to(tmp_path: Path) -> None:
-    for folder in ("seed-0", "runs/plaintext-0-as-configured"):
+def test_what_an_overwritten_result_names_as_its_own_goes_and_nothing_else(tmp_path: Path) -> None:
+    own = ("seed-0", "runs/plaintext-0-as-configured", "transcript")
+    others = ("seed-notes", "runs/precious", "seed-7")
+    for folder in own + others:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "ledger.jsonl").write_text("{}\n")
-    (tmp_path / "result.json").write_text("{}")
+    outside = {"folder": f"../{tmp_path.name}-beside"}
+    (tmp_path.parent / f"{tmp_path.name}-beside").mkdir()
+    (tmp_path / "result.json").write_text(json.dumps({"seeds": [{"seed": 0}]}))
+    (tmp_path / "audit.json").write_text(json.dumps({"runs": [{"folder": own[1]}, outside]}))
     fresh_folder(tmp_path, True)
-    assert list(tmp_path.rglob("ledger.jsonl")) == []
+    assert not any((tmp_path / folder).exists() for folder in own)
+    assert all((tmp_path / folder / "ledger.jsonl").exists() for folder in others)
+    assert (tmp_path.parent / f"{tmp_path.name}-beside").exists()
