@@ -210,6 +210,9 @@ def audit(folder: Path | None, policy: str | None, attack: str, adversary: str |
         for name in policies:
             # every name is checked before work starts
             experiment.model_copy(update={"policy": name}).make_policy()
+        if attack == "all":  # of the attacks those that read a channel of this algorithm, if any does
+            channels = {channel.name for channel in experiment.make_algorithm().channels}
+            attacks = [a for a in attacks if a.channel in channels] or attacks
         if flags["overwrite"]:
             rehearse(experiment.model_copy(update={"policy": "plaintext"}))
         out = fresh_folder(flags["out"] or _default_folder(experiment, "audit"), flags["overwrite"])
