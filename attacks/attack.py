@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.protocol import View
 
 
@@ -39,12 +39,15 @@ class Guess:
         values: for each target an array: scores or a reconstruction.
         targets: for each target the owners that it is about: one, or several where only their union shows.
         messages: how many messages were read.
+        stopped: for each target whose search was ended before it was through: after how many processor
+            seconds. What such a target's score says is a lower bound.
     """
 
     about: str
     values: Mapping[str, np.ndarray] = field(repr=False)
     targets: Mapping[str, tuple[str, ...]]
     messages: int
+    stopped: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,13 @@ class Attack(ABC):
 
     Class attributes say, and ``list attacks`` prints: the adversaries, the channels read, what is granted,
     the cost.
+
+    Args:
+        effort: processor seconds that one search may take, in place of the attack's own limits; those where
+            None. An attack that does not search has no use for it.
+
+    Raises:
+        BadInput: for an effort that is no number of seconds.
     """
 
     id: ClassVar[str]
@@ -89,6 +99,13 @@ class Attack(ABC):
     """Dotted keys of the settings that decide how far it gets: printed with every cell."""
     stops: ClassVar[Mapping[str, str]] = {}
     """By adversary what would stop it: printed with every cell that leaks."""
+    searches: ClassVar[bool] = False
+    """Whether it searches, for as long as ``effort`` or limits of its own allow."""
+
+    def __init__(self, effort: float | None = None) -> None:
+        if effort is not None and not 0 < effort < float("inf"):
+            raise BadInput(f"effort {effort:g} is no limit: give processor seconds above 0, e.g. 20")
+        self.effort = effort
 
     @abstractmethod
     def run(self, view: View, knowledge: Knowledge) -> Guess:

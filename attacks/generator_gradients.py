@@ -169,7 +169,7 @@ def _activations(
     G: Tensor, nodes: int, slots: int, seconds: float, search: str, seed: int, progress: Progress | None
 ) -> tuple[RowSpace, Tensor]:
     """The row space of the whole gradient and what was found in it, later slots first."""
-    deadline = time.process_time() + seconds
+    deadline = time.thread_time() + seconds
     words = len(G) // slots
     known, most, space = G.new_zeros(0, G.shape[1]), 0, None
     for slot in reversed(range(slots)):
@@ -181,7 +181,7 @@ def _activations(
         if space.rank <= most and not last:
             continue
         most = space.rank
-        left = deadline - time.process_time()
+        left = deadline - time.thread_time()
         # A level that resists must not use up the time of the ones below it.
         share = left if last else left / 4
         found = sparse_rows(

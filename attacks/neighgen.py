@@ -31,6 +31,19 @@ def _exchange(nodes: int) -> Control:
 
 
 @dataclass(frozen=True)
+class Solved:
+    """What came out of one gradient.
+
+    Args:
+        rows: ``[found, words]``.
+        stopped: the processor seconds after which the search was ended; None where it was through.
+    """
+
+    rows: np.ndarray = field(repr=False)
+    stopped: float | None = None
+
+
+@dataclass(frozen=True)
 class Question:
     """What was asked, as the adversary knows it: the last layer that was sent, and how many vectors.
 
@@ -76,18 +89,18 @@ class _GeneratorFeedback(Attack):
         """Rows of each owner that answered the exchange."""
         found = self._answers(view)
         question = self._question(view, found[0])
-        values = {seen.clients[0]: self._rows(view, question, seen, 1) for seen in found}
-        return Guess(FEATURES, values, {s.clients[0]: s.clients for s in found}, len(found))
+        solved = {seen.clients[0]: self._rows(view, question, seen, 1) for seen in found}
+        return _guess(solved, {s.clients[0]: s.clients for s in found}, len(found))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of all owners that answered, from their sum."""
         first = min(self.opened_sums(view), key=lambda seen: seen.exchange)
         question = self._question(view, first)
-        rows = self._rows(view, question, first, len(first.clients))
-        return Guess(FEATURES, {ALL: rows}, {ALL: first.clients}, 1)
+        solved = self._rows(view, question, first, len(first.clients))
+        return _guess({ALL: solved}, {ALL: first.clients}, 1)
 
-    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> np.ndarray:
-        """Rows ``[found, words]`` from one gradient at the parameters."""
+    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
+        """Rows from one gradient at the parameters."""
         raise NotImplementedError
 
     def _answers(self, view: View) -> list[Seen]:
@@ -115,34 +128,41 @@ class _GeneratorFeedback(Attack):
             raise Blind(f"{self.id}: the generator that the answers are about cannot be read in this view")
         return Question(offer.values, 1 / (len(offer.values["counts"]) * SLOTS))
 
-    def _rows(self, view: View, question: Question, answer: Seen, owners: int) -> np.ndarray:
+    def _rows(self, view: View, question: Question, answer: Seen, owners: int) -> Solved:
         expected = int(question.counts.sum()) * owners
-        words = int(view.public["schema"]["features"])
+        words, stopped = int(view.public["schema"]["features"]), None
         if "outputs" in answer.values:
             found = _from_outputs(answer.values["outputs"], question, owners, view.public["settings"])
             expected = len(found)  # a sum holds their mean, once
         elif not np.any(answer.values[_BIAS]):
             found = np.zeros((0, words))
         else:
-            found = self._solved(answer.values, question, owners)
+            solved = self._solved(answer.values, question, owners)
+            found, stopped = solved.rows, solved.stopped
         missing = np.full((max(0, expected - len(found)), words), np.nan)
-        return np.concatenate([found, missing]).astype(np.float32)
+        return Solved(np.concatenate([found, missing]).astype(np.float32), stopped)
 
-    def _solved(self, values: Mapping[str, np.ndarray], question: Question, owners: int) -> np.ndarray:
+    def _solved(self, values: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
         """The same gradient in two adversaries' views is solved once: it is the same work."""
         gradient = {name: np.array(values[name], dtype=np.float64) for name in (_WEIGHT, _BIAS)}
-        mark = hashlib.sha256(f"{self.id}/{owners}/{question.scale}".encode())
+        mark = hashlib.sha256(f"{self.id}/{owners}/{question.scale}/{self.effort}".encode())
         mark.update(question.layer(_WEIGHT).tobytes())
         mark.update(gradient[_WEIGHT].tobytes())
         key = mark.hexdigest()
         if key not in _SOLVED:
-            _SOLVED[key] = _ones(self.recover(gradient, question, owners))
+            solved = self.recover(gradient, question, owners)
+            _SOLVED[key] = Solved(_ones(solved.rows), solved.stopped)
             while len(_SOLVED) > 16:
                 del _SOLVED[next(iter(_SOLVED))]
         return _SOLVED[key]
 
 
-_SOLVED: dict[str, np.ndarray] = {}
+_SOLVED: dict[str, Solved] = {}
+
+
+def _guess(solved: Mapping[str, Solved], targets: Mapping[str, tuple[str, ...]], messages: int) -> Guess:
+    stopped = {target: one.stopped for target, one in solved.items() if one.stopped is not None}
+    return Guess(FEATURES, {t: one.rows for t, one in solved.items()}, targets, messages, stopped)
 
 
 class _GivenUp(Exception):
@@ -161,7 +181,7 @@ class GeneratorSingle(_GeneratorFeedback):
     cost = "two matrix products"
     controls = (_exchange(1),)
 
-    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> np.ndarray:
+    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
         """As many rows as one node asks for, of one owner; of a sum or a batch, a mixture of theirs."""
         rows = single(
             gradient[_WEIGHT],
@@ -171,7 +191,7 @@ class GeneratorSingle(_GeneratorFeedback):
             question.scale,
             slots=SLOTS,
         )
-        return rows[~np.isnan(rows).any(1)]
+        return Solved(rows[~np.isnan(rows).any(1)])
 
 
 class GeneratorBatch(_GeneratorFeedback):
@@ -185,18 +205,21 @@ class GeneratorBatch(_GeneratorFeedback):
     summary = "raw features of the answering owners' nodes, from the gradient of a whole batch"
     cost = "seconds at 16 nodes, a quarter of a minute at 64, about five processor minutes at 128"
     controls = tuple(map(_exchange, (1, 8, 32, 64)))
+    searches = True
     search: ClassVar[str] = "contrast"
     seconds: ClassVar[float] = 480.0
+    """Processor seconds that a search may take where no effort is given."""
     patience: ClassVar[float] = 40.0
-    """Processor seconds without a single node found after which the search is given up."""
+    """The same without a single node found."""
 
-    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> np.ndarray:
-        """Rows of every node whose activation was found."""
+    def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
+        """Rows of every node whose activation was found before the time was up."""
         words = question.layer(_WEIGHT).shape[0] // SLOTS
-        started = time.process_time()
+        seconds, patience = (self.effort or own for own in (self.seconds, self.patience))
+        started = time.thread_time()
 
         def hopeful(found: int, rank: int) -> None:
-            if not found and time.process_time() > started + self.patience:
+            if not found and time.thread_time() > started + patience:
                 raise _GivenUp
 
         try:
@@ -207,15 +230,15 @@ class GeneratorBatch(_GeneratorFeedback):
                 question.layer(_BIAS),
                 question.scale,
                 len(question.counts) * owners,
-                seconds=self.seconds,
+                seconds=seconds,
                 slots=SLOTS,
                 search=self.search,
                 progress=hopeful,
             )
         except _GivenUp:
-            return np.zeros((0, words))
+            return Solved(np.zeros((0, words)), patience)
         rows = np.concatenate([np.zeros((0, words)), *(row.features for row in result.rows)])
-        return rows[~np.isnan(rows).any(1)]
+        return Solved(rows[~np.isnan(rows).any(1)], None if result.complete else seconds)
 
 
 class GeneratorColumns(GeneratorBatch):

@@ -101,7 +101,7 @@ def sparse_rows(
     """
     if search not in SEARCHES:
         raise unknown_name("search", search, SEARCHES)
-    deadline = time.process_time() + seconds
+    deadline = time.thread_time() + seconds
     basis = space.basis[space.basis.norm(dim=1) > 1e-6 * space.basis.norm() / len(space.basis) ** 0.5]
     found = basis.new_zeros(0, space.rank)
     if known is not None and len(known):
@@ -118,7 +118,7 @@ def sparse_rows(
         found = _distinct(found, _proven(space, basis, SEARCHES[turn](basis, found, generator), loose))
         if progress:
             progress(len(found), space.rank)
-        if time.process_time() > deadline:
+        if time.thread_time() > deadline:
             break
     return found[: space.rank]
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attacks import ATTACKS, FAMILIES, Attack, Blind, Knowledge
+from attacks import ATTACKS, FAMILIES, Attack, Blind, Guess, Knowledge
 from audits.judges import JUDGES
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput, Refused, unknown_name
-from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.federation import Federation
 from secure_fedgraph.protocol import Transcript, View
-from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.results import execute, read_json, run_result, write_json
+from secure_fedgraph.protocol.message import digest
+from secure_fedgraph.protocol.transcript import SERVER, Opened, Sent
+from secure_fedgraph.results import execute, make_federation, read_json, run_result, write_json
 
 Progress = Callable[[str], None]
 EACH, LEFT = "each owner", "what the defence leaves"
@@ -30,11 +31,18 @@ LARGE = 200_000_000
 
 @dataclass
 class Audit:
-    """The cells of a grid, the runs behind them, and true against reconstructed values."""
+    """The cells of a grid, the runs behind them, and true against reconstructed values.
+
+    Args:
+        controls: the only control settings that were run; None: all that the attacks declare.
+        effort: processor seconds that one search could take; None: the attacks' own limits.
+    """
 
     cells: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     reconstructions: list[dict[str, Any]] = field(default_factory=list)
+    controls: tuple[str, ...] | None = None
+    effort: float | None = None
 
 
 def choose(names: Iterable[str]) -> list[type[Attack]]:
@@ -66,6 +74,22 @@ def adversaries(attacks: Iterable[type[Attack]], named: str | None = None) -> tu
     return (named,)
 
 
+def controls(attacks: Iterable[type[Attack]], named: Iterable[str]) -> tuple[str, ...] | None:
+    """The control settings that were named; None where none were: all that the attacks declare.
+
+    Raises:
+        BadInput: for a name that none of the attacks declares.
+    """
+    declared = tuple(dict.fromkeys(c.name for attack in attacks for c in attack.controls))
+    chosen = tuple(dict.fromkeys(named))
+    for name in chosen:
+        if not declared:
+            raise BadInput(f"control {name!r}: the chosen attacks declare none, so leave --control out")
+        if name not in declared:
+            raise unknown_name("control (of the chosen attacks)", name, declared)
+    return chosen or None
+
+
 @dataclass(frozen=True)
 class Variant:
     """One setting under which a run is attacked, and by which attacks."""
@@ -75,11 +99,16 @@ class Variant:
     attacks: tuple[type[Attack], ...]
 
 
-def variants(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[Variant]:
+def variants(
+    experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
+) -> list[Variant]:
     """The configured run, and one for each setting in which attacks show their reach.
 
     Attacks share the runs of controls of the same name. An attack whose channel the algorithm lacks needs
     none, and neither does a control that the configured run is already.
+
+    Args:
+        controls: these only, by name; None: all that the attacks declare.
     """
     attacks, kind = tuple(attacks), ALGORITHMS[experiment.algorithm]
     used = {channel.name for channel in kind.channels}
@@ -87,6 +116,8 @@ def variants(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[Va
     found: dict[str, Variant] = {}
     for attack in attacks:
         for control in attack.controls if attack.channel in used else ():
+            if controls is not None and control.name not in controls:
+                continue
             settings = dict(control.settings)
             if attack.depends_on and all(settings.get(k) == _at(configured, k) for k in attack.depends_on):
                 continue  # the configured run shows it
@@ -105,6 +136,8 @@ def audit(
     out: Path | None = None,
     progress: Progress = lambda text: None,
     adversary: str | None = None,
+    controls: Collection[str] | None = None,
+    effort: float | None = None,
 ) -> Audit:
     """Runs the grid.
 
@@ -113,13 +146,16 @@ def audit(
 
     Args:
         adversary: this one only; by default all that the attacks declare.
+        controls: these control settings only, by name; by default all that the attacks declare.
+        effort: processor seconds that one search may take; by default the attacks' own limits.
     """
-    grid, attacks = Audit(), list(attacks)
+    attacks = list(attacks)
+    grid = Audit(controls=None if controls is None else tuple(controls), effort=effort)
     who = adversaries(attacks, adversary)
     for seed in seeds:
         for policy in policies:
             chosen = experiment.model_copy(update={"policy": policy, "seed": seed})
-            for variant in variants(chosen, attacks):
+            for variant in variants(chosen, attacks, controls):
                 progress(f"{policy}, seed {seed}: {variant.name}")
                 _one_run(grid, chosen, variant, who, out)
     return grid
@@ -133,17 +169,20 @@ def cells(
     attacks: Iterable[type[Attack]],
     who: Iterable[str],
     variant: Variant | None = None,
+    controls: Collection[str] | None = None,
+    effort: float | None = None,
 ) -> Audit:
     """The cells of one finished run: each attack by each adversary, at single owners and at what is left."""
-    grid, who = Audit(), tuple(who)
+    grid, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
     variant = variant or Variant(AS_CONFIGURED, {}, ())
     for attack in attacks:
         for adversary in (a for a in attack.adversaries if a in who):
             view = transcript.view(SERVER if adversary == SERVER else sorted(federation.names)[0])
             for aim in AIMS:
                 blank = _blank(experiment, attack, adversary, aim, variant)
-                blank["settings"] |= {key: _at(result["config"], key) for key in attack.depends_on}
-                _cell(grid, blank, view, federation, experiment, result, attack())
+                decides = {key: _at(result["config"], key) for key in attack.depends_on}
+                blank["settings"] |= decides | _limits(grid, attack)
+                _cell(grid, blank, view, federation, experiment, result, attack(effort))
     return grid
 
 
@@ -160,12 +199,23 @@ def _one_run(
         for attack in variant.attacks:
             for adversary in (a for a in attack.adversaries if a in who):
                 blank = _blank(experiment, attack, adversary, EACH, variant)
+                blank["settings"] |= _limits(grid, attack)
                 grid.cells.append(
                     {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
                 )
         return
     result = run_result(run, experiment)
-    found = cells(run.transcript, run.federation, experiment, result, variant.attacks, who, variant)
+    found = cells(
+        run.transcript,
+        run.federation,
+        experiment,
+        result,
+        variant.attacks,
+        who,
+        variant,
+        grid.controls,
+        grid.effort,
+    )
     grid.cells += found.cells
     grid.reconstructions += found.reconstructions
     grid.runs.append(
@@ -213,6 +263,12 @@ def _cell(
     seconds = time.perf_counter() - started
     judgement = JUDGES[guess.about](guess, federation, experiment.make_algorithm())
     score = judgement.score
+    # an exact guess has nothing left to find, whatever ended its search
+    short = _stopped(guess) if score.value < 1 else ""
+    verdict = f"{score.verdict}; {short}" if short else score.verdict
+    details = dict(score.details)
+    if guess.stopped:
+        details |= {"searches_stopped": len(guess.stopped), "stopped_after": max(guess.stopped.values())}
     grid.reconstructions.append(
         {
             "policy": experiment.policy,
@@ -222,6 +278,7 @@ def _cell(
             "aim": aim,
             "variant": blank["settings"]["variant"],
             "kind": guess.about,
+            "stopped": _stopped(guess),
             "targets": judgement.targets(),
         }
     )
@@ -236,15 +293,36 @@ def _cell(
             "baseline": score.baseline,
             "baselines": dict(score.baselines),
             "leaks": score.leaks,
-            "verdict": score.verdict if aim == EACH else f"{score.verdict}, about all owners together",
+            "verdict": verdict if aim == EACH else f"{verdict}, about all owners together",
+            "reason": f"{attack.id}: {short}" if short else "",
             "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
-            "details": dict(score.details),
+            "details": details,
             "messages": guess.messages,
             "accuracy": result["accuracy"],
             "bytes": result["bytes"],
             "seconds": round(seconds, 3),
         }
     )
+
+
+def _stopped(guess: Guess) -> str:
+    """In words that a search was ended before it was through; empty where none was."""
+    if not guess.stopped:
+        return ""
+    seconds = " or ".join(f"{limit:g}" for limit in sorted(set(guess.stopped.values())))
+    some = len(guess.stopped) < len(guess.targets)
+    what = f"{len(guess.stopped)} of {len(guess.targets)} searches" if some else "search"
+    return f"{what} stopped after {seconds} s: a lower bound"
+
+
+def _limits(grid: Audit, attack: type[Attack]) -> dict[str, Any]:
+    """What bounded an attack, as far as it has controls and a search."""
+    found: dict[str, Any] = {}
+    if grid.controls is not None and attack.controls:
+        found["controls"] = ", ".join(grid.controls)
+    if grid.effort is not None and attack.searches:
+        found["effort"] = int(grid.effort) if grid.effort == int(grid.effort) else grid.effort
+    return found
 
 
 def _blank(
@@ -285,28 +363,77 @@ def _at(config: Any, dotted: str) -> Any:
 
 
 def audit_folder(
-    folder: Path, attacks: Iterable[type[Attack]], adversary: str | None = None
+    folder: Path,
+    attacks: Iterable[type[Attack]],
+    adversary: str | None = None,
+    effort: float | None = None,
 ) -> tuple[Experiment, Audit]:
     """The cells of a finished run that kept its transcript.
 
     The truth is rebuilt from the run's own configuration: same data, same seeds.
 
     Raises:
-        BadInput: where the folder holds no result or no transcript.
+        BadInput: where the folder holds no result or no transcript, or damaged ones.
     """
-    result = read_json(folder / "result.json", "run")
-    experiment = Experiment(**result["config"])
-    transcript = Transcript.load(folder / "transcript")
+    attacks = list(attacks)
+    result, experiment = _finished(folder / "result.json")
+    transcript = _kept(folder / "transcript", attacks)
     if not any(sent.kept for sent in transcript.sent):
         raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
-    federation = federate(
-        experiment.data, experiment.clients, experiment.partition, experiment.seed, **experiment.dataset
-    )
+    federation = make_federation(experiment)
     if federation.facts["digest"] != result["data"]["digest"]:
         raise BadInput(
             f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
         )
-    attacks = list(attacks)
-    found = cells(transcript, federation, experiment, result, attacks, adversaries(attacks, adversary))
+    who = adversaries(attacks, adversary)
+    found = cells(transcript, federation, experiment, result, attacks, who, effort=effort)
     found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
     return experiment, found
+
+
+def _finished(path: Path) -> tuple[dict[str, Any], Experiment]:
+    """A run's result and its configuration, with all that an audit reads of it."""
+    result = read_json(path, "run")
+    try:
+        experiment = Experiment(**result["config"])
+        experiment.make_algorithm()
+        read = [result["data"]["digest"], result["accuracy"], result["bytes"], result["seed"]]
+        read += [(row["name"], row["domain"]) for row in result["channels"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, _first_line(error)) from None
+    if None in read:
+        raise _damaged(path, "a value is missing")
+    return result, experiment
+
+
+def _kept(folder: Path, attacks: Iterable[type[Attack]]) -> Transcript:
+    """A transcript whose messages, as far as the attacks read them, are those that were sent."""
+    index = folder / "index.json"
+    try:
+        transcript = Transcript.load(folder)
+        notes: list[Sent | Opened] = [sent for sent in transcript.sent if sent.kept]
+        notes += [opened for opened in transcript.opened if opened.kept]
+        int(transcript.public["schema"]["features"]), transcript.public["channels"].keys()
+    except BadInput:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(index, _first_line(error)) from None
+    channels = {channel for attack in attacks for channel in (attack.channel, *attack.also_reads)}
+    for note in notes:
+        if note.channel in channels:
+            path = folder / f"{note.number:06d}.sfg"
+            try:
+                whole = digest(transcript.body(note.number)) == note.digest
+            except OSError as error:
+                raise _damaged(path, str(error.strerror)) from None
+            if not whole:
+                raise _damaged(path, "its content is not what was recorded")
+    return transcript
+
+
+def _damaged(path: Path, why: str) -> BadInput:
+    return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --set transcript=full")
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -23,6 +23,8 @@ def audit_result(
         "config": experiment.model_dump(mode="json"),
         "policies": policies,
         "seed": seeds,
+        "controls": None if found.controls is None else list(found.controls),
+        "effort": found.effort,
         "versions": versions(),
         "verdict": verdict(found.cells),
         "broken": broken(found),
@@ -50,6 +52,9 @@ def verdict(cells: list[dict[str, Any]]) -> str:
         ]
         if union:
             parts.append(f"all owners together are exposed to {', '.join(union)}")
+        stopped = sum(bool(c.get("details", {}).get("searches_stopped")) and c["score"] < 1 for c in mine)
+        if stopped:
+            parts.append(f"where a search was stopped ({stopped} of {len(mine)} cells) this is a lower bound")
         sentences.append(f"{policy}: {'; '.join(parts)}.")
     return " ".join(sentences)
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.stats import beta, rankdata
+from scipy.stats import beta
+
+from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 1000
 SAME = 0.01
@@ -83,7 +85,7 @@ def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarra
             "precision": float((guess & truth).sum() / max(guess.sum(), 1)),
             "recall": float((guess & truth).sum() / max(truth.sum(), 1)),
             # undefined, and left out, where every word is true or none is
-            **({} if truth.all() or not truth.any() else {"auc": auc(scores, truth)}),
+            **({} if truth.all() or not truth.any() else {"auc": roc_auc(scores, truth)}),
             "words": float(truth.sum()),
         },
     )
@@ -222,21 +224,6 @@ def _share(drawn: np.ndarray, known: set[bytes]) -> float:
 def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     return (one * other).sum(1) / np.maximum(size, 1e-12)
-
-
-def auc(scores: np.ndarray, truth: np.ndarray) -> float:
-    """The chance that a true item outscores a false one, ties counted half.
-
-    >>> auc(np.array([3.0, 1.0, 2.0]), np.array([True, False, True]))
-    1.0
-    """
-
-    positives = int(truth.sum())
-    negatives = truth.size - positives
-    if not positives or not negatives:
-        return float("nan")
-    ranks = rankdata(scores)
-    return float((ranks[truth].sum() - positives * (positives + 1) / 2) / (positives * negatives))
 
 
 def _f1(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:

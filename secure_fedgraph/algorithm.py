@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.handout import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.upload import Upload
 
 State = dict[str, torch.Tensor]
@@ -51,12 +54,23 @@ class Algorithm:
     rounds: ClassVar[int] = 50
     pools: ClassVar[bool] = False
     """Whether the algorithm pools all owners' data: a baseline that is not federated."""
+    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random")
+    """The ways of handing data out that it runs on; the first that fits the data is the default."""
+    kinds: ClassVar[tuple[str, ...]] = ("node",)
+    """The kinds of data, as ``graph.kinds`` has them, that it learns from."""
+    data: ClassVar[str] = "cora"
+    """The data set that a run takes where none is named."""
+    clients: ClassVar[Mapping[str, int]] = {}
+    """Data set -> how many clients its paper has on it; 3 on others."""
+    metric: ClassVar[str] = "accuracy"
+    """What the referee measures: ``accuracy``, ``auc`` (area under the ROC curve) or ``mae``."""
     Settings: ClassVar[type[Settings]] = Settings
     channels: ClassVar[tuple[Channel, ...]] = ()
     answers: ClassVar[Mapping[str, str]] = {}
     readers: ClassVar[Mapping[str, str]] = {}
 
     METRICS = Channel("metrics", Reveal.SUM)
+    OWN_TESTS = Channel("own_tests", Reveal.EACH, to="referee")
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -79,8 +93,26 @@ class Algorithm:
             read = getattr(value, "__reads__", None)
             if isinstance(read, Channel):
                 readers[read.name] = attribute
-        cls.channels = tuple(c for c in declared.values() if c.name != cls.METRICS.name)
+        examined = {cls.METRICS.name, cls.OWN_TESTS.name}
+        cls.channels = tuple(c for c in declared.values() if c.name not in examined)
         cls.answers, cls.readers = answers, readers
+
+    @property
+    def in_use(self) -> tuple[Channel, ...]:
+        """The channels that these settings use: what a policy has to bind."""
+        return self.channels
+
+    def check(self, schema: Schema) -> None:
+        """Before anything is sent.
+
+        Raises:
+            BadInput: for data of a kind that it does not learn from.
+        """
+        if schema.kind not in self.kinds:
+            raise BadInput(
+                f"{self.name} learns from data of kind {' or '.join(self.kinds)}, and this is of kind "
+                f"{schema.kind!r}: choose another data set or another algorithm"
+            )
 
     def init(self, schema: Schema, seed: int) -> State:
         """The server's state before round 1, from public facts and the seed only."""
@@ -96,7 +128,11 @@ class Algorithm:
 
     def personal(self) -> Channel | None:
         """The channel on which the referee may examine personal models, where there are any."""
-        return next((c for c in self.channels if c.to == "referee"), None)
+        return next((c for c in self.in_use if c.to == "referee"), None)
+
+    def measure(self, schema: Schema) -> str:
+        """What the referee measures on data of this kind: :attr:`metric`, unless the data decide."""
+        return self.metric
 
     @property
     def warm_up(self) -> int:
@@ -112,12 +148,67 @@ class Algorithm:
         """Class scores ``[nodes, classes]`` of a model on a graph."""
         raise NotImplementedError
 
+    def predictions(self, state: State, fed: Any, question: Data, schema: Schema) -> dict[str, torch.Tensor]:
+        """What the referee marks: class scores ``[nodes, classes]`` of its question.
+
+        Args:
+            state: the server's.
+            fed: the referee's round; its verbs read the channels to the referee.
+            question: features and links of the test graph, without an answer in it.
+
+        Returns:
+            By owner, or for everybody where one model is released.
+        """
+        released = self.released(state)
+        channel = self.personal()
+        if released is not None:
+            models = {EVERYBODY: released}
+        elif channel is not None:
+            models = fed.gather(channel)
+        else:
+            raise BadInput(f"{self.name} releases no model and declares no channel to the referee")
+        return {owner: self.predict(model, question, schema) for owner, model in models.items()}
+
+    def own_model(self, me: Any) -> State:
+        """A client's personal model, where there are any."""
+        raise BadInput(f"{self.name} has no model in its clients: evaluate it with the referee")
+
     @METRICS.answer
     def metrics(self, me: Any, given: State) -> Upload:
         """The client's accuracy on its own test nodes, in [0, 1] (``evaluation="in_band"``)."""
-        scores = self.predict(given, me.graph, me.schema)
-        right = (scores.argmax(1) == me.graph.y)[me.graph.test_mask]
-        return Upload({"accuracy": right.float().mean().reshape(1)})
+        right, count = self._marked(me, given)["test"]
+        return Upload({"accuracy": (right / count.clamp(min=1)).reshape(1)})
+
+    @OWN_TESTS.answer
+    def own_tests(self, me: Any, given: State) -> Upload:
+        """Right answers and their number on the client's own test and validation nodes, for the referee.
+
+        ``loss`` is the sum of the cross entropy over the validation nodes, and their number.
+        """
+        return Upload(self._marked(me, given))
+
+    def _marked(self, me: Any, given: State) -> dict[str, torch.Tensor]:
+        scores = self.predict(given or self.own_model(me), me.graph, me.schema)
+        found = {}
+        for name, mask in (("test", me.graph.test_mask), ("validation", me.graph.val_mask)):
+            right = (scores.argmax(1) == me.graph.y)[mask]
+            found[name] = torch.stack([right.sum(), mask.sum()]).float()
+        held_out = me.graph.val_mask
+        loss = F.cross_entropy(scores[held_out], me.graph.y[held_out], reduction="sum")
+        found["loss"] = torch.stack([loss, held_out.sum()]).float()
+        return found
+
+    def findings(self, transcript: Transcript) -> dict[str, Any]:
+        """What a run shows that is this algorithm's own, as named tables for its result (JSON); none here.
+
+        Args:
+            transcript: of the run; sizes of what was sent, whatever was kept.
+        """
+        return {}
+
+    def notes(self, state: State) -> dict[str, Any]:
+        """What the server learned besides a model and a run's result keeps, as JSON; nothing by default."""
+        return {}
 
     def made_with(self) -> dict[str, Any]:
         """What ``__init__`` was given besides settings, for another process to make the same algorithm."""
@@ -129,7 +220,7 @@ class Algorithm:
 
 
 # the base's own answer, which __init_subclass__ cannot see
-Algorithm.answers = {Algorithm.METRICS.name: "metrics"}
+Algorithm.answers = {Algorithm.METRICS.name: "metrics", Algorithm.OWN_TESTS.name: "own_tests"}
 
 
 def _sentence(error: ValidationError, what: str) -> str:

@@ -50,6 +50,7 @@ AUDIT_EXAMPLES = """
 Examples:
   secure-fedgraph audit --algorithm fedsage --data cora --policy plaintext,masked,homomorphic --attack all
   secure-fedgraph audit --policy plaintext --attack a4 --seeds 3 --set rounds=1
+  secure-fedgraph audit --algorithm fedsage+ --policy strictest --attack neighgen --effort 20
   secure-fedgraph audit runs/masked        # a finished run that kept its transcript
 """
 
@@ -187,38 +188,63 @@ def _run_seeds(out: Path, experiment: Experiment, seeds: list[int], command: str
 @click.option("--policy", help="Policies, separated by commas.")
 @click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
 @click.option("--adversary", help="Who attacks: server or client; all that the attacks declare by default.")
+@click.option(
+    "--control",
+    multiple=True,
+    metavar="NAME",
+    help="Only these control settings beside the configured ones, by commas; see 'list attacks'.",
+)
+@click.option(
+    "--effort",
+    type=float,
+    metavar="SECONDS",
+    help="Processor seconds that one search of an attack may take; the attack's own limit by default.",
+)
 @_experiment_options
-def audit(folder: Path | None, policy: str | None, attack: str, adversary: str | None, **flags: Any) -> None:
+def audit(
+    folder: Path | None,
+    policy: str | None,
+    attack: str,
+    adversary: str | None,
+    control: tuple[str, ...],
+    effort: float | None,
+    **flags: Any,
+) -> None:
     """Measure what an adversary learns, attack by attack and policy by policy."""
     from audits import grid  # the judges and their libraries load only where they are asked for
     from audits.report import audit_result
 
     screen = _Screen(flags)
-    attacks = grid.choose(attack.split(","))
+    attacks = grid.choose(_names("attack", attack))
     who = grid.adversaries(attacks, adversary)
     attacks = [a for a in attacks if set(a.adversaries) & set(who)]
+    for kind in attacks:
+        kind(effort)  # one that is no limit is refused before work starts
     started = time.perf_counter()
     if folder is not None:
-        out = _folder_for_audit_of(folder, {**flags, "policy": policy})
-        experiment, found = grid.audit_folder(folder, attacks, adversary)
+        out = _folder_for_audit_of(folder, {**flags, "policy": policy, "control": control})
+        experiment, found = grid.audit_folder(folder, attacks, adversary, effort)
         if out != folder:
             fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]
     else:
-        policies = (policy or "strictest").split(",")
+        policies = ["strictest"] if policy is None else _names("policy", policy)
         experiment, seeds = _experiment(None, {**flags, "policy": policies[0]})
         for name in policies:
             # every name is checked before work starts
             experiment.model_copy(update={"policy": name}).make_policy()
         if attack == "all":  # of the attacks those that read a channel of this algorithm, if any does
-            channels = {channel.name for channel in experiment.make_algorithm().channels}
+            channels = {channel.name for channel in experiment.make_algorithm().in_use}
             attacks = [a for a in attacks if a.channel in channels] or attacks
+        controls = grid.controls(attacks, [name for one in control for name in _names("control", one)])
         if flags["overwrite"]:
             rehearse(experiment.model_copy(update={"policy": "plaintext"}))
         out = fresh_folder(flags["out"] or _default_folder(experiment, "audit"), flags["overwrite"])
-        total = len(policies) * len(seeds) * len(grid.variants(experiment, attacks))
+        total = len(policies) * len(seeds) * len(grid.variants(experiment, attacks, controls))
         with screen.bar("auditing", total) as advance, _plain_warnings():
-            found = grid.audit(experiment, policies, attacks, seeds, out, advance, adversary)
+            found = grid.audit(
+                experiment, policies, attacks, seeds, out, advance, adversary, controls, effort
+            )
     result = audit_result(found, experiment, policies, seeds, time.perf_counter() - started, _command_line())
     write_json(out / "audit.json", result)
     page = write_report(out)
@@ -311,9 +337,18 @@ def _experiment(path: Path | None, flags: dict[str, Any]) -> tuple[Experiment, l
     return experiment, seeds
 
 
+def _names(option: str, given: str) -> list[str]:
+    """What stands between the commas, each once."""
+    names = [name.strip() for name in given.split(",")]
+    if not all(names):
+        raise BadInput(f"--{option} {given!r} leaves a name empty: give names, separated by commas")
+    return list(dict.fromkeys(names))
+
+
 def _folder_for_audit_of(folder: Path, flags: dict[str, Any]) -> Path:
     """Where the audit of a finished run goes: beside its result, which stays, or to ``--out``."""
     ignored = [key for key in ("policy", *Experiment.model_fields) if flags.get(key) is not None]
+    ignored += ["control"] if flags["control"] else []
     if ignored or flags["assignments"] or flags["seeds"] is not None:
         name = (ignored or ["set" if flags["assignments"] else "seeds"])[0]
         raise BadInput(f"--{name} cannot change the finished run in {folder}: drop it, or drop the folder")

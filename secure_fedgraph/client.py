@@ -14,7 +14,7 @@ from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.ledger import Charge, Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.protection import Bound, Scope
+from secure_fedgraph.privacy.protection import Bound, Scope, Sum, given_digest, parted
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
@@ -157,7 +157,16 @@ class Client:
             return self._read(bound, given, request)
         if request.step != ANSWER:
             return bound.carrier.answer(request.step, given, scope, self._party)
-        if bound.carrier.agrees_on_keys and bound.channel.reveal is Reveal.SUM:
+        if len(scope.cohort) < bound.protection.quorum:
+            raise HostileMessage(
+                f"channel {bound.channel.name!r}: {self.name} answers cohorts of at least "
+                f"{bound.protection.quorum} and was asked in one of {len(scope.cohort)}"
+            )
+        if bound.carrier.tolerates_dropouts:
+            given, part = parted(given)
+            scope = replace(scope, given=given_digest(given))
+            bound.carrier.accept(part, scope, self._party)
+        elif bound.carrier.agrees_on_keys and bound.channel.reveal is Reveal.SUM:
             scope = replace(scope, given=request.body_digest())
         return self._upload(bound, given, scope)
 
@@ -174,11 +183,6 @@ class Client:
 
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
-        if len(scope.cohort) < bound.protection.quorum:
-            raise HostileMessage(
-                f"channel {channel.name!r}: {self.name} answers cohorts of at least "
-                f"{bound.protection.quorum} and was asked in one of {len(scope.cohort)}"
-            )
         work = getattr(self._algorithm, self._algorithm.answers[channel.name])
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
@@ -247,24 +251,43 @@ class Client:
     def _read(self, bound: Bound, given: wire.Tree, request: Message) -> wire.Tree:
         channel = bound.channel
         bundle = Bundle.from_tree(given, channel.name, self.name, request.round)
-        cohort = set(bundle.cohort)
-        if self.name in cohort or not cohort <= set(self._party.roster) or len(cohort) != len(bundle.cohort):
-            raise HostileMessage(
-                f"{self.name} was delivered a sum whose cohort has strangers, repeats, or itself"
-            )
-        if len(cohort) < bound.protection.quorum or bundle.exchange <= self._delivered:
-            raise HostileMessage(f"{self.name} was delivered a sum of too few clients, or one it has read")
+        self._check_bundle(bundle, bound)
         self._delivered = bundle.exchange
-        numbers = (bundle.round, bundle.exchange, channel.name, bundle.cohort)
-        scope = Scope(self._run, *numbers, reader=self.name, offer=self._offered)
+        scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort)
+        read: Any
+        if channel.reveal is Reveal.SUM:
+            read = self._read_sum(bound, bundle, replace(scope, reader=self.name, offer=self._offered))
+        else:
+            read = bound.open_each(bound.read(bundle.replies, scope, self._party), scope)
+            for name, values in read.items():
+                self._note(scope, (name,), values)
+        getattr(self._algorithm, self._algorithm.readers[channel.name])(self, read)
+        return {}
+
+    def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:
         replies = bound.read(bundle.replies, scope, self._party)
         if self._witness and bound.carrier.gives is Domain.SEALED and Reveal.EACH in bound.carrier.reveals:
             for name, values in bound.open_each(replies, scope).items():  # it could, whether it does or not
                 self._note(scope, (name,), values)
         total = bound.open_sum(replies, scope, _nobody)
         self._note(scope, bundle.cohort, total.total)
-        getattr(self._algorithm, self._algorithm.readers[channel.name])(self, total)
-        return {}
+        return total
+
+    def _check_bundle(self, bundle: Bundle, bound: Bound) -> None:
+        cohort, whole = set(bundle.cohort), bound.channel.reveal is Reveal.SUM
+        lacking = cohort - set(bundle.replies) if whole else set()
+        if lacking:
+            raise HostileMessage(f"a delivery lacks the reply of {min(lacking)!r}")
+        mine = self.name in cohort
+        if mine == whole or not cohort <= set(self._party.roster) or len(cohort) != len(bundle.cohort):
+            raise HostileMessage(
+                f"{self.name} was delivered {'a sum' if whole else 'uploads'} whose cohort has strangers, "
+                f"repeats, or {'itself' if whole else 'not itself'}"
+            )
+        if not bundle.replies or self.name in bundle.replies:
+            raise HostileMessage(f"{self.name} was delivered nothing, or its own upload")
+        if len(cohort) < bound.protection.quorum or bundle.exchange <= self._delivered:
+            raise HostileMessage(f"{self.name} was delivered a sum of too few clients, or one it has read")
 
     def _note(self, scope: Scope, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
         if self._witness is not None:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph import synthetic
-from secure_fedgraph.graph.partition import PARTITIONS
+from secure_fedgraph.graph.datasets import KINDS
+from secure_fedgraph.graph.handouts import BY_KIND, names
 from secure_fedgraph.privacy.policy import LADDER, RECIPES, Policy, local_dp, strictest
 
 
@@ -24,7 +25,9 @@ class Experiment(BaseModel):
     """Everything that a run is made of. Dotted keys of ``--set`` are the field names here.
 
     Args:
-        algorithm, data, partition, policy: names, as ``list`` prints them.
+        algorithm, data, policy: names, as ``list`` prints them.
+        partition: how the data is handed out. This, ``data`` and ``clients`` are by default as in the
+            algorithm's paper.
         clients: how many owners.
         rounds: by default the algorithm's own number.
         seed: of data, partition, split, initialisation and sampling, each by a sub-seed.
@@ -37,6 +40,7 @@ class Experiment(BaseModel):
         training: the algorithm's settings, e.g. ``training.batch``.
         protection: the policy's settings, e.g. ``protection.norm``.
         dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
+        split: the partition's settings, e.g. ``split.delta`` of ``louvain``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,14 +61,38 @@ class Experiment(BaseModel):
     training: dict[str, Any] = {}
     protection: dict[str, Any] = {}
     dataset: dict[str, Any] = {}
+    split: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_the_paper(cls, values: Any) -> Any:
+        """What is not named is as in the algorithm's paper: data, clients, partition."""
+        if not isinstance(values, dict):
+            return values
+        kind = ALGORITHMS.get(values.get("algorithm", cls.model_fields["algorithm"].default))
+        if kind is None:
+            return values
+        filled = {"data": kind.data, **values}
+        filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
+        fitting = BY_KIND.get(KINDS.get(filled["data"], ""), {})
+        filled.setdefault("partition", next((p for p in kind.partitions if p in fitting), kind.partitions[0]))
+        return filled
 
     def make_algorithm(self) -> Algorithm:
-        """The algorithm with its settings."""
+        """The algorithm with its settings.
+
+        Raises:
+            BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
+        """
         if self.algorithm not in ALGORITHMS:
             raise unknown_name("algorithm", self.algorithm, ALGORITHMS)
-        if self.partition not in PARTITIONS:
-            raise unknown_name("partition", self.partition, PARTITIONS)
         kind = ALGORITHMS[self.algorithm]
+        if self.partition not in names():
+            raise unknown_name("partition", self.partition, names())
+        if self.partition not in kind.partitions:
+            raise BadInput(
+                f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(kind.partitions)}"
+            )
         for key in self.training.keys() - kind.Settings.model_fields.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         return kind(**self.training)

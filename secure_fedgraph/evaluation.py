@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.stats import rankdata
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.handout import EVERYBODY, Exam
 
 if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
     from secure_fedgraph.algorithm import Algorithm, State
     from secure_fedgraph.graph.schema import Schema
+    from secure_fedgraph.protocol import Channel
     from secure_fedgraph.round import Round
 
 MODES = ("referee", "in_band")
@@ -27,74 +28,132 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Referee:
-    """Holds the whole graph and who tests on what; reads released models, and personal ones sent to it.
+    """Holds the test data that no client owns; reads released models, and what is sent to it about others.
 
     Guarantees:
-        - no client and no server sees what it holds, and nothing it is sent is in a party's view;
+        - no client, no server and no algorithm sees an answer that it holds, and nothing it is sent is in a
+          party's view;
+        - test nodes that owners hold are scored by their owners;
         - every result that it scored says that the test data stands outside the guarantee.
 
     Args:
-        graph: the whole graph, every link present.
-        tests: owner -> its test nodes, in the whole graph's numbering.
-        validations: owner -> its validation nodes.
-        trainings: owner -> its training nodes; for the pooled baseline only.
+        exam: what it asks about, and the answers.
     """
 
-    graph: Data
-    tests: Mapping[str, torch.Tensor]
-    validations: Mapping[str, torch.Tensor]
-    trainings: Mapping[str, torch.Tensor]
+    exam: Exam
 
-    def examine(self, algorithm: Algorithm, state: State, fed: Round, schema: Schema) -> dict[str, float]:
+    def channels(self, algorithm: Algorithm) -> tuple[Channel, ...]:
+        """What it asks on besides what the algorithm declares."""
+        return (algorithm.OWN_TESTS,) if self.exam.own_tests else ()
+
+    def examine(self, algorithm: Algorithm, state: State, fed: Round, schema: Schema) -> dict[str, Any]:
         """Scores a round.
 
         Returns:
-            ``global``: accuracy on all owners' test nodes (with personal models: the mean over models);
-            ``local``: the mean over owners of the accuracy on their own test nodes; ``validation``, and
-            ``loss``: cross entropy on the validation nodes.
+            ``global``: accuracy on all test nodes (with personal models: the mean over models); ``local``:
+            the mean over owners of the accuracy on their own test nodes, and ``owners`` each one's;
+            ``auc`` or ``mae`` where the algorithm's paper measures that; ``validation``: the same measure on
+            validation nodes; ``loss``: cross entropy on them.
         """
-        models = self._models(algorithm, state, fed)
-        scores = {owner: algorithm.predict(model, self.graph, schema) for owner, model in models.items()}
-        everywhere = torch.cat(list(self.tests.values()))
-        held_out = torch.cat(list(self.validations.values()))
-        one = next(iter(scores.values()))
-        return {
-            "global": _mean([self._accuracy(s, everywhere) for s in scores.values()]),
-            "local": _mean([self._accuracy(scores.get(o, one), nodes) for o, nodes in self.tests.items()]),
-            "validation": _mean([self._accuracy(s, held_out) for s in scores.values()]),
-            "loss": _mean(
-                [float(F.cross_entropy(s[held_out], self.graph.y[held_out])) for s in scores.values()]
-            ),
-        }
+        found: dict[str, Any] = {}
+        metric = algorithm.measure(schema)
+        if self.exam.tests:
+            scores = algorithm.predictions(state, fed, self.exam.question, schema)
+            found |= self._marked(scores, metric)
+        if self.exam.own_tests:
+            found |= _told(fed.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
+        return {name: value for name, value in found.items() if value == value}  # NaN: nothing to judge by
 
-    def _models(self, algorithm: Algorithm, state: State, fed: Round) -> dict[str, State]:
-        released = algorithm.released(state)
-        if released is not None:
-            return {"everybody": released}
-        channel = algorithm.personal()
-        if channel is None:
-            raise BadInput(f"{algorithm.name} releases no model and declares no channel to the referee")
-        return fed.gather(channel)
+    def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
+        exam, one = self.exam, next(iter(scores.values()))
+        everywhere = _together(exam.tests)
+        owners = {
+            owner: self._accuracy(scores.get(owner, one), nodes)
+            for owner, nodes in exam.tests.items()
+            if owner != EVERYBODY and len(nodes)
+        }
+        found: dict[str, Any] = {"global": mean([self._accuracy(s, everywhere) for s in scores.values()])}
+        found["local"] = mean(list(owners.values())) if owners else found["global"]
+        found["owners"] = owners
+        if metric == "auc":
+            found["auc"] = self._pooled_auc(scores, exam.tests)
+        if exam.validations:
+            held_out = _together(exam.validations)
+            losses = [F.cross_entropy(s[held_out], exam.labels[held_out]) for s in scores.values()]
+            found["loss"] = mean([float(loss) for loss in losses])
+            found["validation"] = (
+                self._pooled_auc(scores, exam.validations)
+                if metric == "auc"
+                else mean([self._accuracy(s, held_out) for s in scores.values()])
+            )
+        return found
+
+    def _pooled_auc(self, scores: Mapping[str, torch.Tensor], asked: Mapping[str, torch.Tensor]) -> float:
+        """Over all owners' test graphs together, each scored by its owner's model: no owner has enough."""
+        one = next(iter(scores.values()))
+        if set(asked) == {EVERYBODY}:
+            nodes = asked[EVERYBODY]
+            return mean([self._auc(_positive(s[nodes]), nodes) for s in scores.values()])
+        said = [_positive(scores.get(owner, one)[nodes]) for owner, nodes in asked.items()]
+        return self._auc(torch.cat(said), _together(asked))
+
+    def _auc(self, scores: torch.Tensor, nodes: torch.Tensor) -> float:
+        return roc_auc(scores.double().numpy(), self.exam.labels[nodes].numpy() == 1)
 
     def _accuracy(self, scores: torch.Tensor, nodes: torch.Tensor) -> float:
         if not len(nodes):
             return float("nan")
-        return float((scores[nodes].argmax(1) == self.graph.y[nodes]).double().mean())
+        return float((scores[nodes].argmax(1) == self.exam.labels[nodes]).double().mean())
+
+
+def _told(told: Mapping[str, Mapping[str, torch.Tensor]], metric: str) -> dict[str, Any]:
+    """What owners say about their own test nodes: ``[part, whole]`` by name, as means over owners."""
+    name = "local" if metric == "accuracy" else metric
+    owners = {owner: _share(values["test"]) for owner, values in told.items() if values["test"][1]}
+    found: dict[str, Any] = {name: mean(list(owners.values())), "owners": owners}
+    for key in next(iter(told.values())):
+        if key != "test" and any(float(values[key][1]) for values in told.values()):  # some hold none out
+            found[key] = mean([_share(values[key]) for values in told.values()])
+    if metric == "mae":
+        part, whole = torch.stack([values["test"] for values in told.values()]).double().sum(0).tolist()
+        found["mae_pooled"] = part / whole if whole else float("nan")
+    return found
+
+
+def roc_auc(scores: np.ndarray, positive: np.ndarray) -> float:
+    """The chance that a positive item outscores another, ties counted half; NaN where one kind is missing.
+
+    >>> roc_auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
+    0.75
+    """
+    ones, zeros = int(positive.sum()), int((~positive).sum())
+    if not ones or not zeros:
+        return float("nan")
+    ranks = rankdata(scores)
+    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+
+
+def _positive(scores: torch.Tensor) -> torch.Tensor:
+    return scores[:, 1] - scores[:, 0]
 
 
 def in_band(algorithm: Algorithm, state: State, fed: Round) -> dict[str, float]:
-    """Scores a round by what the clients upload about it, protected like everything else.
-
-    Raises:
-        BadInput: for an algorithm that releases no model.
-    """
-    released = algorithm.released(state)
-    if released is None:
-        raise BadInput(f"{algorithm.name} releases no model: in-band evaluation needs one; use the referee")
-    mean: Any = fed.reduce(algorithm.METRICS, given=released).mean
-    return {"local": float(mean["accuracy"])}
+    """Scores a round by what the clients upload about it, protected like everything else."""
+    scores: Any = fed.reduce(algorithm.METRICS, given=algorithm.released(state)).mean
+    return {"local" if name == "accuracy" else name: float(score) for name, score in scores.items()}
 
 
-def _mean(values: list[float]) -> float:
+def mean(values: list[float]) -> float:
+    """The mean of those that are not NaN; NaN where all are."""
     found = torch.tensor(values, dtype=torch.float64)
     return float(found[~found.isnan()].mean())
+
+
+def _together(nodes: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat(list(nodes.values()))
+
+
+def _share(counted: torch.Tensor) -> float:
+    """``[part, whole]`` as a share; NaN of nothing."""
+    part, whole = (float(value) for value in counted)
+    return part / whole if whole else float("nan")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
@@ -20,10 +18,13 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import Referee
 from secure_fedgraph.graph.canonical import content_digest
 from secure_fedgraph.graph.checks import check_graph, check_owner
-from secure_fedgraph.graph.datasets import GraphDataset, load_graph
-from secure_fedgraph.graph.partition import induced, partition
+from secure_fedgraph.graph.datasets import load
+from secure_fedgraph.graph.handout import owner_names
+from secure_fedgraph.graph.handouts import hand_out
+from secure_fedgraph.graph.kinds import Dataset, GraphDataset
+from secure_fedgraph.graph.molecules import schema_of
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.graph.splits import stratified
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
@@ -39,12 +40,14 @@ class Federation:
         referee: who holds the test data.
         facts: where the data came from and how it was handed out, for results.
         owners: name -> that owner's graph. Only :meth:`enlist` reads it, to hand each to its own client.
+        pool: everything in one owner's hands, where the partition can be undone.
     """
 
     schema: Schema
     referee: Referee = field(repr=False)
     facts: Mapping[str, Any]
     owners: Mapping[str, Data] = field(repr=False)
+    pool: Data | None = field(default=None, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,28 +131,33 @@ class Federation:
         )
 
     def pooled(self) -> Federation:
-        """The same data with one owner of everything: for baselines that are not federated."""
-        everything = self.referee.graph.clone()
-        everything.train_mask = _mask(everything, self.referee.trainings)
-        everything.val_mask = _mask(everything, self.referee.validations)
-        everything.test_mask = _mask(everything, self.referee.tests)
-        return Federation(self.schema, self.referee, {**self.facts, "pooled": True}, {"pool": everything})
+        """The same data with one owner of everything: for baselines that are not federated.
+
+        Raises:
+            BadInput: where the partition cannot be undone.
+        """
+        if self.pool is None:
+            raise BadInput(f"partition {self.facts['partition']['name']!r} cannot be pooled again")
+        return replace(self, facts={**self.facts, "pooled": True}, owners={"pool": self.pool})
 
 
 def federate(
-    data: str | Data | GraphDataset,
+    data: str | Data | Dataset,
     clients: int = 3,
     partition: str = "louvain",
     seed: int = 0,
+    split: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Federation:
-    """Hands one graph out to owners, who lose the links between them.
+    """Hands a data set out to owners.
 
     Args:
-        data: a data set's name, or a PyG ``Data`` with ``x``, ``edge_index`` and ``y``.
+        data: a data set's name, what ``graph.load`` gives, or a PyG ``Data`` with ``x``, ``edge_index``
+            and ``y``.
         clients: how many owners.
-        partition: how nodes are handed out: ``louvain`` (the FedSage paper's) or ``random``.
+        partition: how it is handed out; ``graph.handouts.HANDOUTS`` names the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
+        split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
 
     Raises:
@@ -159,51 +167,28 @@ def federate(
     ('owner-0', 'owner-1')
     """
     dataset = _dataset(data, seed, settings)
-    graph = dataset.graph
-    parts = _partition(partition, graph, clients, sub_seed(seed, "partition"))
-    owners, tests, validations, trainings = {}, {}, {}, {}
-    width = len(str(max(len(parts.parts) - 1, 0)))
-    for number, nodes in enumerate(parts.parts):
-        name = f"owner-{number:0{width}d}"
-        own = induced(graph, nodes)
-        own.train_mask, own.val_mask, own.test_mask = stratified(own.y, sub_seed(seed, f"split/{number}"))
-        check_owner(own, name)
-        owners[name] = own
-        tests[name], validations[name], trainings[name] = (
-            nodes[own.test_mask],
-            nodes[own.val_mask],
-            nodes[own.train_mask],
-        )
-    for what, nodes_of in (("test", tests), ("validation", validations)):
-        if not any(len(nodes) for nodes in nodes_of.values()):
-            raise BadInput(f"no owner has a {what} node: use fewer than {clients} clients or a larger graph")
+    handout = hand_out(partition, dataset, clients, seed, **(split or {}))
+    owners = dict(zip(owner_names(len(handout.owners)), handout.owners, strict=True))
+    for name, graph in owners.items():
+        check_owner(graph, name)
+    schema = schema_of(dataset)
     facts = {
         "data": dataset.name,
         "source": dataset.source,
         "digest": dataset.digest,
-        "nodes": int(graph.num_nodes),
-        "features": dataset.features,
-        "classes": dataset.classes,
+        "nodes": int(getattr(dataset, "graph", Data(num_nodes=0)).num_nodes or 0),
+        "features": schema.features,
+        "classes": schema.classes,
         "clients": len(owners),
-        "partition": {"name": partition, **parts.table(), "sizes": list(parts.sizes)},
+        "partition": {"name": partition, **handout.facts},
     }
-    schema = Schema(dataset.features, dataset.classes)
-    return Federation(schema, Referee(graph, tests, validations, trainings), facts, owners)
+    return Federation(schema, Referee(handout.exam), facts, owners, handout.pool)
 
 
-def sub_seed(seed: int, purpose: str) -> int:
-    """A seed of its own for one purpose, so that each can be frozen alone.
-
-    >>> sub_seed(0, "split") == sub_seed(0, "partition")
-    False
-    """
-    return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}".encode()).digest()[:4], "little")
-
-
-def _dataset(data: str | Data | GraphDataset, seed: int, settings: Mapping[str, Any]) -> GraphDataset:
+def _dataset(data: str | Data | Dataset, seed: int, settings: Mapping[str, Any]) -> Dataset:
     if isinstance(data, str):
-        return load_graph(data, seed=sub_seed(seed, "data"), **settings)
-    if isinstance(data, GraphDataset):
+        return load(data, seed=sub_seed(seed, "data"), **settings)
+    if isinstance(data, Dataset):
         return data
     if not isinstance(data, Data):
         raise BadInput(f"data is a {type(data).__name__}: give a data set's name or a PyG Data object")
@@ -216,12 +201,3 @@ def _dataset(data: str | Data | GraphDataset, seed: int, settings: Mapping[str, 
         features=data.x.shape[1],
         classes=int(data.y.max()) + 1,
     )
-
-
-_partition = partition
-
-
-def _mask(graph: Data, nodes: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    mask = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
-    mask[torch.cat(list(nodes.values()))] = True
-    return mask

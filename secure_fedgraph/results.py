@@ -17,7 +17,7 @@ from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
-from secure_fedgraph.federation import federate
+from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.privacy.ledger import number, spent
 from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.message import CARRIER, digest
@@ -53,9 +53,7 @@ def execute(
         on_start: as :func:`~secure_fedgraph.train.train`'s.
     """
     algorithm, policy = experiment.make_algorithm(), experiment.make_policy()
-    federation = federate(
-        experiment.data, experiment.clients, experiment.partition, experiment.seed, **experiment.dataset
-    )
+    federation = make_federation(experiment)
     return train(
         algorithm,
         federation,
@@ -70,6 +68,18 @@ def execute(
         isolated=experiment.isolated,
         resume=checkpoints and out is not None and commit_path(out / "checkpoint").exists(),
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
+    )
+
+
+def make_federation(experiment: Experiment) -> Federation:
+    """The federation that an experiment names."""
+    return federate(
+        experiment.data,
+        experiment.clients,
+        experiment.partition,
+        experiment.seed,
+        experiment.split,
+        **experiment.dataset,
     )
 
 
@@ -119,6 +129,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "federated": not run.algorithm.pools,
         "data": dict(run.federation.facts),
         "evaluation": {"mode": run.evaluation, "note": NOTES[run.evaluation]},
+        "metric": run.algorithm.measure(run.federation.schema),
         "accuracy": run.accuracy,
         "privacy": run.privacy(delta=experiment.delta),
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
@@ -126,16 +137,17 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "carriers": _carriers(run),
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
+        "notes": run.algorithm.notes(run.state),
         "rounds": list(run.history),
+        **({"findings": found} if (found := run.algorithm.findings(run.transcript)) else {}),
     }
 
 
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
     """The result of several seeds: means, with the standard deviation and every seed's figures beside."""
     first = results[0]
-    scores = {
-        key: [r["accuracy"][key] for r in results] for key in ("global", "local") if key in first["accuracy"]
-    }
+    figures = [key for key, value in first["accuracy"].items() if isinstance(value, float)]
+    scores = {key: [r["accuracy"][key] for r in results] for key in figures}
     return {
         **first,
         "seed": [r["seed"] for r in results],
@@ -153,8 +165,8 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:
-    found = [r["accuracy"][key]["global"] for r in results if key in r["accuracy"]]
-    return {"global": fmean(found)} if found else None
+    found = [r["accuracy"][key] for r in results if key in r["accuracy"]]
+    return {key: fmean([f[key] for f in found]) for key in found[0] if key != "round"} if found else None
 
 
 def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
@@ -258,13 +270,12 @@ def rehearse(experiment: Experiment) -> None:
         BadInput, Refused: as the run would.
     """
     algorithm, policy = experiment.make_algorithm(), experiment.make_policy()
-    federation = federate(
-        experiment.data, experiment.clients, experiment.partition, experiment.seed, **experiment.dataset
-    )
+    federation = make_federation(experiment)
+    algorithm.check(federation.schema)
     names = federation.pooled().names if algorithm.pools else federation.names
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will say it
-        policy.bind(algorithm.channels, names)
+        policy.bind((*algorithm.in_use, *federation.referee.channels(algorithm)), names)
 
 
 def _channels(run: Run, delta: float) -> list[dict[str, Any]]:

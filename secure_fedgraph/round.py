@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,9 +11,10 @@ import torch
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum
+from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum, Valued, given_digest, parted
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import SERVER, Transcript
@@ -28,7 +30,8 @@ class Courier:
     Guarantees:
         - every ask has an exchange number that never repeats, however often a round asks;
         - requests and replies are recorded as they go over the wire;
-        - a reply is taken only from the client that was asked, under the number that it was asked with.
+        - a reply is taken only from the client that was asked, under the number that it was asked with;
+        - a client that does not answer ends the exchange with an error, but where the carrier tolerates it.
 
     Args:
         run: the run's public name.
@@ -36,6 +39,7 @@ class Courier:
         transcript: where they are recorded.
         after: the first number is one higher.
         reserve: told each number before anything goes out under it, so that a resumed run starts above.
+        dropouts: clients that a simulation keeps from answering, in exchanges that tolerate it.
     """
 
     def __init__(
@@ -45,12 +49,14 @@ class Courier:
         transcript: Transcript,
         after: int = 0,
         reserve: Callable[[int], None] | None = None,
+        dropouts: Dropouts | None = None,
     ) -> None:
         self.run = run
         self.transcript = transcript
         self._transport = transport
         self._exchange = after
         self._reserve = reserve
+        self._dropouts = dropouts
 
     def ask(
         self,
@@ -60,11 +66,13 @@ class Courier:
         step: str,
         cohort: tuple[str, ...],
         given: Mapping[str, Given],
+        tolerant: bool = False,
     ) -> tuple[Message, dict[str, wire.Tree]]:
         """Asks some clients one thing each.
 
         Args:
             given: client -> what it is given. Clients of the cohort that are not in it are not asked.
+            tolerant: whether clients may fail to answer.
 
         Returns:
             One of the requests (for its numbers), and client -> reply.
@@ -93,6 +101,9 @@ class Courier:
         raw = {name: request.to_bytes() for name, request in requests.items()}
         for name, request in requests.items():
             self.transcript.record(request, raw[name])
+        if tolerant and self._dropouts is not None:
+            gone = self._dropouts.gone(round, step, cohort)
+            raw = {name: request for name, request in raw.items() if name not in gone}
         replies = {}
         for name, answer in self._transport.exchange(raw).items():
             reply = Message.from_bytes(answer)
@@ -103,7 +114,7 @@ class Courier:
             self.transcript.record(reply, answer)
             replies[name] = reply.tree()
         missing = set(requests) - set(replies)
-        if missing:
+        if missing and not tolerant:
             raise Refused(f"round {round}, channel {channel!r}: {', '.join(sorted(missing))} did not answer")
         return next(iter(requests.values())), replies
 
@@ -113,8 +124,10 @@ class Round:
 
     Guarantees:
         - ``reduce`` opens the sum of a SUM channel, ``gather`` every upload of an EACH channel, ``scatter``
-          nothing; ``collect`` and ``reduce_for`` do the same for channels that peers read, and open nothing
-          here; a verb that does not match the declaration is refused under every policy, plaintext too;
+          nothing; ``value`` the weighted mean of a VALUES channel and how far each upload agrees with it;
+          ``collect``, ``share`` and ``reduce_for`` do the same as the first two for channels that peers
+          read, and open nothing here; a verb that does not match the declaration is refused under every
+          policy, plaintext too;
         - channels that another reader reads are refused, and so is a channel that only borrows a bound name.
 
     Args:
@@ -142,15 +155,34 @@ class Round:
     def reduce(self, channel: Channel, given: Given | None = None) -> Sum:
         """The sum over the cohort of what the clients answer.
 
+        Where the carrier tolerates drop-outs it is the sum over the survivors, and says who they are.
+
         Args:
             channel: declared with ``Reveal.SUM``.
             given: what every client of the cohort is given (a broadcast).
         """
         bound = self._verb(channel, Reveal.SUM, self._reader)
-        request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
-        total = bound.open_sum(replies, self._scope(request), self._carrier_ask(request))
+        if bound.carrier.tolerates_dropouts:
+            request, total = self._recovering(bound, given or {})
+        else:
+            request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
+            total = bound.open_sum(replies, self._scope(request), self._carrier_ask(channel))
         self._record(request, total.contributors, total.total)
         return total
+
+    def _recovering(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
+        """A sum whose carrier has steps of its own before and after the uploads, and survives drop-outs."""
+        channel, number, cohort = bound.channel.name, self.number, self.cohort
+        ask = self._carrier_ask(bound.channel, tolerant=True)
+        bound = replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
+        asked = {name: {**given, **part} for name, part in bound.carrier.parts(cohort).items()}
+        request, replies = self._courier.ask(
+            self._reader, number, channel, ANSWER, cohort, asked, tolerant=True
+        )
+        if not replies:
+            raise Refused(f"round {number}, channel {channel!r}: nobody uploaded, so nothing was opened")
+        shown, _ = parted(request.tree())
+        return request, bound.open_sum(replies, replace(self._scope(request), given=given_digest(shown)), ask)
 
     def reduce_for(self, channel: Channel, offer: Parcel, given: Given | None = None) -> None:
         """Has the others answer a client's offer, and hands that client the sum to read.
@@ -194,6 +226,45 @@ class Round:
         made = (request.round, request.exchange, request.cohort)
         return {name: Parcel(channel.name, name, *made, tree) for name, tree in replies.items()}
 
+    def share(
+        self, channel: Channel, given: Given | None = None, senders: tuple[str, ...] | None = None
+    ) -> None:
+        """What some clients answer, handed to every other client of the cohort to read. Nothing opens here.
+
+        Args:
+            channel: a peer channel declared with ``Reveal.EACH``.
+            given: what every sender is given.
+            senders: who answers; the whole cohort by default.
+        """
+        self._verb(channel, Reveal.EACH, PEER)
+        senders = self.cohort if senders is None else senders
+        request, replies = self._ask(channel, dict.fromkeys(senders, given or {}))
+        deliveries = {}
+        for reader in self.cohort:
+            others = {name: tree for name, tree in replies.items() if name != reader}
+            if others:
+                deliveries[reader] = Bundle.of(request, reader, others).to_tree()
+        self._courier.ask(SERVER, self.number, channel.name, READ, self.cohort, deliveries)
+
+    def value(self, channel: Channel, weights: Mapping[str, float], given: Given | None = None) -> Valued:
+        """The weighted mean of what the cohort answers, and how far each answer agrees with it.
+
+        Args:
+            channel: declared with ``Reveal.VALUES``. No single answer is opened.
+            weights: client -> its weight in the mean, not negative.
+            given: what every client is given.
+
+        Raises:
+            Refused: for weights that would leave the mean nearly one client's answer.
+        """
+        bound = self._verb(channel, Reveal.VALUES, self._reader)
+        request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
+        found = bound.open_values(replies, weights, self._scope(request), self._carrier_ask(channel))
+        told = {f"alignment/{name}": value for name, value in found.alignment.items()}
+        told |= {f"length/{name}": value for name, value in found.lengths.items()}
+        self._record(request, tuple(replies), {**found.aggregate, **told})
+        return found
+
     def scatter(self, channel: Channel, given: Mapping[str, Given]) -> None:
         """Gives each named client its own; nothing comes back.
 
@@ -207,6 +278,7 @@ class Round:
     def _verb(self, channel: Channel, reveal: Reveal, reader: str) -> Bound:
         if channel.reveal is not reveal:
             verbs = {Reveal.SUM: "reduce", Reveal.EACH: "gather", Reveal.NOTHING: "scatter"}
+            verbs[Reveal.VALUES] = "value"
             if reader == PEER:
                 verbs |= {Reveal.SUM: "reduce_for", Reveal.EACH: "collect"}
             raise Incompatible(
@@ -238,9 +310,10 @@ class Round:
     def _scope(self, request: Message) -> Scope:
         return Scope(request.run, request.round, request.exchange, request.channel, request.cohort)
 
-    def _carrier_ask(self, request: Message) -> Ask:
+    def _carrier_ask(self, channel: Channel, tolerant: bool = False) -> Ask:
         def ask(step: str, given: Mapping[str, Given]) -> dict[str, wire.Tree]:
-            return self._courier.ask(SERVER, self.number, request.channel, step, self.cohort, given)[1]
+            asked = (SERVER, self.number, channel.name, step, self.cohort, given, tolerant)
+            return self._courier.ask(*asked)[1]
 
         return ask
 

@@ -16,10 +16,11 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
     )
     for column in ("accuracy", "last round", "best by validation", "best on test"):
         head.add_column(column)
-    chosen = (accuracy.get("best_by_validation") or {}).get("global")
-    best = (accuracy.get("best_on_test") or {}).get("global")
-    head.add_row("global", _score(accuracy.get("global")), _score(chosen), _score(best))
-    head.add_row("local", _score(accuracy.get("local")), "", "")
+    chosen, best = (accuracy.get(key) or {} for key in ("best_by_validation", "best_on_test"))
+    for score in (key for key, value in accuracy.items() if isinstance(value, float)):
+        head.add_row(
+            score.replace("_", " "), *(_score(found.get(score)) for found in (accuracy, chosen, best))
+        )
 
     privacy = Table(title="privacy: what the most exposed client has spent")
     for column in ("unit", "epsilon", "delta", "against", "relation", "accountant", "by reader"):

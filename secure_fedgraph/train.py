@@ -21,9 +21,11 @@ from secure_fedgraph.federation import Federation, sub_seed
 from secure_fedgraph.privacy.ledger import Charge, Ledger, read_ledger, report
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy, strictest
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import REFEREE, Keep, nothing
 from secure_fedgraph.round import Courier, Round, Sampler, everyone, set_up
 
+LOWER_IS_BETTER = ("mae",)
 OnRound = Callable[[dict[str, Any]], None]
 
 
@@ -45,14 +47,23 @@ class Run:
     def accuracy(self) -> dict[str, Any]:
         """The last round's scores; beside them the best round by validation and the best test score."""
         last = self.history[-1]["accuracy"]
+        figures = [key for key in last if key != "validation"]
         scored = [r for r in self.history if "validation" in r["accuracy"]]
+        found = {key: last[key] for key in figures}
         if not scored:
-            return dict(last)
-        chosen = max(scored, key=lambda r: r["accuracy"]["validation"])
+            return found
+        lower = self.algorithm.measure(self.federation.schema) in LOWER_IS_BETTER
+        choose = min if lower else max
+        chosen = choose(scored, key=lambda r: r["accuracy"]["validation"])
+        best = {
+            key: (min if key.startswith(LOWER_IS_BETTER) else max)(r["accuracy"][key] for r in scored)
+            for key in figures
+        }
+        by_validation = {key: chosen["accuracy"][key] for key in figures}
         return {
-            **{key: last[key] for key in ("global", "local")},
-            "best_by_validation": {"round": chosen["round"], "global": chosen["accuracy"]["global"]},
-            "best_on_test": {"global": max(r["accuracy"]["global"] for r in scored)},
+            **found,
+            "best_by_validation": {"round": chosen["round"], **by_validation},
+            "best_on_test": best,
         }
 
     def privacy(self, unit: str | None = None, delta: float = 1e-5) -> dict[str, Any]:
@@ -61,7 +72,7 @@ class Run:
         Raises:
             BadInput: for a unit that nothing in the run speaks for.
         """
-        entries = report(self.charges, delta)
+        entries = report(self.charges, delta, self.federation.facts["partition"].get("holders", 1))
         if unit is None:
             return entries
         if unit not in entries:
@@ -88,6 +99,7 @@ def train(
     isolated: bool = False,
     resume: bool = False,
     checkpoint_every: int = 1,
+    dropouts: Dropouts | None = None,
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 
@@ -112,6 +124,7 @@ def train(
             clients open from their peers is not in the transcript then: nobody looks into another process.
         resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
         checkpoint_every: that many rounds; 0 never. The last round always counts.
+        dropouts: clients that a simulation keeps from answering, where the carrier survives it (``masked``).
 
     Raises:
         Refused: where a protection cannot give a channel what it declares.
@@ -126,7 +139,8 @@ def train(
         raise BadInput(f"checkpoint_every = {checkpoint_every}: give a number of rounds, or 0 for never")
     if algorithm.pools:
         federation = federation.pooled()
-    channels = algorithm.channels
+    algorithm.check(federation.schema)
+    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
     if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
         channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
     bound = (policy or strictest()).bind(channels, federation.names)
@@ -156,7 +170,7 @@ def train(
                 federation.enlist(algorithm, bound, past.run, ledger, own, witness, kept.clients, after)
             )
         stack.callback(crew.close)
-        courier = Courier(past.run, crew, transcript, after, kept.reserve)
+        courier = Courier(past.run, crew, transcript, after, kept.reserve, dropouts)
 
         if on_start is not None:
             on_start()
@@ -178,7 +192,8 @@ def train(
             if number > algorithm.warm_up:
                 scores = _evaluate(evaluation, algorithm, federation, state, fed, bound, courier)
                 scored = number - algorithm.warm_up
-                history.append({"round": scored, "loss": scores.pop("loss", None), "accuracy": scores})
+                aside = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
+                history.append({"round": scored, **aside, "accuracy": scores})
                 if on_round is not None:
                     on_round(history[-1])
             seconds = past.seconds + time.perf_counter() - started

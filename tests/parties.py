@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,15 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.privacy import key_agreement
+from secure_fedgraph.privacy.encoding import FixedPoint
 from secure_fedgraph.privacy.ledger import Ledger
+from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.protection import Scope
-from secure_fedgraph.protocol import Channel, Message, Reveal, Transcript, Upload, wire
+from secure_fedgraph.privacy.protection import Bound, Protection, Scope
+from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, Transcript, Upload, wire
+from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import SERVER, everything
 from secure_fedgraph.round import Courier, Round, set_up
@@ -102,10 +107,29 @@ class Session:
         }
         return Message(**{**fields, **other})
 
+    def prepared(self, channel: str = "update", cohort: tuple[str, ...] = ()) -> Bound:
+        """What a server has when it may ask for the uploads of a masked sum."""
+        bound, cohort = self.policy[channel], cohort or tuple(self.clients)
+        ask = self.round(cohort=cohort)._carrier_ask(bound.channel, tolerant=True)
+        return replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
+
+    def upload(
+        self, bound: Bound, name: str, given: Mapping[str, Any] | None = None, **other: Any
+    ) -> Message:
+        """The request for one client's upload of a prepared sum."""
+        part = bound.carrier.parts(tuple(self.clients))[name]
+        return self.message(name, bound.channel.name, body=wire.encode({**(given or {}), **part}), **other)
+
     def tell(self, message: Message) -> wire.Tree:
         """The reply's body to a request that is handed to its recipient's door."""
         raw = self.clients[message.recipient].handle(message.to_bytes())
         return wire.decode(Message.from_bytes(raw).body)
+
+
+def pairwise(quorum: int = 2) -> Policy:
+    """Masks without recovery from drop-outs, as sums between peers have them under their seal."""
+    protection = Protection(Pairwise(), (FixedPoint(8.0),), quorum, "masked")
+    return Policy("pairwise", lambda channel: protection)
 
 
 def session(
@@ -160,6 +184,39 @@ def introduced(names: tuple[str, ...] = NAMES) -> dict[str, Party]:
 
     key_agreement.set_up(ask, names)
     return parties
+
+
+def masked_sum(
+    parties: Mapping[str, Party],
+    carrier: Masked,
+    uploads: Mapping[str, np.ndarray],
+    left: Mapping[str, str] | None = None,
+    exchange: int = 10,
+) -> np.ndarray:
+    """One masked sum from the first step to the last, between parties without clients around them.
+
+    Args:
+        left: client -> the step from which on it does not answer.
+    """
+    cohort, left, numbers = tuple(uploads), left or {}, itertools.count(exchange)
+
+    def there(name: str, step: str) -> bool:
+        return name not in left or STEPS.index(step) < STEPS.index(left[name])
+
+    def ask(step: str, given: Mapping[str, wire.Tree]) -> dict[str, wire.Tree]:
+        place = scope(next(numbers), cohort=cohort)
+        return {
+            n: carrier.answer(step, dict(g), place, parties[n]) for n, g in given.items() if there(n, step)
+        }
+
+    server = carrier.prepare(ask, cohort, "update")
+    place, sealed = scope(next(numbers), cohort=cohort), {}
+    for name, part in server.parts(cohort).items():
+        if there(name, ANSWER):
+            carrier.accept(part, place, parties[name])
+            sealed[name] = carrier.seal(uploads[name], place, parties[name])
+    rows, width = next(iter(uploads.values())).shape
+    return server.open_sum(sealed, Layout((("w", (width,)),), rows), place, ask)
 
 
 def vectors(made: Session) -> dict[str, np.ndarray]:

@@ -3,21 +3,66 @@
 from __future__ import annotations
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms.apflgate import Apfl, ApflGate, FedGate
+from secure_fedgraph.algorithms.fairgraphfl import FairGraphFL
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
+from secure_fedgraph.algorithms.fedego import FedEgo
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
+from secure_fedgraph.algorithms.gin_classifier import GinFedAvg, GinLocal
+from secure_fedgraph.algorithms.glasu import Glasu
+from secure_fedgraph.algorithms.glasu_variants import (
+    FedBCD,
+    GlasuCentralized,
+    GlasuSimulated,
+    GlasuStandalone,
+)
 from secure_fedgraph.algorithms.local import Local
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind for kind in (Local, FedAvg, FedProx, FedSage, FedSagePlus, GlobSage, LocSage, LocSagePlus)
+    kind.name: kind
+    for kind in (
+        Local,
+        FedAvg,
+        FedProx,
+        FedSage,
+        FedSagePlus,
+        GlobSage,
+        LocSage,
+        LocSagePlus,
+        FedEgo,
+        Glasu,
+        GlasuCentralized,
+        GlasuStandalone,
+        GlasuSimulated,
+        FedBCD,
+        Apfl,
+        FedGate,
+        ApflGate,
+        FairGraphFL,
+        GinFedAvg,
+        GinLocal,
+    )
 }
 
 __all__ = [
     "ALGORITHMS",
+    "Apfl",
+    "ApflGate",
+    "FairGraphFL",
     "FedAvg",
+    "FedBCD",
+    "FedEgo",
+    "FedGate",
     "FedProx",
     "FedSage",
     "FedSagePlus",
+    "GinFedAvg",
+    "GinLocal",
+    "Glasu",
+    "GlasuCentralized",
+    "GlasuSimulated",
+    "GlasuStandalone",
     "GlobSage",
     "LocSage",
     "LocSagePlus",

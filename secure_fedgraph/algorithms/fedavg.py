@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -29,6 +29,7 @@ class FedAvg(NodeClassifier):
     name = "fedavg"
     summary = "federated averaging of a GraphSAGE classifier, unweighted"
     reference = "McMahan et al. 2017"
+    kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
     UPDATE = Channel("update", Reveal.SUM)
 
     def init(self, schema: Schema, seed: int) -> State:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from secure_fedgraph.algorithms.fedavg import FedAvg
 from secure_fedgraph.algorithms.local import Local
 
@@ -22,6 +24,7 @@ class FedSage(FedAvg):
     name = "fedsage"
     summary = "GraphSAGE averaged over subgraph owners"
     reference = PAPER
+    kinds: ClassVar[tuple[str, ...]] = ("node",)
 
 
 class LocSage(Local):
@@ -34,6 +37,7 @@ class LocSage(Local):
     name = "locsage"
     summary = "GraphSAGE by every owner alone (FedSage's lower bound)"
     reference = PAPER
+    kinds: ClassVar[tuple[str, ...]] = ("node",)
 
 
 class GlobSage(FedSage):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -25,6 +25,7 @@ class Local(NodeClassifier):
     summary = "every client on its own, same model and budget"
     reference = "baseline"
 
+    kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
     TRAIN = Channel("train", Reveal.NOTHING)
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
 
@@ -51,7 +52,11 @@ class Local(NodeClassifier):
     @PERSONAL.answer
     def personal_model(self, me: Any, given: State) -> Upload:
         """The personal model, for the referee."""
-        return Upload(parameters_of(self._own(me)))
+        return Upload(self.own_model(me))
+
+    def own_model(self, me: Any) -> State:
+        """The model so far."""
+        return parameters_of(self._own(me))
 
     def _own(self, me: Any) -> nn.Module:
         """The model so far; a fresh one where no round has asked this client yet."""

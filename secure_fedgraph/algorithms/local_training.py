@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -13,9 +13,12 @@ from torch import nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Settings
+from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.sampling import NeighbourTable
 
 Penalty = Callable[[nn.Module], torch.Tensor]
+Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
+"""Training nodes -> their sampled trees, level by level."""
 
 
 class TrainingSettings(Settings):
@@ -30,6 +33,11 @@ class TrainingSettings(Settings):
         fanout: neighbours sampled a layer, with replacement; one number a layer.
         hidden: widths of the GraphSAGE layers, each even.
         head: how the last layer starts: ``glorot`` as the papers', or ``zeros`` (uniform predictions).
+        network: of nodes ``sage``, the FedSage paper's, or ``ego``, the FedEgo paper's (all its widths are
+            equal); of whole graphs ``gin`` (equal widths too), ``gcn``, ``gat`` or ``sage``.
+        share: how many training nodes an epoch draws afresh, as a share of all the client's nodes; never
+            more than there are, and 1 is all of them. The FedEgo paper's clients draw 0.2.
+        dropout: of the ego network's reduced features, or of a network of whole graphs.
     """
 
     learning_rate: float = Field(0.001, gt=0, allow_inf_nan=False)
@@ -40,6 +48,9 @@ class TrainingSettings(Settings):
     fanout: tuple[int, ...] = (5, 5)
     hidden: tuple[int, ...] = Field((64, 32), validate_default=True)
     head: Literal["glorot", "zeros"] = "glorot"
+    network: Literal["sage", "ego", "gin", "gcn", "gat"] = "sage"
+    share: float = Field(1.0, gt=0, le=1)
+    dropout: float = Field(0.0, ge=0, lt=1, validate_default=True)
 
     @field_validator("batch", mode="before")
     @classmethod
@@ -68,6 +79,24 @@ class TrainingSettings(Settings):
             )
         return value
 
+    @field_validator("network")
+    @classmethod
+    def _check_network(cls, value: str, info: ValidationInfo) -> str:
+        if value in ("ego", "gin") and len(set(info.data.get("hidden", ()))) > 1:
+            raise PydanticCustomError(
+                "network",
+                "the {network} network's widths are equal: give hidden such as 64, 64",
+                {"network": value},
+            )
+        return value
+
+    @field_validator("dropout")
+    @classmethod
+    def _check_dropout(cls, value: float, info: ValidationInfo) -> float:
+        if value and info.data.get("network") == "sage":
+            raise PydanticCustomError("dropout", "the sage network has none: use network ego, or 0")
+        return value
+
 
 def fit(
     me: Any,
@@ -75,6 +104,7 @@ def fit(
     model: nn.Module,
     settings: TrainingSettings,
     penalty: Penalty | None = None,
+    trees: Trees | None = None,
 ) -> None:
     """Trains a model in place on the client's own training nodes, for one round.
 
@@ -86,10 +116,11 @@ def fit(
         model: with ``forward_tree`` it is trained on sampled trees, else on the client's whole graph.
         settings: how.
         penalty: an extra loss term of the model, e.g. FedProx's.
+        trees: gives the trees of a batch; by default they are sampled afresh for every batch.
     """
-    optimizer = _optimizer(model, settings)
+    optimizer = optimizer_of(model, settings)
     restore(optimizer, me.memory.get("optimizer", {}))
-    loss_of = _loss(me, graph, model, settings)
+    loss_of = _loss(me, graph, model, settings, trees)
     model.train()
     for batch in _batches(me, graph, settings):
         optimizer.zero_grad()
@@ -102,30 +133,42 @@ def fit(
 
 
 def _loss(
-    me: Any, graph: Data, model: nn.Module, settings: TrainingSettings
+    me: Any, graph: Data, model: nn.Module, settings: TrainingSettings, trees: Trees | None
 ) -> Callable[[torch.Tensor], torch.Tensor]:
+    if graph.get("graph") is not None:  # a union of whole graphs, which are the items
+        dropout = me.generator("dropout")
+        return lambda batch: F.cross_entropy(model(some(graph, batch), dropout), graph.y[batch])
     forward_tree = getattr(model, "forward_tree", None)
     if forward_tree is None:
         return lambda batch: F.cross_entropy(model(graph.x, graph.edge_index)[batch], graph.y[batch])
-    table = NeighbourTable(graph.edge_index, graph.num_nodes)
-    generator = me.generator("neighbours")
+    prepared = getattr(model, "prepared", None)
+    x = graph.x if prepared is None else prepared(graph.x)
+    draw = trees or _fresh_trees(me, graph, settings)
+    noise = {"generator": me.generator("dropout")} if settings.dropout else {}
 
     def sampled(batch: torch.Tensor) -> torch.Tensor:
-        tree = table.sample_tree(batch, settings.fanout, generator)
-        return F.cross_entropy(forward_tree(graph.x, tree), graph.y[batch])
+        return F.cross_entropy(forward_tree(x, draw(batch), **noise), graph.y[batch])
 
     return sampled
 
 
+def _fresh_trees(me: Any, graph: Data, settings: TrainingSettings) -> Trees:
+    table = NeighbourTable(graph.edge_index, graph.num_nodes)
+    generator = me.generator("neighbours")
+    return lambda batch: table.sample_tree(batch, settings.fanout, generator)
+
+
 def _batches(me: Any, graph: Data, settings: TrainingSettings) -> Iterator[torch.Tensor]:
     nodes = graph.train_mask.nonzero().flatten()
-    size = len(nodes) if settings.batch == "full" else settings.batch
+    drawn = max(1, min(len(nodes), int(settings.share * graph.num_nodes)))
+    size = drawn if settings.batch == "full" else settings.batch
     generator = me.generator("batches")
     for _ in range(settings.epochs):
-        yield from nodes[torch.randperm(len(nodes), generator=generator)].split(size)
+        yield from nodes[torch.randperm(len(nodes), generator=generator)[:drawn]].split(size)
 
 
-def _optimizer(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+def optimizer_of(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """A fresh optimiser of the model's parameters."""
     if settings.optimizer == "sgd":
         return torch.optim.SGD(
             model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay

@@ -1,4 +1,4 @@
-"""Node classification: the model and its predictions, shared by every algorithm that trains one."""
+"""Classification of nodes or whole graphs: the model and its predictions, shared by whoever trains one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from torch import nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.algorithms.graph_classifier import graph_network
 from secure_fedgraph.algorithms.local_training import TrainingSettings
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.ego import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import glorot, load
 
@@ -19,14 +23,16 @@ ModelMaker = Callable[[Schema], nn.Module]
 
 
 class NodeClassifier(Algorithm):
-    """An algorithm that trains one node classifier.
+    """An algorithm that trains one classifier: of nodes, or of whole graphs where the data are sets of them.
 
     Args:
-        model: makes the model from the public schema; a GraphSAGE with the settings' widths by default. Any
-            ``torch.nn.Module`` whose ``forward(x, edge_index)`` gives class scores serves.
+        model: makes the model from the public schema; by default what the settings name. Any
+            ``torch.nn.Module`` whose ``forward(x, edge_index)`` gives class scores serves; for whole graphs
+            ``forward(packed, generator)``, where the generator draws dropout.
         settings: :class:`~secure_fedgraph.algorithms.local_training.TrainingSettings`.
     """
 
+    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew", "file_order", "dirichlet")
     Settings: ClassVar[type[TrainingSettings]] = TrainingSettings
     settings: TrainingSettings
 
@@ -47,12 +53,27 @@ class NodeClassifier(Algorithm):
         """A fresh model of the right shape."""
         if self._make is not None:
             return self._make(schema)
-        return GraphSage(schema.features, schema.classes, self.settings.hidden)
+        settings = self.settings
+        if schema.kind == GraphSetDataset.kind:
+            return graph_network(schema, settings)
+        if settings.network not in ("sage", "ego"):
+            raise BadInput(
+                f"network = {settings.network!r} classifies whole graphs, not nodes: use sage or ego"
+            )
+        if settings.network == "ego":
+            return EgoSage(
+                schema.features, schema.classes, settings.hidden[0], settings.fanout, dropout=settings.dropout
+            )
+        return GraphSage(schema.features, schema.classes, settings.hidden)
 
     def start(self, schema: Schema, seed: int) -> nn.Module:
-        """A model with seeded first weights: Glorot, the head as the settings say."""
+        """A model with seeded first weights: its own rule or else Glorot, the head as the settings say."""
         model = self.model(schema)
-        glorot(model, seed)
+        initialise = getattr(model, "initialise", None)
+        if callable(initialise):
+            initialise(seed)
+        else:
+            glorot(model, seed)
         head = getattr(model, "head", None)
         if self.settings.head == "zeros" and isinstance(head, nn.Module):
             with torch.no_grad():
@@ -71,5 +92,6 @@ class NodeClassifier(Algorithm):
         load(model, params)
         model.eval()
         with torch.no_grad():
-            scores: torch.Tensor = model(graph.x, graph.edge_index)
+            whole = schema.kind == GraphSetDataset.kind
+            scores: torch.Tensor = model(graph) if whole else model(graph.x, graph.edge_index)
         return scores

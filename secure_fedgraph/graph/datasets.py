@@ -11,6 +11,7 @@ from typing import Any
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph import (
     graph_sets,
+    molecules,
     node_graphs,
     packages,
     ratings,
@@ -19,7 +20,7 @@ from secure_fedgraph.graph import (
     synthetic,
 )
 from secure_fedgraph.graph.canonical import content_digest
-from secure_fedgraph.graph.kinds import Dataset, GraphDataset
+from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.rawfiles import RAW
 from secure_fedgraph.graph.store import kept
 
@@ -38,8 +39,11 @@ DESCRIPTIONS = {
     "ciao": "ratings of products: 7,375 users, 105,114 products, 282,650 ratings, 28 categories",
     "venice": "posts on heritage, 3 relations, no features: 2,951 nodes, 534,513 links, 9 classes",
     "synthetic-citation": "generated citation-like graph, size and homophily as set",
+    "synthetic-molecules": "generated molecules whose class depends on motifs, in bbbp's columns",
 }
+_GENERATORS: dict[str, Any] = {"synthetic-citation": synthetic.citation, molecules.NAME: molecules.generate}
 KINDS = {name: RAW[name].kind if name in RAW else GraphDataset.kind for name in DESCRIPTIONS}
+KINDS[molecules.NAME] = GraphSetDataset.kind
 """Name to ``kind`` of what ``load`` gives for it."""
 _ROOMS: dict[str, Any] = {
     "node": node_graphs,
@@ -70,8 +74,9 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
         name: one of ``available()``.
         seed: of generated graphs; files do not depend on it.
         allow_download: whether the fourth place may be tried.
-        settings: arguments of the generator (``synthetic.citation``); ``use_node_attr=True`` puts the
-            measured attribute of PROTEINS before its three one-hot labels; other files have none.
+        settings: arguments of the generator (``synthetic.citation``, ``molecules.generate``);
+            ``use_node_attr=True`` puts the measured attribute of PROTEINS before its three one-hot labels;
+            other files have none.
 
     Returns:
         the class of ``kinds`` that ``KINDS[name]`` stands for.
@@ -82,10 +87,13 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
     """
     if name not in DESCRIPTIONS:
         raise unknown_name("dataset", name, DESCRIPTIONS)
-    if name == "synthetic-citation":
-        known = [key for key in inspect.signature(synthetic.citation).parameters if key != "seed"]
+    if name in _GENERATORS:
+        known = [key for key in inspect.signature(_GENERATORS[name]).parameters if key != "seed"]
         if unknown := set(settings) - set(known):
             raise unknown_name(f"setting of {name}", min(unknown), known)
+    if name == molecules.NAME:
+        return molecules.generate(seed=seed, **settings)
+    if name == "synthetic-citation":
         graph = synthetic.citation(seed=seed, **settings)
         return node_graphs.described(name, graph, f"generated with seed {seed}", content_digest(graph))
     return _find(name, _checked(name, settings), allow_download)

@@ -11,8 +11,15 @@ class Schema:
 
     Args:
         features: columns of the feature matrix.
-        classes: number of node classes.
+        classes: number of classes, of nodes or of whole graphs.
+        kind: of the data, as ``graph.kinds`` has it: ``node``, ``graph`` or ``ratings``.
+        atoms: where a node's columns are categories, how many values each can take; empty where they are
+            numbers.
+        bonds: the same of a link's columns; empty where links have none.
     """
 
     features: int
     classes: int
+    kind: str = "node"
+    atoms: tuple[int, ...] = ()
+    bonds: tuple[int, ...] = ()

@@ -61,7 +61,8 @@ class FixedPoint(Stage):
         if step > self.limit / 2**8:
             raise Incompatible(
                 f"channel {terms.channel.name!r}: a ring of {terms.ring} values leaves {len(terms.clients)} "
-                f"clients less than 8 bits each at limit {self.limit}: lower the limit or use a larger ring"
+                f"clients less than 8 bits each at limit {self.limit}: use a larger ring (under masked, "
+                "protection.bits=32)"
             )
         if step >= 1:
             raise BadInput(

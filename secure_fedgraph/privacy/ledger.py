@@ -22,6 +22,7 @@ ACCOUNTANT = "exact-gaussian"
 _NO_NOISE = 1e6
 """Epsilon is mu**2 / 2 and more: beyond this the search for it overflows, and nothing is protected."""
 UNITS = ("client", "node", "edge")
+OF_GRAPH_SETS = ("client", "graph", "node", "edge")
 """The units of a graph that owners hold in pieces, largest first."""
 
 
@@ -170,6 +171,8 @@ def spent(charges: Iterable[Charge], delta: float) -> dict[str, dict[str, float]
     if not 0 < delta < 1:
         raise BadInput(f"delta {delta} must lie between 0 and 1; 1e-5 is usual")
     by_client: dict[str, list[Charge]] = defaultdict(list)
+    charges = list(charges)
+    units = OF_GRAPH_SETS if any(charge.unit == "graph" for charge in charges) else UNITS
     for charge in charges:
         by_client[charge.client].append(charge)
     return {
@@ -177,7 +180,7 @@ def spent(charges: Iterable[Charge], delta: float) -> dict[str, dict[str, float]
             reader: max((_of_client(c, unit, reader, delta) for c in by_client.values()), default=0.0)
             for reader in READERS
         }
-        for unit in UNITS
+        for unit in units
     }
 
 
@@ -210,8 +213,12 @@ def epsilon(multipliers: Iterable[float], delta: float) -> float:
     return float(dp.get_epsilon_gaussian(1 / mu, delta)) if mu else 0.0
 
 
-def report(charges: Iterable[Charge], delta: float) -> dict[str, Any]:
+def report(charges: Iterable[Charge], delta: float, holders: int = 1) -> dict[str, Any]:
     """The ``privacy`` entry of a result: for each unit the strictest reader, the others beside it.
+
+    Args:
+        holders: how many clients may hold the same node: 1 where they share none, all of them in a vertical
+            split.
 
     Client units are accounted. Node and edge rows recur across uploads in ways that no clip bounds yet,
     so wherever a channel touches a client's data their epsilon is ``inf``.
@@ -230,7 +237,7 @@ def report(charges: Iterable[Charge], delta: float) -> dict[str, Any]:
             "against": strictest,
             "relation": ", ".join(sorted({c.relation for c in charges})) or "zero-out",
             "accountant": ACCOUNTANT,
-            "holders": 1,
+            "holders": 1 if unit == "client" else holders,
             "computational": False,
             "readers": {reader: number(value) for reader, value in row.items()},
             "reason": reason,

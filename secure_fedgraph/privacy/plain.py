@@ -26,7 +26,7 @@ class Plain(Carrier):
     name = "plain"
     takes = Domain.REAL
     gives = Domain.REAL
-    reveals = frozenset(Reveal)
+    reveals = frozenset(Reveal) - {Reveal.VALUES}  # what is to be valued unread is not sent in the clear
 
     def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
         """On a SUM channel every single upload; on a peer channel without a seal, the courier's reading."""

@@ -14,10 +14,12 @@ from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.encoding import FixedPoint
 from secure_fedgraph.privacy.homomorphic import Homomorphic
 from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.plain import Plain
 from secure_fedgraph.privacy.protection import Bound, Carrier, Protection
 from secure_fedgraph.privacy.sealing import Sealed
+from secure_fedgraph.privacy.valuation import EncryptedValues
 from secure_fedgraph.protocol.channel import Channel, Reveal
 
 Recipe = Callable[[Channel], Protection]
@@ -193,40 +195,62 @@ def central_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Po
 
 
 @_named
-def masked(limit: float = 8.0, quorum: int = 2) -> Policy:
-    """Pairwise masks in a 32-bit ring: the reader sees the sum. Not differential privacy.
+def masked(
+    limit: float = 8.0,
+    quorum: int = 2,
+    bits: int = 32,
+    colluders: float = 0.1,
+    dropouts: float = 0.2,
+    batch: int = 1,
+) -> Policy:
+    """Double masks that cancel in the sum, also where clients drop out. Not differential privacy.
 
-    What peers read is sealed to them, sums over their masks.
+    The server sees the sum over more than half of a cohort, or nothing.
+
+    What peers read is sealed to them, sums over pairwise masks without recovery.
 
     Args:
         limit: the largest absolute value in an upload; the grid is chosen from it.
-        quorum: the smallest cohort that a client answers.
+        quorum: the smallest cohort that a client answers, and the fewest survivors whose sum it opens.
+        bits: of a value on the wire and of the ring: 32, or 20 or 16 where they leave each client 8 bits.
+        colluders: the share of a cohort that may work with the server.
+        dropouts: the share that may drop out by chance, which decides how many neighbours clients of a
+            cohort above 32 mask with. More than this may end a round with an error.
+        batch: sum clients in whole batches of this many only, so that sums of different rounds never tell
+            fewer apart. Off (1) by default: a drop-out then costs its whole batch's uploads.
     """
     stages, quorum = (FixedPoint(limit),), _least_two(quorum)
+    carrier = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch)
     return _by_reader(
         "masked",
-        Protection(Masked(), stages, quorum, "masked"),
+        Protection(carrier, stages, quorum, "masked"),
         Protection(Sealed(Plain()), name="sealed"),
-        peer_sum=Protection(Sealed(Masked()), stages, quorum, "masked, sealed"),
+        peer_sum=Protection(Sealed(Pairwise()), stages, quorum, "masked, sealed"),
     )
 
 
 @_named
-def homomorphic(limit: float = 8.0, quorum: int = 2) -> Policy:
+def homomorphic(limit: float = 8.0, quorum: int = 2, holder: str = "") -> Policy:
     """BFV ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
 
     What peers read is sealed, sums over masks: every client has the homomorphic key, so to a peer that got
     ciphertexts they would be single uploads.
 
-    Args: as for :func:`masked`.
+    A channel that declares values is valued on CKKS ciphertexts, which one client has the key to.
+
+    Args:
+        limit, quorum: as for :func:`masked`.
+        holder: which client opens values; by default one that is drawn for the run.
     """
     stages, quorum = (FixedPoint(limit),), _least_two(quorum)
-    return _by_reader(
+    valued = Protection(EncryptedValues(holder), (), quorum, "homomorphic")
+    sums = _by_reader(
         "homomorphic",
         Protection(Homomorphic(), stages, quorum, "homomorphic"),
         Protection(Sealed(Plain()), name="sealed"),
-        peer_sum=Protection(Sealed(Masked()), stages, quorum, "masked, sealed"),
+        peer_sum=Protection(Sealed(Pairwise()), stages, quorum, "masked, sealed"),
     )
+    return replace(sums, recipe=lambda c: valued if c.reveal is Reveal.VALUES else sums.recipe(c))
 
 
 @_named
@@ -262,6 +286,9 @@ class _Strictest(Policy):
                 reasons.append(f"{candidate.name}: {refusal}")
                 continue
             bare = bound.carrier.gives.readable and not any(stage.noise() for stage in bound.stages)
+            # never less than what was refused as too little
+            if bare and len(clients) < channel.least and not channel.accepted:
+                raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
             if bare and bound.protection not in (OUTSIDE, SILENT):
                 warnings.warn(
                     f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",

@@ -6,6 +6,7 @@ sensitivity from stage to stage (nobody ever types one), and refuses in a senten
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -18,7 +19,9 @@ import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Unit
+from secure_fedgraph.protocol.message import CARRIER
 from secure_fedgraph.protocol.upload import Layout, Upload, all_finite
 from secure_fedgraph.protocol.wire import Tree
 
@@ -27,6 +30,8 @@ Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
 
 DIFFERENCES = "two sums over cohorts that differ in one client give that client's upload by subtraction"
 """The excess of every sum, until clients insist on a minimum overlap of cohorts."""
+
+SUBTRACTION = "with two clients, each learns the other's upload by subtracting its own"
 
 READERS = ("server", "peers", "outsider")
 
@@ -54,6 +59,8 @@ class Terms:
     relation: str
     ring: int = 0
     """Size of the ring that the carrier adds in, 0 where it adds real numbers."""
+    quorum: int = 1
+    """The client's own: the fewest that it is summed with, itself counted."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,8 @@ class Carrier(ABC):
     ring: int = 0
     agrees_on_keys: bool = False
     """Whether the clients must have agreed on pairwise keys before round 1."""
+    tolerates_dropouts: bool = False
+    """Whether a sum opens without clients that stop answering; every other carrier's ask is refused then."""
 
     def bind(self, terms: Terms) -> Carrier:
         """This carrier with its parameters filled in.
@@ -146,6 +155,29 @@ class Carrier(ABC):
         """The client half of a step of this carrier's own protocol."""
         raise HostileMessage(f"carrier {self.name!r} has no step {step!r}")
 
+    def prepare(self, ask: Ask, cohort: tuple[str, ...], channel: str) -> Carrier:
+        """The server half of what has to happen before each sum's uploads are asked for.
+
+        Returns:
+            This carrier as it opens that one sum; by default itself.
+        """
+        return self
+
+    def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
+        """Whom the server asks for an upload, and what the carrier gives each besides; the server's half.
+
+        Names of entries start with ``carrier/``.
+        """
+        return {name: {} for name in cohort}
+
+    def accept(self, part: Tree, scope: Scope, party: Party) -> None:
+        """The client's half of :meth:`parts`, before the algorithm works; by default nothing."""
+        return
+
+    def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
+        """Whose uploads the sum holds, of those that arrived; by default all."""
+        return uploaded
+
     @abstractmethod
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> Any:
         """What travels instead of the matrix: an array or bytes."""
@@ -166,6 +198,17 @@ class Carrier(ABC):
     @abstractmethod
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum of the cohort's matrices, ``[rows, width]``."""
+
+    def open_values(
+        self,
+        sealed: Mapping[str, Any],
+        weights: Mapping[str, float],
+        layout: Layout,
+        scope: Scope,
+        ask: Ask,
+    ) -> tuple[np.ndarray, dict[str, float], dict[str, float]]:
+        """The weighted mean ``[rows, width]``, and by client its upload's cosine with it and its length."""
+        raise Incompatible(f"carrier {self.name!r} values no uploads")
 
     def open_each(self, sealed: Any, layout: Layout, name: str) -> np.ndarray:
         """The matrix of the client of that name."""
@@ -194,14 +237,21 @@ class Protection:
         Raises:
             Incompatible: where the carrier reveals less than the channel needs, or domains do not meet.
             Unbound: where a stage needs a bounded upload and gets none.
-            Refused: for fewer clients than the quorum.
+            Refused: for fewer clients than the quorum, or than the channel's sum needs to protect anybody.
             BadInput: for a quorum of one under a carrier that reveals only sums.
         """
         carrier = self.carrier
-        if channel.reveal not in carrier.reveals:
+        if channel.reveal is Reveal.VALUES and channel.reveal not in carrier.reveals:
             raise Incompatible(
-                f"channel {channel.name!r} needs each upload; {self.name} reveals only the sum: "
-                "use local_dp, central_dp or plaintext for it"
+                f"channel {channel.name!r} is valued without being read, which {self.name} cannot do: "
+                "use homomorphic or strictest for it"
+            )
+        if channel.reveal not in carrier.reveals:
+            why = f", since {channel.why}" if channel.why else ""
+            others = "plaintext" if channel.exact else "local_dp, central_dp or plaintext"
+            raise Incompatible(
+                f"channel {channel.name!r} needs each upload{why}; {self.name} reveals only the sum: "
+                f"use {others} for it"
             )
         if Reveal.EACH not in carrier.reveals and self.quorum < 2:
             raise BadInput(
@@ -216,7 +266,15 @@ class Protection:
                 f"{'is' if contributors == 1 else 'are'} {contributors}, because a sum of fewer is one "
                 "client's upload: add clients or choose another policy"
             )
-        terms = Terms(channel, clients, relation, carrier.ring)
+        if channel.exact and any(stage.traces for stage in self.stages):
+            raise Incompatible(
+                f"channel {channel.name!r} carries numbers of nodes or codes of motifs, and {self.name} "
+                "would turn them into others: use plaintext for it, or settings of the algorithm that do not "
+                "send it"
+            )
+        if Reveal.EACH not in carrier.reveals and len(clients) < channel.least and not channel.accepted:
+            raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
+        terms = Terms(channel, clients, relation, carrier.ring, self.quorum)
         domain, sensitivity, stages = Domain.REAL, Sensitivity(), []
         for stage in self.stages:
             if stage.takes is not domain:
@@ -237,7 +295,7 @@ class Protection:
 
 @dataclass(frozen=True)
 class Sum:
-    """What a reduce gives: the total of the contributors' uploads."""
+    """What a reduce gives: the total of the contributors' uploads, which are those that did not drop out."""
 
     total: dict[str, torch.Tensor] = field(repr=False)
     contributors: tuple[str, ...]
@@ -246,6 +304,15 @@ class Sum:
     def mean(self) -> dict[str, torch.Tensor]:
         """The unweighted mean, float32."""
         return {name: (t / len(self.contributors)).to(torch.float32) for name, t in self.total.items()}
+
+
+@dataclass(frozen=True)
+class Valued:
+    """What a valuation gives: the weighted mean, and by client its upload's cosine with it and its length."""
+
+    aggregate: dict[str, torch.Tensor] = field(repr=False)
+    alignment: dict[str, float]
+    lengths: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -266,7 +333,9 @@ class Bound:
     @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
-        return self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
+        found = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
+        too_few = len(self.terms.clients) < self.channel.least
+        return (*found, self.channel.below) if too_few else found
 
     def multipliers(self) -> dict[str, float]:
         """For each reader the noise multiplier at the channel's unit; 0 where nothing protects it.
@@ -297,7 +366,7 @@ class Bound:
         return self.carrier.wrap(reply, scope, party)
 
     def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:
-        """The sum over the cohort, as the server opens it.
+        """The sum over those of the cohort that replied, as the server opens it.
 
         Raises:
             HostileMessage: for replies whose layouts or domains disagree.
@@ -305,7 +374,17 @@ class Bound:
         layout = self._common_layout(replies)
         sealed = {name: tree["data"] for name, tree in replies.items()}
         matrix = self._undo(self.carrier.open_sum(sealed, layout, scope, ask), scope)
-        return Sum(layout.unpack(matrix, by_row=self._by_row), tuple(replies))
+        return Sum(layout.unpack(matrix, by_row=self._by_row), self.carrier.contributors(tuple(replies)))
+
+    def open_values(
+        self, replies: Mapping[str, Tree], weights: Mapping[str, float], scope: Scope, ask: Ask
+    ) -> Valued:
+        """The weighted mean and the uploads' values, as the server opens them."""
+        layout = self._common_layout(replies)
+        sealed = {name: tree["data"] for name, tree in replies.items()}
+        matrix, alignment, lengths = self.carrier.open_values(sealed, weights, layout, scope, ask)
+        values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row)
+        return Valued({key: value.to(torch.float32) for key, value in values.items()}, alignment, lengths)
 
     def open_each(self, replies: Mapping[str, Tree], scope: Scope) -> dict[str, dict[str, torch.Tensor]]:
         """Every upload, as the server opens it."""
@@ -355,6 +434,20 @@ class Bound:
         if not isinstance(text, str):
             raise HostileMessage(f"channel {self.channel.name!r}: {name}'s upload has no layout")
         return Layout.from_text(text)
+
+
+def parted(tree: Tree) -> tuple[Tree, Tree]:
+    """What an algorithm's server gave in a request, and what a carrier put beside it."""
+    given = {name: value for name, value in tree.items() if not name.startswith(CARRIER)}
+    return given, {name: value for name, value in tree.items() if name.startswith(CARRIER)}
+
+
+def given_digest(given: Tree) -> str:
+    """SHA-256 of what was given, as it came out of a message: the same for all who were given the same."""
+    found = hashlib.sha256()
+    for piece in wire.pack(given).buffers:
+        found.update(piece)
+    return found.hexdigest()
 
 
 def checked_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) -> np.ndarray:

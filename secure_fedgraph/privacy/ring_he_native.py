@@ -15,7 +15,7 @@ import os
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO
 
 import numpy as np
@@ -197,15 +197,18 @@ def _confine() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_WORKER_MEMORY, _WORKER_MEMORY))
 
 
-def serve(requests: BinaryIO, replies: BinaryIO) -> None:
+Task = Callable[[int, int, list[bytes]], bytes]
+"""(plain bits, data bits, parts) -> result."""
+TASKS: Mapping[bytes, Task] = {b"A": add, b"O": lambda plain, data, parts: open_sum(plain, data, *parts)}
+
+
+def serve(requests: BinaryIO, replies: BinaryIO, tasks: Mapping[bytes, Task] = TASKS) -> None:
     """Answers until the requests end: ``+`` or ``-``, a length, and the result or the reason."""
     replies.write(b"R")
     replies.flush()
     for task, plain_bits, data_bits, parts in _requests(requests):
         try:
-            done = (
-                add(plain_bits, data_bits, parts) if task == b"A" else open_sum(plain_bits, data_bits, *parts)
-            )
+            done = tasks[task](plain_bits, data_bits, parts)
             reply = b"+" + _LENGTH.pack(len(done)) + done
         except Exception as error:  # SEAL throws many kinds; the parent names the sender and refuses
             reason = str(error).encode()[:200]
@@ -214,9 +217,14 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         replies.flush()
 
 
-if __name__ == "__main__":
+def work(tasks: Mapping[bytes, Task] = TASKS) -> None:
+    """A worker's whole life."""
     _confine()
     # Whatever the native library prints must not end up between two replies.
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
-        serve(sys.stdin.buffer, out)
+        serve(sys.stdin.buffer, out, tasks)
+
+
+if __name__ == "__main__":
+    work()

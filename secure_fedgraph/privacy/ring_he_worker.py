@@ -32,10 +32,15 @@ class NativeWorker:
 
     Needs:
         - lengths that were checked before: this class does not know what is in the bytes.
+
+    Args:
+        seconds: that a call may take, and a second a megabyte.
+        script: what the child runs.
     """
 
-    def __init__(self, seconds: float = 60.0) -> None:
+    def __init__(self, seconds: float = 60.0, script: Path = _SCRIPT) -> None:
         self._seconds = seconds
+        self._script = script
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
@@ -91,7 +96,7 @@ class NativeWorker:
         if self._process is None:
             # A fresh interpreter: a fork would carry this process's keys, and spawn would run its main.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(_SCRIPT)],
+                [sys.executable, "-P", str(self._script)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -100,7 +105,7 @@ class NativeWorker:
             assert self._process.stdout is not None
             if self._process.stdout.read(1) != b"R":
                 self._end()
-                raise RuntimeError(f"the worker for ciphertexts does not start; try: python -P {_SCRIPT}")
+                raise RuntimeError(f"the worker for ciphertexts does not start: try python -P {self._script}")
         return self._process
 
     def _end(self) -> None:

@@ -22,6 +22,8 @@ class Reveal(Enum):
     """Only the sum over the cohort."""
     EACH = "each"
     """Every single upload."""
+    VALUES = "values"
+    """The weighted sum over the cohort, and how far each upload agrees with it; no upload."""
     NOTHING = "nothing"
     """Nothing comes back: the channel only carries something to the clients."""
 
@@ -65,6 +67,13 @@ class Channel:
         unit: whose data one row of an upload describes.
         to: who reads it: ``"server"``, ``"peer"`` (the server only carries it) or ``"referee"``
             (the experiment's examiner, outside the federation and outside every guarantee).
+        exact: its values are names (numbers of nodes), not quantities: clipped or noised they would be
+            others, so no protection with such a stage binds.
+        least: clients below which a sum protects nobody, because it goes back to those who made it up; 1
+            where it does not matter. Protections that rest on sums refuse fewer.
+        below: what is said then: what happens, and the mend.
+        accepted: that somebody accepted fewer by name: it binds, and ``below`` is its excess.
+        why: what each upload is needed for, said where a protection that shows only sums is refused.
 
     Raises:
         BadInput: for a name or a reader that is none.
@@ -77,6 +86,11 @@ class Channel:
     reveal: Reveal
     unit: Unit = Unit.CLIENT
     to: str = "server"
+    exact: bool = False
+    least: int = 1
+    below: str = ""
+    accepted: bool = False
+    why: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):

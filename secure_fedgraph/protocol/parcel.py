@@ -72,10 +72,10 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The replies of a cohort on a SUM channel that one client reads.
+    """Replies on a peer channel that one client reads: of a whole cohort for a sum, of some for themselves.
 
     Args:
-        channel, reader: whose sum of which channel.
+        channel, reader: who reads which channel.
         round, exchange, cohort: the request that they answer.
         replies: client -> reply as it came.
     """
@@ -111,9 +111,8 @@ class Bundle:
         replies = {}
         for name in names:
             raw = tree.get(f"{_REPLY}{name}")
-            if not isinstance(raw, wire.BYTES):
-                raise HostileMessage(f"a delivery lacks the reply of {name!r}")
-            replies[name] = wire.decode(raw, views=True)
+            if isinstance(raw, wire.BYTES):
+                replies[name] = wire.decode(raw, views=True)
         if len(tree) != len(replies) + 2:
-            raise HostileMessage("a delivery holds replies from outside its cohort")
+            raise HostileMessage("a delivery holds replies from outside its cohort, or none that can be read")
         return cls(channel, reader, round, exchange, names, replies)

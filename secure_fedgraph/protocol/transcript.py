@@ -18,7 +18,7 @@ import numpy as np
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Domain, Unit
-from secure_fedgraph.protocol.message import ANSWER, Message, digest
+from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.upload import Layout
 
@@ -289,7 +289,8 @@ class View:
         found = []
         for note in self._kept(self.sent, channel):
             if note.sender == SERVER and note.step == ANSWER:
-                given = Message.from_bytes(self._body(note.number)).tree()
+                tree = Message.from_bytes(self._body(note.number)).tree()
+                given = {k: v for k, v in tree.items() if not k.startswith(CARRIER)}
                 found.append(Seen(note.round, note.exchange, (note.recipient,), given))
         return found
 

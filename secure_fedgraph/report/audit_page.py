@@ -23,7 +23,7 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
     by_round = learning.accuracy(runs)
     data = trained.source(runs[0].results[0].get("data") or {} if runs else {"data": config.get("data")})
     algorithm = words.named(words.ALGORITHMS, config.get("algorithm"))
-    compared = [*reach(cells, policies), *reconstructed(audit.get("reconstructions") or [], policies)]
+    compared = [*_reach(cells, policies), *reconstructed(audit.get("reconstructions") or [], policies)]
     adversaries: dict[str, dict[str, None]] = {}
     for c in cells:
         who = str(c.get("adversary", "server"))
@@ -52,11 +52,27 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
         "privacy": trained.privacy(runs),
         "seen": trained.seen(runs),
         "partition": trained.partition(runs),
-        "facts": trained.facts(
-            runs[0].results[0].get("config") or config if runs else config, audit.get("versions") or {}
-        ),
+        "facts": trained.facts(_settled(runs, config, audit), audit.get("versions") or {}),
         "pictures": trained.pictures(by_round, *compared),
     }
+
+
+def _reach(cells: list[dict[str, Any]], policies: list[str]) -> list[dict[str, Any]]:
+    """The curves, with a word where a point is a lower bound because its search was stopped."""
+    sections = reach(cells, policies)
+    if any((c.get("details") or {}).get("searches_stopped") for c in cells):
+        for section in sections:
+            section["captions"] = [
+                f"{c}; a lower bound where a search was stopped" for c in section["captions"]
+            ]
+    return sections
+
+
+def _settled(runs: list[Trained], config: dict[str, Any], audit: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with its defaults, and what was asked of the audit beside it."""
+    whole = (runs[0].results[0].get("config") or config) if runs else config
+    asked = {key: audit[key] for key in ("controls", "effort") if audit.get(key) is not None}
+    return {**whole, **({"audit": asked} if asked else {})}
 
 
 def _as_configured(runs: Iterable[dict[str, Any]], policies: list[str]) -> list[Trained]:

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from secure_fedgraph.report import plots, words
+from secure_fedgraph.report.measures import Measure, measure_of
 from secure_fedgraph.report.trained import Trained, at, mean
 
 Line = tuple[list[float], list[float]]
@@ -18,9 +19,10 @@ def accuracy(runs: Sequence[Trained]) -> dict[str, Any] | None:
     seen = [run for run in runs if any(run.histories)]
     if not seen:
         return None
+    head = _measure(seen)
     measures: tuple[tuple[str, str, bool, Callable[[dict[str, Any]], Any]], ...] = (
-        ("accuracy", "accuracy on all owners' test nodes", True, lambda r: at(r, "accuracy", "global")),
-        ("loss", "loss on the validation nodes", False, lambda r: r.get("loss")),
+        ("accuracy", head.title, head.as_percent, lambda r: at(r, "accuracy", head.key)),
+        ("loss", "loss on the validation data", False, lambda r: r.get("loss")),
     )
     pictures = []
     for key, title, as_percent, read in measures:
@@ -30,9 +32,10 @@ def accuracy(runs: Sequence[Trained]) -> dict[str, Any] | None:
         alt = f"Line plot of {title} over the rounds: {words.listed(ends)}."
         pictures.append(plots.over_rounds(f"{key}-by-round", title, curves, as_percent, alt))
     return {
+        "title": head.title,
         "pictures": pictures,
-        "table": _by_round(seen),
-        "apart": _apart(seen),
+        "table": _by_round(seen, head),
+        "apart": _apart(seen, head),
     }
 
 
@@ -41,13 +44,14 @@ def finals(runs: Sequence[Trained]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         found = [r.get("accuracy") or {} for r in run.results]
+        head = _measure([run])
         rows.append(
             {
                 "label": run.label,
-                "global": mean([a.get("global") for a in found]),
-                "local": mean([a.get("local") for a in found]),
-                "validation": mean([at(a, "best_by_validation", "global") for a in found]),
-                "test": mean([at(a, "best_on_test", "global") for a in found]),
+                "last": head.write(mean([a.get(head.key) for a in found])),
+                "local": words.percent(mean([a.get("local") for a in found])),
+                "validation": head.write(mean([at(a, "best_by_validation", head.key) for a in found])),
+                "test": head.write(mean([at(a, "best_on_test", head.key) for a in found])),
                 "seconds": mean([r.get("seconds") for r in run.results]),
                 "seeds": len(found),
             }
@@ -73,7 +77,11 @@ def _end(lines: Sequence[Line], as_percent: bool) -> str:
     return words.percent(value) if as_percent else f"{value:.3f}"
 
 
-def _by_round(runs: Sequence[Trained]) -> dict[str, Any]:
+def _measure(runs: Sequence[Trained]) -> Measure:
+    return measure_of(next((result for run in runs for result in run.results), {}))
+
+
+def _by_round(runs: Sequence[Trained], head: Measure) -> dict[str, Any]:
     columns: list[dict[str, Any]] = [
         {
             "label": run.label + (f", seed {result.get('seed')}" if len(run.histories) > 1 else ""),
@@ -90,7 +98,7 @@ def _by_round(runs: Sequence[Trained]) -> dict[str, Any]:
                 "round": n,
                 "cells": [
                     {
-                        "accuracy": at(c["rows"].get(n) or {}, "accuracy", "global"),
+                        "accuracy": head.write(at(c["rows"].get(n) or {}, "accuracy", head.key)),
                         "loss": _loss((c["rows"].get(n) or {}).get("loss")),
                     }
                     for c in columns
@@ -101,12 +109,16 @@ def _by_round(runs: Sequence[Trained]) -> dict[str, Any]:
     }
 
 
+def _far(gap: float, head: Measure) -> str:
+    return f"{100 * gap:.2f} points" if head.as_percent else f"{gap:.4f}"
+
+
 def _loss(value: Any) -> str:
     number = words.real(value)
     return words.MISSING if number is None else f"{number:.4f}"
 
 
-def _apart(runs: Sequence[Trained]) -> str:
+def _apart(runs: Sequence[Trained], head: Measure) -> str:
     """How far each policy is from the first, at the round where they differ most."""
     reference = runs[0]
     same: list[str] = []
@@ -116,15 +128,15 @@ def _apart(runs: Sequence[Trained]) -> str:
             (abs(a - b), row.get("round"))
             for one, another in zip(reference.histories, run.histories, strict=False)
             for before, row in zip(one, another, strict=False)
-            if (a := words.real(at(before, "accuracy", "global"))) is not None
-            and (b := words.real(at(row, "accuracy", "global"))) is not None
+            if (a := words.real(at(before, "accuracy", head.key))) is not None
+            and (b := words.real(at(row, "accuracy", head.key))) is not None
         ]
         if gaps:
             gap, when = max(gaps, key=lambda pair: pair[0])
             if gap < 5e-5:
                 same.append(run.label)
             else:
-                other.append(f"{run.label} differs by at most {100 * gap:.2f} points (in round {when})")
+                other.append(f"{run.label} differs by at most {_far(gap, head)} (in round {when})")
     if same:
         other.insert(
             0, f"{words.listed(same)} {'score' if len(same) > 1 else 'scores'} the same in every round"

@@ -10,6 +10,7 @@ from secure_fedgraph.report import words
 
 AS_CONFIGURED = "as configured"
 EACH, LEFT = "each owner", "what the defence leaves"
+LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202fs"}
 AIMS = {EACH: "about each owner", LEFT: "about all owners together"}
 
 
@@ -17,7 +18,8 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
     """For each policy what the attacks read, worst first: single owners, all owners together, or nothing.
 
     Returns:
-        rows with ``policy``, ``state`` ("leaks", "together", "nothing", "refused"), ``short`` and ``text``.
+        rows with ``policy``, ``state`` ("leaks", "together", "scored", "nothing", "refused"), ``short`` and
+        ``text``.
     """
     rows = []
     for policy in policies:
@@ -29,7 +31,7 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
             rows.append(_verdict(policy, "refused", "refused before round 1", f"Nothing was sent. {reason}"))
             continue
         single, union = _leaking(mine, EACH), _leaking(mine, LEFT)
-        stops = _stops(mine)
+        stops = _stops(mine) + _stopped(mine)
         if single:
             text = f"An attack reads single owners: {single}.{stops}"
             rows.append(_verdict(policy, "leaks", "leaks about single owners", text))
@@ -37,8 +39,11 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
             text = f"No attack tried reads a single owner. All owners together still show: {union}.{stops}"
             rows.append(_verdict(policy, "together", "hides single owners, not their union", text))
         else:
-            text = "No attack tried reads anything beyond a trivial guess."
-            rows.append(_verdict(policy, "nothing", "nothing was read", text))
+            text = f"No attack tried reads anything beyond a trivial guess.{_stopped(mine)}"
+            if _stopped(mine):  # no all-clear: with more time it might have read something
+                rows.append(_verdict(policy, "scored", "nothing was read before a search was stopped", text))
+            else:
+                rows.append(_verdict(policy, "nothing", "nothing was read", text))
     return rows
 
 
@@ -90,7 +95,7 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     for cell in cells:
         if cell.get("leaks") and _setting(cell, "aim") == aim:
             usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
-            verdict = str(cell.get("verdict", "")).split(", about")[0]
+            verdict = str(cell.get("verdict", "")).split(", about")[0].split(";")[0]
             attack = str(cell.get("attack"))
             told = plain if usual else forced
             told[attack] = "exact" if told.get(attack) == "exact" else verdict
@@ -124,6 +129,16 @@ def _stops(cells: Sequence[dict[str, Any]]) -> str:
         f"{words.named(words.ADVERSARIES, who)}: {'; '.join(sentences)}" for who, sentences in found.items()
     ]
     return f" What would stop it, against {'; against '.join(told)}."
+
+
+def _stopped(cells: Sequence[dict[str, Any]]) -> str:
+    """That some scores are lower bounds, because a search was ended before it was through."""
+    found = [c for c in cells if (c.get("details") or {}).get("searches_stopped") and c.get("score") != 1]
+    if not found:
+        return ""
+    limits = sorted({words.real(c["details"].get("stopped_after")) or 0.0 for c in found})
+    many = "One score is a lower bound" if len(found) == 1 else f"{len(found)} scores are lower bounds"
+    return f" {many}: a search was stopped after {words.listed((f'{s:g}' for s in limits), 'or')}\u202fs."
 
 
 def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
@@ -197,9 +212,11 @@ def _bar(scored: Sequence[dict[str, Any]], score: float | None) -> dict[str, flo
 
 def _changes(by_policy: dict[str, list[dict[str, Any]]]) -> str:
     settings = next(iter(by_policy.values()))[0].get("settings") or {}
-    return ", ".join(
-        f"{k} = {_plain(v)}" for k, v in settings.items() if k not in ("aim", "variant") and v is not None
-    )
+    told = {k: v for k, v in settings.items() if k not in ("aim", "variant", *LIMITS) and v is not None}
+    parts = [f"{k} = {_plain(v)}" for k, v in told.items()]
+    if (settings.get("variant") or AS_CONFIGURED) == AS_CONFIGURED:  # once for all rows of an attack
+        parts += [LIMITS[k].format(_plain(settings[k])) for k in LIMITS if settings.get(k) is not None]
+    return ", ".join(parts)
 
 
 def _setting(cell: dict[str, Any], key: str) -> str:

@@ -22,6 +22,8 @@ KINDS: dict[str, tuple[str, Callable[[dict[str, Any], Path], dict[str, Any]]]] =
     "audit": ("audit.json", audit_story),
     "run": ("result.json", run_story),
 }
+# Without these there is nothing to report: a page of blanks would look like a result.
+ESSENTIAL = {"audit": ("config", "cells"), "run": ("config", "accuracy")}
 
 
 def write_report(folder: Path) -> Path:
@@ -67,6 +69,11 @@ def _load(folder: Path) -> tuple[str, dict[str, Any]]:
         if schema != f"{SCHEMA}{kind}/1":
             raise BadInput(
                 f"{path} has schema {schema!r}, not '{SCHEMA}{kind}/1': write it again with this version"
+            )
+        missing = [key for key in ESSENTIAL[kind] if key not in value]
+        if missing:
+            raise BadInput(
+                f"{path} holds no {' and no '.join(missing)}: write it again with 'secure-fedgraph {kind}'"
             )
         return kind, value
     names = " and no ".join(name for name, _ in KINDS.values())

@@ -166,9 +166,10 @@ def reach(name: str, curves: Sequence[dict[str, Any]], places: Sequence[float], 
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(100 * value, 2):g} %"))
         axes.grid(axis="y")
         axes.set_axisbelow(True)
-        figure.legend(loc="outside lower center", ncols=2, handlelength=3.4)
+        # one below the other: two of these labels side by side are wider than a phone
+        figure.legend(loc="outside lower center", ncols=1, handlelength=3.4)
 
-    return draw(name, alt, paint, WIDTH, 2.7 + 0.2 * ((len(curves) + 1) // 2))
+    return draw(name, alt, paint, WIDTH, 2.7 + 0.2 * len(curves))
 
 
 def _past_the_top(axes: Axes, places: np.ndarray, guess: np.ndarray, top: float) -> None:

@@ -124,8 +124,11 @@ def _features(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         caption = f"{policy}: nodes that {who} read{'' if len(records) > 1 else 's'} from {what}"
         if record.get("variant", AS_CONFIGURED) != AS_CONFIGURED:
             caption += f" ({record['variant']})"
+        if record.get("stopped"):
+            caption += f"; {record['stopped']}"
         stem = _stem(code, policy, adversary, "each" if aim == EACH else "union")
-        picture = plots.vocabulary(stem, _axis(nodes), nodes, f"{caption}: {_strip_words(nodes)}")
+        axis, strips = _some_words(nodes)
+        picture = plots.vocabulary(stem, axis, strips, f"{caption}: {_strip_words(nodes)}")
         _add(section, picture, caption)
         section["tables"].append(_strip_table(nodes))
     return section
@@ -203,6 +206,18 @@ def _finite(target: dict[str, Any]) -> dict[str, Any]:
 
 def _axis(owners: Sequence[dict[str, Any]]) -> str:
     return f"words of the data set, 1 to {len(owners[0]['true']):,}"
+
+
+def _some_words(nodes: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """The axis and the strips of nodes: a node has a handful of words, too thin to be seen among thousands.
+
+    So those words alone are drawn that one of the nodes has, or was guessed to have, where they are few.
+    """
+    there = np.any([node[key] > 0 for node in nodes for key in ("true", "guess")], axis=0)
+    if 4 * there.sum() >= len(there) or not there.any():
+        return _axis(nodes), nodes
+    axis = f"the {there.sum():,} words true or guessed here, of {len(there):,} in the data set"
+    return axis, [{**node, **{key: node[key][there] for key in ("true", "guess")}} for node in nodes]
 
 
 def _strip_table(owners: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.report import learning, trained, words
+from secure_fedgraph.report.measures import measure_of, others
 from secure_fedgraph.report.trained import Trained
 
 
@@ -36,7 +37,9 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         "seed": result.get("seed"),
         "seconds": result.get("seconds"),
         "federated": result.get("federated", True),
+        "measure": measure_of(result),
         "score": score,
+        "others": others(result),
         "std": score.get("std") or {},
         "seeds": [{"seed": s.get("seed"), "accuracy": s.get("accuracy") or {}} for s in seeds],
         "rounds": config.get("rounds"),

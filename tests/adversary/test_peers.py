@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from parties import NAMES, RUN, scope, session, vectors
+from parties import NAMES, RUN, pairwise, scope, session, vectors
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import HostileMessage
@@ -83,7 +83,7 @@ class TestOtherBroadcasts:
     """A lying server shows one client the model and the others zeros: the sum would be its update."""
 
     def lie(self):
-        made = session(masked()).set_up()
+        made = session(pairwise()).set_up()
         times = {"owner-0": 1.0, "owner-1": 0.0, "owner-2": 0.0}
         replies = {n: made.tell(made.message(n, body=wire.encode({"times": times[n]}))) for n in NAMES}
         total = made.policy["update"].open_sum(replies, scope(100, "update"), None).total["w"].numpy()

@@ -11,15 +11,15 @@ import dataclasses
 
 import numpy as np
 import pytest
-from parties import NAMES, Toy, scope, session, vectors
+from parties import NAMES, Toy, pairwise, scope, session, vectors
 
 from secure_fedgraph.client import Client
-from secure_fedgraph.crypto import AgreementKey, unseal
+from secure_fedgraph.crypto import AgreementKey, key_stream, unseal
 from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy import homomorphic as he
-from secure_fedgraph.privacy import key_agreement, masking
+from secure_fedgraph.privacy import key_agreement, masking_pairwise
 from secure_fedgraph.privacy.key_agreement import shared_key
-from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import (
@@ -34,7 +34,7 @@ from secure_fedgraph.privacy.policy import (
 )
 from secure_fedgraph.privacy.ring_he import SecretKey
 from secure_fedgraph.protocol import Channel, Message, Reveal, wire
-from secure_fedgraph.protocol.message import CARRIER
+from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.round import Round
 
 STEP = 2.0**-26  # of masked() for three clients: see test_encoding
@@ -48,7 +48,7 @@ def grid(values: np.ndarray) -> np.ndarray:
 def sent_by(made, name: str, channel: str = "update") -> list[np.ndarray]:
     """The words of a client's uploads, as the server has them."""
     replies = [Message.from_bytes(reply) for who, _, reply in made.passed if who == name]
-    return [wire.decode(r.body)["data"] for r in replies if r.channel == channel]
+    return [wire.decode(r.body)["data"] for r in replies if r.channel == channel and r.step == ANSWER]
 
 
 # --- 1. masks that serve twice ------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class Twice(Toy):
 
 def two_uploads() -> tuple[np.ndarray, np.ndarray]:
     """The server's difference of one client's two masked uploads of a round, and the plain one."""
-    made = session(masked(), algorithm=Twice(), width=500).set_up()
+    made = session(pairwise(), algorithm=Twice(), width=500).set_up()
     Twice().round(made.round(), {})
     first, second = sent_by(made, "owner-1")
     w = vectors(made)["owner-1"]
@@ -83,7 +83,7 @@ class TestTwoTimePad:
                 party, peer, dataclasses.replace(scope, exchange=scope.round, given=""), purpose
             )
 
-        monkeypatch.setattr(masking.key_agreement, "shared_key", by_round)
+        monkeypatch.setattr(masking_pairwise.key_agreement, "shared_key", by_round)
         seen, plain = two_uploads()
         assert np.array_equal(seen, plain)
 
@@ -100,16 +100,16 @@ def ask_twice(made) -> tuple[np.ndarray, np.ndarray]:
 class TestRepeatedNumber:
     def test_a_client_refuses_it(self):
         with pytest.raises(HostileMessage, match="exchange 100 was already answered by owner-1"):
-            ask_twice(session(masked(), width=500).set_up())
+            ask_twice(session(pairwise(), width=500).set_up())
 
     def test_a_client_that_did_not_would_give_the_difference_away(self, monkeypatch):
         monkeypatch.setattr(Client, "_refuse_replays", lambda self, request: None)
         monkeypatch.setattr(Message, "body_digest", lambda self: "")  # else the two broadcasts part the masks
-        seen, plain = ask_twice(session(masked(), width=500).set_up())
+        seen, plain = ask_twice(session(pairwise(), width=500).set_up())
         assert np.array_equal(seen, plain)
 
     def test_the_identical_request_is_the_identical_reply(self):
-        made = session(masked()).set_up()
+        made = session(pairwise()).set_up()
         raw = made.message("owner-1").to_bytes()
         assert made.clients["owner-1"].handle(raw) == made.clients["owner-1"].handle(raw)
 
@@ -125,10 +125,10 @@ def cohort_of_one(made) -> np.ndarray:
 class TestQuorum:
     def test_a_cohort_of_one_is_refused(self):
         with pytest.raises(HostileMessage, match="answers cohorts of at least 2 and was asked in one of 1"):
-            cohort_of_one(session(masked()).set_up())
+            cohort_of_one(session(pairwise()).set_up())
 
     def test_a_quorum_that_the_server_named_would_open_the_upload(self):
-        made = session(masked()).set_up()
+        made = session(pairwise()).set_up()
         bound = made.policy["update"]
         lax = dataclasses.replace(bound, protection=dataclasses.replace(bound.protection, quorum=1))
         made.clients["owner-1"]._policy = BoundPolicy(made.policy.policy, {"update": lax})
@@ -195,10 +195,10 @@ class TestPeers:
         assert bound.carrier.gives.value == "sealed"
 
     def test_a_mask_alone_would_let_the_courier_add_them_up(self):
-        made = session(masked()).set_up()
+        made = session(pairwise()).set_up()
         place = scope(channel="feedback")
         carried = [
-            Masked().seal(grid(v).reshape(1, -1), place, made.parties[n]) for n, v in vectors(made).items()
+            Pairwise().seal(grid(v).reshape(1, -1), place, made.parties[n]) for n, v in vectors(made).items()
         ]
         total = sum(carried).astype(np.int32) * STEP
         assert np.abs(total - sum(vectors(made).values())).max() <= 3 * STEP / 2
@@ -281,9 +281,7 @@ class Middle:
         stream = np.empty(words.size, dtype="<u4")
         for peer in place.cohort:
             if peer != victim:
-                masking.key_stream(
-                    shared_key(self.playing(peer), victim, place, "mask"), stream.data.cast("B")
-                )
+                key_stream(shared_key(self.playing(peer), victim, place, "mask"), stream.data.cast("B"))
                 words = words - stream if victim < peer else words + stream
         return words.astype(np.int32) * STEP
 
@@ -296,7 +294,7 @@ def first_upload(made, victim: str):
 
 class TestMiddle:
     def test_swapped_keys_are_caught_by_the_roster(self):
-        made = session(masked())
+        made = session(pairwise())
         with pytest.raises(HostileMessage, match="A signature does not belong to identity"):
             Middle(made).swap()
         with pytest.raises(HostileMessage, match="never introduced"):
@@ -305,7 +303,7 @@ class TestMiddle:
     @pytest.mark.parametrize("victim", NAMES)
     def test_without_signatures_the_server_opens_one_upload(self, monkeypatch, victim):
         monkeypatch.setattr(key_agreement, "verify", lambda *_: None)
-        made = session(masked())
+        made = session(pairwise())
         server = Middle(made)
         server.swap()
         words, place = first_upload(made, victim)
@@ -314,7 +312,7 @@ class TestMiddle:
 
     def test_keys_made_up_afterwards_open_nothing(self):
         # the same arithmetic against an honest agreement: the server has every public key and no secret one
-        made = session(masked()).set_up()
+        made = session(pairwise()).set_up()
         server = Middle(made)
         server.publics = {n: p.secrets["agreement"].public for n, p in made.parties.items()}
         words, place = first_upload(made, "owner-0")
@@ -448,8 +446,8 @@ def test_a_client_that_lies_is_named(policy, lie, liar):
     assert made.transcript.opened == []
 
 
-def test_a_drop_out_opens_nothing_and_the_rest_does_not_add_up():
-    made = session(masked()).set_up()
+def test_a_drop_out_among_peers_opens_nothing_and_the_rest_does_not_add_up():
+    made = session(pairwise()).set_up()
     made.tamper = lambda name, reply: None if name == "owner-2" else reply
     with pytest.raises(Refused, match="owner-2 did not answer"):
         made.round().reduce(Toy.UPDATE)
@@ -461,10 +459,10 @@ def test_a_drop_out_opens_nothing_and_the_rest_does_not_add_up():
 
 
 def test_a_carrier_that_only_adds_is_no_protection_for_a_stranger():
-    made = session(masked()).set_up()
+    made = session(pairwise()).set_up()
     sealed = {n: made.tell(made.message(n))["data"] for n in NAMES}
     with pytest.raises(HostileMessage, match="from outside the cohort"):
-        Masked().open_sum(
+        Pairwise().open_sum(
             {**sealed, "eve": sealed["owner-0"]},
             made.policy["update"]._layout("a", made.tell(made.message("owner-0", exchange=101))),
             scope(),

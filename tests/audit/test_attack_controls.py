@@ -23,6 +23,7 @@ from attacks.weights import ALL
 from audits import grid, scoring, truth
 from audits.judges import JUDGES
 from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.evaluation import roc_auc
 from secure_fedgraph.protocol.transcript import Transcript, everything
 from secure_fedgraph.results import execute
 
@@ -114,7 +115,7 @@ def test_a1_negative_noise_leaves_it_no_better_than_guessing(adam_runs: dict[str
     # one would exclude 0.5 in one run of twenty. Mann-Whitney's error where nothing tells the kinds apart.
     yes, no = members.sum(), (~members).sum()
     error = np.sqrt((yes + no + 1) / (12 * yes * no))
-    assert abs(scoring.auc(scores, members) - 0.5) <= 4 * error
+    assert abs(roc_auc(scores, members) - 0.5) <= 4 * error
     assert error < 0.02  # an interval that could have excluded it; without the noise the AUC is beyond 0.95
     assert not judged(run, VocabularySupport()).leaks
 

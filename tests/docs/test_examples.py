@@ -13,8 +13,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 PROMISED = {
+    "apflgate_molecules": ["apflgate", "0 of 4 updates", "mean_update (nothing)"],
     "audit_in_python": ["masked: no attack that was tried reads a single owner", "exact"],
+    "fedego_mashes": ["0 uploads of single clients and 6 sums", "channel 'egos' needs each upload"],
+    "fairgraphfl_rewards": ["plain      owner-0 low", "encrypted  owner-0 low", "to 1.000000", "0 of 6"],
     "fedsage_under_each_policy": ["plaintext", "3 of 3", "masked", "0 of 3", "server inf, peers"],
+    "glasu_by_columns": ["2   4", "plaintext: accuracy", "masked: accuracy", "0 single", "two owners:"],
     "own_algorithm": ["plaintext", "masked", "homomorphic", "accuracy"],
     "own_attack": ["plaintext  right for", "masked     blind: own-majority-class"],
     "own_graph_and_model": ["accuracy on all owners' test nodes", "first.lin.weight"],

@@ -16,7 +16,7 @@ from parties import NAMES, Toy, introduced, scope, session
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.encoding import FixedPoint
-from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.policy import local_dp, masked
 from secure_fedgraph.privacy.protection import Sensitivity, Terms
@@ -175,7 +175,7 @@ class TestClip:
 def fixed(limit: float, clients: int) -> FixedPoint:
     names = tuple(map(str, range(clients)))
     stage, _ = FixedPoint(limit).bind(
-        Sensitivity(), Terms(Channel("update", Reveal.SUM), names, "zero-out", Masked.ring)
+        Sensitivity(), Terms(Channel("update", Reveal.SUM), names, "zero-out", Pairwise.ring)
     )
     assert isinstance(stage, FixedPoint)
     return stage
@@ -192,7 +192,7 @@ class TestFixedPoint:
         assert np.abs(real - values).max() <= stage.step / 2
         if np.abs(real).max() <= limit:  # a value at the limit may round to a grid point just beyond it
             assert np.array_equal(stage.apply(real, scope()), grid)
-        assert clients * int(np.abs(grid).max()) < Masked.ring // 2
+        assert clients * int(np.abs(grid).max()) < Pairwise.ring // 2
 
 
 def no_ask(step, given):
@@ -213,9 +213,9 @@ class TestMasks:
     def test_the_masked_sum_is_the_sum_in_the_ring(self, cohort, exchange, width, data):
         place = scope(exchange, cohort=cohort)
         uploads = {n: data.draw(hnp.arrays(np.int64, (1, width), elements=WORDS)) for n in cohort}
-        sealed = {n: Masked().seal(m, place, PARTIES[n]) for n, m in uploads.items()}
+        sealed = {n: Pairwise().seal(m, place, PARTIES[n]) for n, m in uploads.items()}
         layout = Layout((("w", (width,)),))
-        opened = Masked().open_sum(sealed, layout, place, no_ask)
+        opened = Pairwise().open_sum(sealed, layout, place, no_ask)
         plain = sum(uploads.values())
         assert np.array_equal(opened, (plain + 2**31) % 2**32 - 2**31)
 
@@ -229,7 +229,7 @@ class TestMasks:
             "channel": scope(exchange, "metrics", cohort=tuple("abc")),
             "cohort": scope(exchange, cohort=tuple("acb")),
         }[what]
-        one, two = (Masked().seal(values, place, PARTIES["a"]) for place in (first, other))
+        one, two = (Pairwise().seal(values, place, PARTIES["a"]) for place in (first, other))
         # equal words at 2**-32 each: three of 4000 have a chance below 1e-18
         assert np.count_nonzero(one == two) < 3
         assert np.unique(one - two).size > 3990  # nor apart by a constant
@@ -264,7 +264,7 @@ class TestNoise:
             np.random.seed(1)  # noqa: NPY002
             random.seed(1)
             made = session(masked(), width=1000).set_up()
-            sent.append(made.tell(made.message("owner-0"))["data"])
+            sent.append(made.tell(made.upload(made.prepared(), "owner-0"))["data"])
         assert np.count_nonzero(sent[0] == sent[1]) < 3
 
 

@@ -176,7 +176,7 @@ class TestAnswers:
         made = session(masked()).set_up()
         made.clients["owner-0"].memory["w"] = torch.tensor([9.0])
         with pytest.raises(BadInput, match=r"beyond the fixed-point limit 8: set protection\.limit=16"):
-            made.tell(made.message("owner-0"))
+            made.tell(made.upload(made.prepared(), "owner-0"))
 
     def test_what_was_given_can_be_written_by_the_answer(self):
         class Writes(Toy):
@@ -213,11 +213,12 @@ def test_a_party_does_not_leave_its_process():
 
 def test_a_reply_carries_nothing_beside_the_upload():
     made = session(masked()).set_up()
-    reply = made.tell(made.message("owner-0"))
+    asked = made.upload(made.prepared(), "owner-0")
+    reply = made.tell(asked)
     assert set(reply) == {"domain", "layout", "grid", "data"}
-    raw = made.clients["owner-0"].handle(made.message("owner-0").to_bytes())
+    raw = made.clients["owner-0"].handle(asked.to_bytes())
     envelope = Message.from_bytes(raw)
-    assert dataclasses.replace(envelope, body=b"") == made.message("owner-0").reply(b"")
+    assert dataclasses.replace(envelope, body=b"") == asked.reply(b"")
 
 
 def test_refusals_are_refused():

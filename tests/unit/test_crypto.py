@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
 
 from secure_fedgraph.crypto import (
     SEAL_BYTES,
     AgreementKey,
     Identity,
+    KeyStream,
     derive,
     key_stream,
     seal,
@@ -157,31 +160,47 @@ class TestDerive:
             derive(b"secret", b"info", length)
 
 
+class TestKeyFromASeed:
+    def test_it_is_the_seeds_and_nobody_elses(self):
+        one, again, other = (AgreementKey.from_seed(bytes([n]) * 32) for n in (1, 1, 2))
+        assert one.public == again.public != other.public
+        assert one.shared_with(other.public, b"x") == other.shared_with(again.public, b"x")
+
+
 class TestKeyStream:
     def test_zero_key_counts_from_zero(self):
-        # Blocks 0, 1, 2 are AES(0), AES(1), AES(2) under the zero key. AES(0) is in NIST's AESAVS; the
-        # tag of test case 13 and the ciphertext of test case 14 of the GCM specification are the others.
+        # Blocks 0, 1, 2 are AES-128(0), (1), (2) under the zero key: the hash key, the tag of test case 1 and
+        # the ciphertext of test case 2 of the GCM specification.
         assert stream(bytes(32), 48).hex() == (
-            "dc95c078a2408989ad48a21492842087530f8afbc74536b9a963b4f1c4cb738bcea7403d4d606b6e074ec5d3baf39d18"
+            "66e94bd4ef8a2c3b884cfa59ca342b2e58e2fccefa7e3061367f1d57a4e7455a0388dace60b6a392f328c2b971b2fe78"
         )
 
     @pytest.mark.parametrize(
         ("key", "block"),
-        [  # NIST AESAVS: KeySbox256 count 0, VarKey256 count 0
+        [  # NIST AESAVS: KeySbox128 count 0, VarKey128 count 0; SP 800-38A F.5.1, whose counter is not zero
+            ("10a58869d74be5a374cf867cfb473859" + "00" * 16, "6d251e6944b051e04eaa6fb4dbf78465"),
+            ("80" + "00" * 31, "0edd33d3c621e546455bd8ba1418bec8"),
             (
-                "c47b0294dbbbee0fec4757f22ffeee3587ca4730c3d33b691df38bab076bc558",
-                "46f2fb342d6f0ab477476fc501242c5f",
+                "2b7e151628aed2a6abf7158809cf4f3cf0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
+                "ec8cdf7398607cb0f2d21675ea9ea1e4",
             ),
-            ("80" + "00" * 31, "e35a6dcb19b201a01ebcfa8aa22b5759"),
         ],
     )
-    def test_first_block_as_nist_aesavs(self, key, block):
+    def test_first_block_as_nist_says(self, key, block):
         assert stream(bytes.fromhex(key), 16).hex() == block
 
-    @pytest.mark.parametrize("length", [0, 1, 15, 17, 65535, 65536, 65537, 200_000])
+    @pytest.mark.parametrize("length", [0, 1, 15, 17, 131_071, 131_072, 131_073, 400_000])
     def test_every_length_is_a_prefix_of_the_same_stream(self, length):
         key = derive(b"one", b"stream")
-        assert stream(key, length) == stream(key, 200_001)[:length]
+        assert stream(key, length) == stream(key, 400_001)[:length]
+
+    @given(st.lists(st.integers(0, 200), max_size=6))
+    def test_pieces_are_one_stream(self, lengths):
+        key, pieces = derive(b"one", b"stream"), [bytearray(length) for length in lengths]
+        taken = KeyStream(key)
+        for piece in pieces:
+            taken.into(piece)
+        assert b"".join(pieces) == stream(key, sum(lengths))
 
     def test_it_overwrites_numpy_arrays_of_any_shape(self):
         key = derive(b"one", b"stream")

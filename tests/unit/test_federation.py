@@ -68,8 +68,8 @@ def test_no_link_crosses_owners_and_no_inner_link_is_lost(federation: sfg.Federa
 def test_the_referee_tests_on_the_owners_own_test_nodes_in_global_numbers(
     federation: sfg.Federation,
 ) -> None:
-    referee = federation.referee
-    assert referee.graph.num_nodes == 60
+    referee = federation.referee.exam
+    assert referee.question.num_nodes == 60 and referee.question.y is None
     for name, owner in federation.owners.items():
         for nodes, mask in (
             (referee.tests[name], owner.test_mask),
@@ -83,13 +83,17 @@ def test_the_referee_by_hand(federation: sfg.Federation) -> None:
     class Constant(sfg.Algorithm):
         name = "constant"
 
+        def released(self, state: Any) -> Any:
+            return {"any": torch.zeros(1)}
+
         def predict(self, params: Any, graph: Data, schema: Any) -> torch.Tensor:
             assert graph.num_nodes == 60  # whole neighbourhoods of the whole graph
+            assert graph.y is None  # and no answer in it
             return torch.nn.functional.one_hot(torch.zeros(60, dtype=torch.long), 3).float()
 
     scores = federation.referee.examine(Constant(), {}, None, federation.schema)
-    tests = torch.cat(list(federation.referee.tests.values()))
-    shares = [float((nodes % 3 == 0).double().mean()) for nodes in federation.referee.tests.values()]
+    tests = torch.cat(list(federation.referee.exam.tests.values()))
+    shares = [float((nodes % 3 == 0).double().mean()) for nodes in federation.referee.exam.tests.values()]
     assert scores["global"] == pytest.approx(float((tests % 3 == 0).double().mean()))
     assert scores["local"] == pytest.approx(sum(shares) / 3)
 
@@ -101,13 +105,15 @@ def test_pooled_is_one_owner_with_the_same_split_and_every_link(federation: sfg.
     for name, mask in (("train_mask", pool.train_mask), ("test_mask", pool.test_mask)):
         mine = torch.cat([o.node_id[o[name]] for o in federation.owners.values()])
         assert mask.nonzero().flatten().tolist() == sorted(mine.tolist())
-    assert "train_mask" not in federation.referee.graph
+    assert "train_mask" not in federation.referee.exam.question
 
 
 def test_the_seed_decides_partition_and_split_and_nothing_else_does() -> None:
     def nodes(seed: int) -> list[list[int]]:
         made = sfg.federate(graph(), 3, "random", seed)
-        return [n.tolist() for n in (*made.referee.tests.values(), *made.referee.trainings.values())]
+        return [
+            n.tolist() for n in (*made.referee.exam.tests.values(), *made.referee.exam.trainings.values())
+        ]
 
     assert nodes(0) == nodes(0)
     assert nodes(0) != nodes(1)
@@ -208,9 +214,9 @@ def test_data_of_another_kind_is_refused() -> None:
 def test_an_owner_without_training_nodes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(y: torch.Tensor, seed: int) -> tuple[torch.Tensor, ...]:
         none = torch.zeros(len(y), dtype=torch.bool)
-        return none, none, ~none
+        return none, ~none, ~none
 
-    monkeypatch.setattr("secure_fedgraph.federation.stratified", nothing)
+    monkeypatch.setattr("secure_fedgraph.graph.subgraphs.stratified", nothing)
     with pytest.raises(BadInput, match="owner-0 has no training nodes"):
         sfg.federate(graph(), 3, "random")
 

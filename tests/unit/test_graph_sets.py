@@ -81,6 +81,7 @@ def test_every_name_of_the_contract_is_there_with_its_kind(cache: Path) -> None:
         "imdb-binary",
         "mutag",
         "bbbp",
+        "synthetic-molecules",
     }
     assert (KINDS["ciao"], KINDS["venice"], KINDS["cora"]) == ("ratings", "relations", "node")
     where = {name: place for name, _, place in available()}

@@ -12,6 +12,7 @@ from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.encoding import FixedPoint
 from secure_fedgraph.privacy.homomorphic import Homomorphic
 from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.plain import Plain
 from secure_fedgraph.privacy.protection import Protection, checked_array
@@ -145,7 +146,7 @@ class TestOpening:
         with pytest.raises(HostileMessage, match=sentence):
             self.bound.open_sum(replies, scope(), no_ask)
 
-    @pytest.mark.parametrize("carrier", [Plain(), Masked()])
+    @pytest.mark.parametrize("carrier", [Plain(), Pairwise()])
     def test_a_promise_of_many_values_allocates_nothing(self, carrier):
         layout = Layout((("w", (2**20,)),), 2**20)  # four terabytes
         with pytest.raises(HostileMessage, match="does not hold"):

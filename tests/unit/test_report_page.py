@@ -338,8 +338,15 @@ def test_missing_and_broken_numbers_show_as_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["run", "audit"])
 def test_nearly_empty_json_still_makes_a_page(tmp_path: Path, kind: str) -> None:
-    page = build(tmp_path, {"schema": f"secure-fedgraph/{kind}/1"})
+    page = build(tmp_path, {"schema": f"secure-fedgraph/{kind}/1", "config": {}, "cells": [], "accuracy": {}})
     assert "Configuration" in page
+
+
+@pytest.mark.parametrize("kind", ["run", "audit"])
+def test_json_with_only_a_schema_is_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(BadInput, match=r"holds no config and no (accuracy|cells): write it again with"):
+        build(tmp_path, {"schema": f"secure-fedgraph/{kind}/1"})
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
 def test_an_audit_of_a_finished_run_shows_the_audit(tmp_path: Path) -> None:

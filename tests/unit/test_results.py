@@ -144,6 +144,7 @@ def test_best_by_validation_and_best_on_test_are_not_mixed() -> None:
     assert accuracy["best_by_validation"] == {
         "round": chosen["round"],
         "global": chosen["accuracy"]["global"],
+        "local": chosen["accuracy"]["local"],
     }
     assert accuracy["best_on_test"]["global"] == max(row["accuracy"]["global"] for row in rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from parties import NAMES, Toy, session, vectors
+from parties import NAMES, Toy, pairwise, session, vectors
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused, Unbound
 from secure_fedgraph.privacy.policy import masked, plaintext
@@ -100,7 +100,8 @@ class TestCourier:
         asked = [Message.from_bytes(request) for _, request, _ in made.passed]
         by_client = [m.exchange for m in asked if m.recipient == "owner-0"]
         assert by_client == sorted(set(by_client))
-        assert by_client == list(range(1, 9))  # advertise, introduce, and six sums
+        # advertise, introduce, and six sums: advertise, share, answer, agree, unmask each
+        assert by_client == list(range(1, 33))
 
     def test_everything_is_recorded_as_it_went_over_the_wire(self):
         made = session(masked()).set_up()
@@ -114,7 +115,7 @@ class TestCourier:
         }
 
     def test_a_drop_out_opens_nothing(self):
-        for policy in (masked(), plaintext()):
+        for policy in (pairwise(), plaintext()):
             made = session(policy).set_up()
             made.tamper = lambda name, reply: None if name == "owner-1" else reply
             with pytest.raises(Refused, match="round 1, channel 'update': owner-1 did not answer"):

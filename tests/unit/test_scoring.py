@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from audits.scoring import Score, auc, label_shares, vocabulary
+from audits.scoring import Score, label_shares, vocabulary
+from secure_fedgraph.evaluation import roc_auc
 
 TRUE = np.array([True, True, False, False])
 
@@ -109,15 +110,15 @@ def test_far_off_shares_score_zero_and_not_below() -> None:
 
 
 def test_auc_by_hand() -> None:
-    assert auc(np.array([1.0, 2.0, 3.0]), np.array([False, False, True])) == 1.0
-    assert auc(np.array([3.0, 2.0, 1.0]), np.array([False, False, True])) == 0.0
-    assert auc(np.array([1.0, 1.0, 1.0]), np.array([True, False, True])) == 0.5
-    assert auc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([False, True, False, True])) == 0.875
+    assert roc_auc(np.array([1.0, 2.0, 3.0]), np.array([False, False, True])) == 1.0
+    assert roc_auc(np.array([3.0, 2.0, 1.0]), np.array([False, False, True])) == 0.0
+    assert roc_auc(np.array([1.0, 1.0, 1.0]), np.array([True, False, True])) == 0.5
+    assert roc_auc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([False, True, False, True])) == 0.875
 
 
 @pytest.mark.parametrize("truth", [[True, True], [False, False]])
 def test_auc_needs_both_kinds(truth: list[bool]) -> None:
-    assert math.isnan(auc(np.array([1.0, 2.0]), np.array(truth)))
+    assert math.isnan(roc_auc(np.array([1.0, 2.0]), np.array(truth)))
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,21 @@ def test_the_default_policy_is_the_strictest(federation):
         run.privacy("graphs")
 
 
-def test_no_models_no_in_band(federation):
-    with pytest.raises(BadInput, match="releases no model: in-band evaluation needs one"):
-        sfg.train(
-            sfg.Local(hidden=(8, 8)), federation, sfg.policies.plaintext(), rounds=1, evaluation="in_band"
-        )
+def test_in_band_scores_personal_models_too(federation):
+    run = sfg.train(
+        sfg.Local(hidden=(8, 8)), federation, sfg.policies.masked(), rounds=2, evaluation="in_band"
+    )
+    assert 0 < run.accuracy["local"] <= 1
+    assert {s.channel for s in run.transcript.sent if "owner" in s.sender} >= {"metrics"}
+    assert "personal_model" not in {s.channel for s in run.transcript.sent}
+
+
+def test_an_algorithm_without_any_model_has_none_to_score_in_band(federation):
+    class Silent(sfg.FedAvg):
+        name = "silent"
+
+        def released(self, state):
+            return None
+
+    with pytest.raises(BadInput, match="silent has no model in its clients: evaluate it with the referee"):
+        sfg.train(Silent(hidden=(8, 8)), federation, sfg.policies.plaintext(), rounds=1, evaluation="in_band")

@@ -1,0 +1,95 @@
+"""What FairGraphFL adds to an agent's training: motif prototypes, and the pull towards everybody's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.graph.packing import some
+from secure_fedgraph.models.gin import Gin
+
+PROTOTYPES, KNOWN = "prototypes", "known"
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What the regulariser pulls towards.
+
+    Args:
+        incidence: ``[training graphs, motifs]`` of zeros and ones; only motifs with a prototype.
+        prototypes: ``[motifs, width]``.
+    """
+
+    incidence: Tensor
+    prototypes: Tensor
+
+
+def pull(me: Any, given: Mapping[str, Any], incidence: Tensor, at: Tensor, width: int) -> Pull:
+    """The prototypes that the server told, for the agent's own motifs.
+
+    Args:
+        at: where each column of the incidence stands in the server's vocabulary.
+
+    Raises:
+        HostileMessage: for prototypes that no honest server tells.
+    """
+    prototypes, known = given.get(PROTOTYPES), given.get(KNOWN)
+    right = (
+        isinstance(prototypes, Tensor)
+        and isinstance(known, Tensor)
+        and prototypes.dim() == 2
+        and prototypes.shape == (len(known), width)
+        and (not len(at) or int(at.max()) < len(known))
+        and bool(torch.isfinite(prototypes).all())
+    )
+    if not right:
+        raise HostileMessage(f"{me.name} was told prototypes that are not finite rows of {width} numbers")
+    assert isinstance(known, Tensor)
+    assert isinstance(prototypes, Tensor)
+    there = known.bool()[at]
+    return Pull(incidence[:, there], prototypes[at[there]].float())
+
+
+def prototype_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
+    """Mean over motifs of the squared distance of a batch's prototypes, averaged over their width (Eq. 14).
+
+    Args:
+        embedded: ``[b, width]`` of the batch's graphs.
+        rows: ``[b]`` their rows in the incidence.
+    """
+    held = target.incidence[rows]
+    graphs = held.sum(0)
+    there = graphs > 0
+    if not bool(there.any()):
+        return embedded.new_zeros(())
+    own = held[:, there].T @ embedded / graphs[there, None]
+    return (own - target.prototypes[there]).square().mean()
+
+
+def graph_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
+    """Mean over graphs of ``1 / |M_G| sum_m ||e(G) - P_m||^2``, averaged over the width.
+
+    A graph's term depends on no other graph, so that a step has one gradient a graph.
+    """
+    held = target.incidence[rows]
+    share = held / held.sum(1, keepdim=True).clamp(min=1)
+    lengths = target.prototypes.square().sum(1)
+    apart = (
+        embedded.square().sum(1) * share.sum(1)
+        - 2 * (embedded * (share @ target.prototypes)).sum(1)
+        + share @ lengths
+    )
+    return apart.mean() / embedded.shape[1]
+
+
+def own_prototypes(me: Any, model: Gin, incidence: Tensor) -> Tensor:
+    """``[motifs, width]``: the mean embedding of the training graphs that hold each motif (Eq. 11)."""
+    model.eval()
+    with torch.no_grad():
+        embedded = model.embed(some(me.graph, me.graph.train_mask.nonzero().flatten()))
+    return incidence.T @ embedded / incidence.sum(0)[:, None].clamp(min=1)

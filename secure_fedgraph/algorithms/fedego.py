@@ -1,0 +1,348 @@
+"""FedEgo: clients upload mashed ego-graphs, and the server trains on them the layers that clients mix in."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedego_settings import FedEgoSettings
+from secure_fedgraph.algorithms.local_training import fit, moments, optimizer_of, restore
+from secure_fedgraph.algorithms.node_classifier import NodeClassifier
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.graph.ego_graphs import ego_table, level_sizes, levels, once
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.models.ego import REDUCTION, EgoSage
+from secure_fedgraph.models.ego_free import EgoFree
+from secure_fedgraph.models.ego_mash import class_shares, coefficient, mash, mean_shares
+from secure_fedgraph.models.parameters import difference, load, parameters_of, total
+from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
+
+ADAM, SEED, SHARES = "adam.", "seed", "shares"
+Mash = dict[str, Tensor]
+
+
+class FedEgo(NodeClassifier):
+    """Federated ego-graph mashing: shared reduction layers, personal upper layers that mix with global ones.
+
+    Each round every client trains its own model; the reduction layers are averaged; each client mixes the
+    reduced ego-graphs of its training nodes, batch by batch, and uploads the mixtures with their soft labels;
+    the server trains global upper layers on them; and each client takes over as much of these as its classes
+    differ from everybody's.
+
+    Guarantees:
+        - a mash mixes ``n`` ego-graphs, never fewer (the ablation ``mixup=False`` apart): what is left over
+          of a pool is not sent (rule R1);
+        - batches are drawn afresh every round;
+        - a client's class frequencies, its mixing coefficient, its upper layers and its optimiser's moments
+          do not leave it (the experiment's referee apart).
+
+    References:
+        FedEgo: Privacy-preserving Personalized Federated Graph Learning with Ego-graphs, ACM TKDD,
+        Algorithm 1.
+    """
+
+    name = "fedego"
+    summary = "mashed ego-graphs train global upper layers that every client mixes with its own"
+    reference = "FedEgo, ACM TKDD 2023"
+    rounds = 200
+    partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "random")
+    Settings = FedEgoSettings
+    settings: FedEgoSettings
+
+    REDUCTION = Channel("reduction", Reveal.SUM)
+    EGOS = Channel("egos", Reveal.EACH, Unit.NODE)
+    EGOS_ACROSS = Channel("egos_across", Reveal.SUM, Unit.NODE)
+    MIX = Channel("mix", Reveal.NOTHING)
+    PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
+
+    @property
+    def _mixes(self) -> bool:
+        return self.settings.mixing != 0
+
+    @property
+    def in_use(self) -> tuple[Channel, ...]:
+        """What these settings send."""
+        across = self.settings.mash == "across"
+        used = {
+            self.REDUCTION: self.settings.average_reduction,
+            self.EGOS: self._mixes and not across,
+            self.EGOS_ACROSS: self._mixes and across,
+            self.MIX: True,
+            self.PERSONAL: True,
+        }
+        return tuple(channel for channel, is_used in used.items() if is_used)
+
+    def model(self, schema: Schema) -> nn.Module:
+        """The ego-graph model, or the one of the ablation without ego-graphs."""
+        s = self.settings
+        if self._make is not None:
+            raise BadInput("fedego mixes the layers of its own model: it takes no other")
+        if not s.ego:
+            return EgoFree(schema.features, schema.classes, s.hidden[0], s.fanout, s.dropout)
+        return EgoSage(schema.features, schema.classes, s.hidden[0], s.fanout, s.linear, s.dropout)
+
+    def init(self, schema: Schema, seed: int) -> State:
+        """First weights, which follow from a public seed: clients start from the same."""
+        return {**parameters_of(self.start(schema, seed)), SEED: torch.tensor(seed)}
+
+    def released(self, state: State) -> None:
+        """Models are personal."""
+        return None
+
+    # --- the server
+
+    def round(self, fed: Any, state: State) -> State:
+        """Algorithm 1: average the reduction, train the upper layers on mashes, hand both out."""
+        told: dict[str, Any] = {SEED: int(state[SEED])}
+        state = dict(state)
+        if self.settings.average_reduction:
+            shared = _part(state, shared=True)
+            told |= shared
+            state |= total(shared, fed.reduce(self.REDUCTION, given=told).mean)
+            told = {SEED: told[SEED]}
+        given = {}
+        if self._mixes:
+            mashes = self._mashes(fed, told, state)
+            generator = torch.Generator().manual_seed(sub_seed(int(state[SEED]), f"server/{fed.number}"))
+            state = self._learn(state, mashes, generator)
+            given = {**_part(state, shared=False), SHARES: state[SHARES]}
+        if self.settings.average_reduction and self.settings.profile == "paper":
+            given |= _part(state, shared=True)
+        fed.scatter(self.MIX, dict.fromkeys(fed.cohort, given))
+        return state
+
+    def _mashes(self, fed: Any, told: dict[str, Any], state: State) -> Mash:
+        """All mashes of the round in one pile."""
+        if self.settings.mash == "across":
+            piles = {"the clients' sum": fed.reduce(self.EGOS_ACROSS, given=told).mean}
+        else:
+            piles = fed.gather(self.EGOS, given=told)
+        classes, width = state["head.weight"].shape
+        for name, pile in piles.items():
+            self._check(pile, width, classes, name)
+        return {key: torch.cat([pile[key] for pile in piles.values()]) for key in ("rows", "labels")}
+
+    def _check(self, pile: Mash, width: int, classes: int, name: str) -> None:
+        positions = self._positions
+        sizes = {"rows": width, "labels": classes}
+        count = len(pile.get("rows", ()))
+        right = (
+            count
+            and pile.keys() == sizes.keys()
+            and all(
+                pile[key].shape == (count, positions, size) and bool(torch.isfinite(pile[key]).all())
+                for key, size in sizes.items()
+            )
+        )
+        if not right:
+            raise HostileMessage(
+                f"the mashes of {name} are not finite ego-graphs of {positions} positions, {width} features "
+                f"and {classes} classes"
+            )
+
+    @property
+    def _positions(self) -> int:
+        return sum(level_sizes(self.settings.fanout)) if self.settings.ego else EgoFree.positions
+
+    def _learn(self, state: State, mashes: Mash, generator: torch.Generator) -> State:
+        """Trains the upper layers on the centres' soft labels; the server keeps their moments."""
+        s = self.settings
+        model: Any = self.model(Schema(*_sizes(state)))
+        load(model, _parameters(state))
+        for name, p in model.named_parameters():
+            p.requires_grad_(not name.startswith(REDUCTION))
+        optimizer = optimizer_of(_Upper(model), s)
+        restore(optimizer, _nested(state))
+        rows, labels = mashes["rows"], mashes["labels"][:, 0]
+        drawn = max(1, int(s.server_share * len(rows)))
+        for _ in range(s.server_epochs):
+            for batch in torch.randperm(len(rows), generator=generator)[:drawn].split(s.batch):
+                optimizer.zero_grad()
+                F.cross_entropy(model.forward_mash(rows[batch]), labels[batch]).backward()
+                optimizer.step()
+        return {
+            **state,
+            **_part(parameters_of(model), shared=False),
+            **_flat(moments(optimizer)),
+            SHARES: mean_shares(mashes["labels"]),
+        }
+
+    # --- the clients
+
+    @REDUCTION.answer
+    def reduction(self, me: Any, given: State) -> Upload:
+        """Trains, and returns how the reduction layers moved."""
+        shared = {k: v for k, v in given.items() if k != SEED}
+        model = self._own(me, given.get(SEED))
+        before = parameters_of(model)
+        _insist(_part(before, shared=True), shared)
+        load(model, before | shared)
+        self._train(me, model)
+        return Upload(difference(me.memory["model"], shared))
+
+    @EGOS.answer
+    def egos(self, me: Any, given: State) -> Upload:
+        """This client's mashes."""
+        return self._mashed(me, given)
+
+    @EGOS_ACROSS.answer
+    def egos_across(self, me: Any, given: State) -> Upload:
+        """As many mashes as everybody makes, to be added up."""
+        return self._mashed(me, given)
+
+    @MIX.answer
+    def mix(self, me: Any, given: State) -> None:
+        """Takes the averaged reduction over, and the share of the global layers that its classes ask for."""
+        if "model" not in me.memory:
+            raise HostileMessage(f"{me.name} was handed something to mix before it was asked to train")
+        own: State = me.memory["model"]
+        averaged = self.settings.average_reduction and self.settings.profile == "paper"
+        told = {k: v for k, v in given.items() if k != SHARES}
+        expected = {k: v for k, v in own.items() if (averaged if k.startswith(REDUCTION) else self._mixes)}
+        _insist(expected, told)
+        share = self._share(me, given.get(SHARES)) if self._mixes else 0.0
+        me.memory["model"] = own | {
+            k: v.clone() if k.startswith(REDUCTION) else torch.lerp(own[k], v, share) for k, v in told.items()
+        }
+
+    @PERSONAL.answer
+    def personal_model(self, me: Any, given: State) -> Upload:
+        """The personal model, for the referee."""
+        return Upload(self.own_model(me))
+
+    def own_model(self, me: Any) -> State:
+        """The client's own reduction and upper layers; fresh ones where no round has asked it yet."""
+        if "model" in me.memory:
+            found: State = me.memory["model"]
+            return found
+        return parameters_of(self.start(me.schema, me.generator("initialisation").initial_seed()))
+
+    def _own(self, me: Any, seed: Any) -> nn.Module:
+        """The model so far; before the first round the one that everybody starts from."""
+        if "model" in me.memory:
+            model = self.model(me.schema)
+            load(model, me.memory["model"])
+            return model
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
+            raise HostileMessage(f"{me.name} has no model yet and was told no seed to start from")
+        return self.start(me.schema, seed)
+
+    def _train(self, me: Any, model: nn.Module) -> None:
+        s = self.settings
+        if int(me.graph.train_mask.sum()) < s.batch:  # its size stays out of a sentence that others may read
+            raise BadInput(
+                f"training.batch = {s.batch} is more than the training nodes of {me.name}, and a mash mixes "
+                "that many: lower it, or use fewer clients"
+            )
+        if "egos" not in me.memory:
+            me.memory["egos"] = ego_table(
+                me.graph, s.fanout, generator=me.generator("egos"), slots=s.slots
+            ).to(torch.int32)
+        table = me.memory["egos"]
+        fresh = s.redraw and s.slots == "sampled"
+        fit(
+            me, me.graph, model, s, trees=None if fresh else lambda rows: levels(table[rows].long(), s.fanout)
+        )
+        me.memory["model"] = parameters_of(model)
+
+    def _mashed(self, me: Any, given: State) -> Upload:
+        model: Any = self._own(me, given.get(SEED))
+        if not self.settings.average_reduction:  # nothing has been asked of this client yet this round
+            self._train(me, model)
+        if "egos" not in me.memory:
+            raise HostileMessage(f"{me.name} was asked for mashes before it was asked to train")
+        model.eval()
+        rows = me.memory["egos"][self._centres(me)].long()[..., : model.positions]
+        rows = once(rows) if self.settings.once else rows
+        rows = rows if self.settings.mixup else rows[:, :1]
+        with torch.no_grad():
+            reduced = model.embedded(me.graph.x, me.graph.edge_index)
+        return Upload(
+            {
+                "rows": mash(reduced, rows),
+                "labels": mash(F.one_hot(me.graph.y, me.schema.classes).float(), rows),
+            }
+        )
+
+    def _centres(self, me: Any) -> Tensor:
+        """``[mashes, n]``: whole batches of the shuffled training nodes, shuffled again when they run out."""
+        pool, n = me.graph.train_mask.nonzero().flatten(), self.settings.batch
+        whole = len(pool) // n
+        wanted = self.settings.mashes if self.settings.mash == "across" else whole
+        generator = me.generator("mashes")
+        passes = [
+            pool[torch.randperm(len(pool), generator=generator)[: whole * n]].view(whole, n)
+            for _ in range(-(-wanted // whole))
+        ]
+        return torch.cat(passes)[:wanted]
+
+    def _share(self, me: Any, shares: Any) -> float:
+        classes = me.schema.classes
+        if (
+            not isinstance(shares, Tensor)
+            or shares.shape != (classes,)
+            or not bool(torch.isfinite(shares).all())
+            or float(shares.min()) < 0
+            or abs(float(shares.sum()) - 1) > 1e-3
+        ):
+            raise HostileMessage(
+                f"{me.name} was told class shares that are no distribution over {classes} classes"
+            )
+        if self.settings.mixing != "adaptive":
+            return float(self.settings.mixing)
+        return coefficient(class_shares(me.graph.y, classes), shares, self.settings.gamma)
+
+
+class _Upper(nn.Module):
+    """The trainable part of a model, for an optimiser."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.part = nn.ParameterList(p for p in model.parameters() if p.requires_grad)
+
+
+def _part(values: State, *, shared: bool) -> State:
+    """The reduction's parameters, or the upper layers', of a model or of the server's state."""
+    return {k: v for k, v in _parameters(values).items() if k.startswith(REDUCTION) == shared}
+
+
+def _parameters(state: State) -> State:
+    return {k: v for k, v in state.items() if k not in (SEED, SHARES) and not k.startswith(ADAM)}
+
+
+def _insist(own: State, given: State) -> None:
+    """Parameters that fit one's own.
+
+    Raises:
+        HostileMessage: for other names, shapes or values that are not finite.
+    """
+    if given.keys() != own.keys():
+        raise HostileMessage(f"parameters do not fit: {sorted(given.keys() ^ own.keys())[:3]} differ")
+    for name, value in given.items():
+        fits = isinstance(value, Tensor) and value.dtype == own[name].dtype and value.shape == own[name].shape
+        if not fits or not bool(torch.isfinite(value).all()):
+            raise HostileMessage(f"parameter {name!r} has another shape or values that are not finite")
+
+
+def _sizes(state: State) -> tuple[int, int]:
+    """Features and classes of the model in a state."""
+    reduction = next(v for k, v in state.items() if k.startswith(REDUCTION) and v.dim() == 2)
+    return reduction.shape[0], state["head.weight"].shape[0]
+
+
+def _flat(nested: dict[str, dict[str, Tensor]]) -> State:
+    return {f"{ADAM}{i}.{slot}": v for i, slots in nested.items() for slot, v in slots.items()}
+
+
+def _nested(state: State) -> dict[str, dict[str, Tensor]]:
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, value in state.items():
+        if key.startswith(ADAM):
+            _, i, slot = key.split(".")
+            found.setdefault(i, {})[slot] = value.clone()
+    return found

@@ -1,0 +1,307 @@
+"""GLASU: a graph network split over owners of features and links, with lazy aggregation and stale updates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms import glasu_messages as sent
+from secure_fedgraph.algorithms.glasu_client import MOST_SEED, Vertical, joined
+from secure_fedgraph.algorithms.glasu_savings import savings
+from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.graph.layer_sampling import links_between
+from secure_fedgraph.graph.sampling import NeighbourTable
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.models.vertical import Noise, Tower
+from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload
+
+TWO = (
+    "the mean goes back to both of 2 clients, and each learns the other's rows by subtracting its own; take "
+    "3 clients or more, or accept it with training.accept_two_clients=true"
+)
+PAPER = "Zhang et al., GLASU, TMLR 2024 (arXiv 2303.09531)"
+
+
+class Glasu(Vertical):
+    """Vertical federated learning on a graph whose features and links are spread over owners.
+
+    Every client has all nodes, some columns and some links, and a graph network of its own. In the layers of
+    ``aggregated`` the server averages (or concatenates) the clients' rows and hands the result to everybody;
+    between them clients compute alone (lazy aggregation). After each joint inference they make
+    ``local_steps`` updates in which the others' rows stay as they were (stale updates).
+
+    Guarantees:
+        - with ``aggregation="mean"`` the server needs sums of representations only, so masks bind;
+        - with ``sampler="public"`` or ``"full"`` whose rows are sent depends on nobody's links, so index sets
+          tell nobody about them.
+
+    What it does not hide: everybody gets the aggregates, and with two clients the mean gives each the other's
+    rows by subtraction; with labels at one client, the gradient that it sends gives the others the labels.
+
+    References:
+        Zhang et al., GLASU, TMLR 2024: Algorithms 1 to 4; 5 to 7 with ``labels="one"``.
+    """
+
+    name = "glasu"
+    summary = "a graph network split by columns: lazy aggregation, stale updates"
+    reference = PAPER
+    rounds = 32
+    partitions: ClassVar[tuple[str, ...]] = ("vertical", "vertical_all_links")
+
+    SAMPLE = Channel("sample", Reveal.EACH, Unit.EDGE, exact=True)
+    HIDDEN = Channel("hidden", Reveal.SUM, Unit.NODE, least=3, below=TWO)
+    HIDDEN_EACH = Channel("hidden_each", Reveal.EACH, Unit.NODE)
+    HIDDEN_SHARED = Channel("hidden_shared", Reveal.EACH, Unit.NODE, to="peer")
+    BACKWARD = Channel("backward", Reveal.SUM, Unit.NODE, least=3, below=TWO)
+    GRADIENT = Channel("gradient", Reveal.EACH, Unit.NODE, to="peer")
+    STEP = Channel("step", Reveal.NOTHING)
+    EXAMINE = Channel("examine", Reveal.EACH, Unit.NODE, to="referee")
+
+    @property
+    def in_use(self) -> tuple[Channel, ...]:
+        """Without those that these settings never open."""
+        s = self.settings
+        found = [self._hidden]
+        if self.unites:
+            found.insert(0, self.SAMPLE)
+        if s.backward == "server":
+            found.append(self._sum(self.BACKWARD))
+        elif s.labels == "one":
+            found.append(self.GRADIENT)
+        return (*found, self.STEP, self.EXAMINE)
+
+    @property
+    def hops(self) -> int:
+        """How far from a training node training looks."""
+        return self.settings.layers
+
+    @property
+    def _hidden(self) -> Channel:
+        if self.settings.aggregation == "mean":
+            return self._sum(self.HIDDEN)
+        return self.HIDDEN_SHARED if self.settings.carried == "peers" else self.HIDDEN_EACH
+
+    def _sum(self, channel: Channel) -> Channel:
+        return replace(channel, accepted=self.settings.accept_two_clients)
+
+    # -- the server -------------------------------------------------------------------------------
+
+    def init(self, schema: Schema, seed: int) -> State:
+        """A seed for batches: the server has no weights."""
+        return {"seed": torch.tensor(seed % MOST_SEED)}
+
+    def released(self, state: State) -> None:
+        """No model is released: every client keeps its own layers."""
+        return None
+
+    def round(self, fed: Any, state: State) -> State:
+        """``steps`` iterations of Algorithm 1."""
+        before = state.get("clients")
+        if before is not None and int(before) != len(fed.cohort):
+            raise BadInput(
+                f"round {fed.number} asks {len(fed.cohort)} clients and the first asked {int(before)}: in a "
+                "vertical split every client takes part in every round"
+            )
+        for step in range(self.settings.steps):
+            seed = sub_seed(int(state["seed"]), f"batch/{fed.number}/{step}")
+            task = {"step": step, "seed": seed, "parties": "\n".join(fed.cohort)}
+            self._iterate(fed, task)
+        return {**state, "clients": torch.tensor(len(fed.cohort))}
+
+    def _iterate(self, fed: Any, task: dict[str, Any]) -> None:
+        given = {**task, **self._index_sets(fed, task)}
+        for number in range(len(self._ends)):
+            given = self._aggregated(fed, {**given, "stretch": number})
+            given = {**task, **given}
+        if self.settings.backward == "server":
+            for number in reversed(range(len(self._ends))):
+                gradient = self._backward(fed, {**given, "stretch": number})
+                given = {**task, "gradient": gradient}
+        elif self.settings.labels == "one":
+            fed.share(self.GRADIENT, given, senders=fed.cohort[:1])
+        fed.scatter(self.STEP, dict.fromkeys(fed.cohort, given))
+
+    def _index_sets(self, fed: Any, task: dict[str, Any]) -> dict[str, Tensor]:
+        """Algorithm 2: the union of the clients' sets at every aggregated layer, from the top."""
+        united: dict[str, Tensor] = {}
+        if self.unites:
+            for number in reversed(range(1, len(self._ends))):
+                lists = fed.gather(self.SAMPLE, {**task, **united, "stretch": number})
+                found = [sent.listed(name, values) for name, values in lists.items()]
+                united = {"nodes": torch.unique(torch.cat(found)).to(torch.int32)}
+        return united
+
+    def _aggregated(self, fed: Any, given: dict[str, Any]) -> dict[str, Tensor]:
+        """Algorithm 3, one aggregated layer; empty where clients aggregate for themselves."""
+        if self.settings.aggregation == "mean":
+            return {"aggregate": self._summed(fed, self._hidden, given).mean["rows"]}
+        if self.settings.carried == "peers":
+            fed.share(self.HIDDEN_SHARED, given)
+            return {}
+        uploads = fed.gather(self.HIDDEN_EACH, given)
+        return {"aggregate": joined([uploads[name]["rows"] for name in fed.cohort])}
+
+    def _backward(self, fed: Any, given: dict[str, Any]) -> Tensor:
+        """The gradient at one aggregated layer's client rows: the mean's is the sum over M."""
+        total = self._summed(fed, self._sum(self.BACKWARD), given)
+        found: Tensor = (
+            total.mean["rows"] if self.settings.aggregation == "mean" else total.total["rows"].float()
+        )
+        return found
+
+    def _summed(self, fed: Any, channel: Channel, given: dict[str, Any]) -> Any:
+        """A sum over everybody: what clients take out of a mean of M is an M-th of their own rows."""
+        total = fed.reduce(channel, given)
+        missing = set(fed.cohort) - set(total.contributors)
+        if missing:
+            raise Refused(
+                f"round {fed.number}, channel {channel.name!r}: {', '.join(sorted(missing))} dropped out, "
+                "and a vertical split needs every client's columns: go on with 'resume' when all are back"
+            )
+        return total
+
+    def findings(self, transcript: Transcript) -> dict[str, Any]:
+        """What lazy aggregation and stale updates save in messages and bytes."""
+        return {"savings": savings(transcript, self.settings)}
+
+    # -- the referee ------------------------------------------------------------------------------
+
+    def predictions(self, state: State, fed: Any, question: Data, schema: Schema) -> dict[str, Tensor]:
+        """A joint inference on whole neighbourhoods, in which the referee stands where the server does."""
+        nodes = int(question.num_nodes or 0)
+        given: dict[str, Any] = {"parties": "\n".join(fed.cohort), "nodes": nodes}
+        for number in range(self._examined_stretches):
+            uploads = fed.gather(self.EXAMINE, {**given, "stretch": number})
+            parts = [uploads[name]["rows"] for name in fed.cohort]
+            mean = self.settings.aggregation == "mean"
+            given = {**given, "aggregate": torch.stack(parts).mean(0) if mean else joined(parts)}
+        uploads = fed.gather(self.EXAMINE, {**given, "stretch": self._examined_stretches})
+        asked = fed.cohort if self.settings.labels == "all" else fed.cohort[:1]
+        return {name: uploads[name]["scores"] for name in asked}
+
+    @property
+    def _examined_stretches(self) -> int:
+        return len(self._ends)
+
+    # -- the clients ------------------------------------------------------------------------------
+
+    @SAMPLE.answer
+    def sample(self, me: Any, given: State) -> Upload:
+        """The nodes that this client samples for an aggregated layer."""
+        running = self._pass(me, given)
+        number = sent.number(given, "stretch", 1, len(self._ends) - 1)
+        self._take_union(running, number, given)
+        return Upload({"nodes": running.descend(number).to(torch.float32).unsqueeze(1)})
+
+    @HIDDEN.answer
+    def hidden(self, me: Any, given: State) -> Upload:
+        """This client's rows for one aggregated layer."""
+        running = self._pass(me, given)
+        number = sent.number(given, "stretch", 0, len(self._ends) - 1)
+        if number:
+            self._take_aggregate(me, running, number - 1, given)
+        else:
+            self._take_union(running, 0, given)
+        return Upload({"rows": running.joint(number)})
+
+    @HIDDEN_EACH.answer
+    def hidden_each(self, me: Any, given: State) -> Upload:
+        """The same, where the server concatenates."""
+        return self.hidden(me, given)
+
+    @HIDDEN_SHARED.answer
+    def hidden_shared(self, me: Any, given: State) -> Upload:
+        """The same, for the other clients."""
+        return self.hidden(me, given)
+
+    @HIDDEN_SHARED.read
+    def others(self, me: Any, uploads: dict[str, dict[str, Tensor]]) -> None:
+        """Keeps the other clients' rows of the layer that is aggregated now."""
+        work, running = self._work(me), self._running(me)
+        number = len(running.inner) - 1
+        mine = running.inner[number]
+        work.others[number] = {
+            name: sent.rows(values, "rows", len(mine), mine.shape[1]) for name, values in uploads.items()
+        }
+
+    @BACKWARD.answer
+    def backward(self, me: Any, given: State) -> Upload:
+        """The gradient of everything above at one aggregated layer."""
+        running = self._pass(me, given)
+        last = len(self._ends) - 1
+        number = sent.number(given, "stretch", 0, last)
+        if number == last:
+            self._take_aggregate(me, running, last, given)
+            return Upload({"rows": running.back_from_the_top()})
+        gradient = self._gradient(running, number + 1, given)
+        found = running.back_through(number + 1, gradient)
+        assert found is not None
+        return Upload({"rows": found})
+
+    @GRADIENT.answer
+    def gradient(self, me: Any, given: State) -> Upload:
+        """The label holder's gradient at the last aggregate (Algorithm 6)."""
+        running = self._pass(me, given)
+        self._take_aggregate(me, running, len(self._ends) - 1, given)
+        top = running.given[len(self._ends) - 1].detach().clone().requires_grad_()
+        if not running.holds_labels:
+            raise HostileMessage("the gradient is asked of a client that holds no labels")
+        return Upload({"rows": torch.autograd.grad(running.loss(top), top)[0]})
+
+    @GRADIENT.read
+    def follow(self, me: Any, uploads: dict[str, dict[str, Tensor]]) -> None:
+        """Keeps the label holder's gradient for the updates."""
+        running = self._running(me)
+        if len(uploads) != 1 or running.holds_labels:
+            raise HostileMessage("one gradient is taken, from the label holder, by those who hold no labels")
+        (values,) = uploads.values()
+        running.gradient = sent.rows(values, "rows", len(running.sets[self._ends[-1]]), running.width)
+
+    @STEP.answer
+    def step(self, me: Any, given: State) -> None:
+        """The updates of one iteration; after the round's last what lived within it is dropped."""
+        running = self._pass(me, given)
+        if self.settings.backward == "server":
+            running.back_through(0, self._gradient(running, 0, given))
+            running.descend_gradient(self._rate(me))
+        else:
+            last = len(self._ends) - 1
+            if last not in running.given:
+                self._take_aggregate(me, running, last, given)
+            running.update_locally(self._rate(me))
+        self._finish(me)
+
+    @EXAMINE.answer
+    def examine(self, me: Any, given: State) -> Upload:
+        """One stretch on whole neighbourhoods, or class scores of every node, for the referee."""
+        parties = self._parties(me, given)
+        table, tower = self._table(me), self._tower(me, len(parties))
+        nodes = table.num_nodes
+        if given.get("nodes") != nodes:
+            raise BadInput(
+                f"{me.name} has {nodes} nodes and the test data {given.get('nodes')}: in a vertical split "
+                "every client has every node"
+            )
+        number = sent.number(given, "stretch", 0, len(self._ends))
+        width = self.settings.hidden * (len(parties) if self.settings.aggregation == "concat" else 1)
+        rows = sent.rows(given, "aggregate", nodes, width) if number else None
+        tower.eval()
+        with torch.no_grad():
+            if number == len(self._ends):
+                assert rows is not None
+                return Upload({"scores": tower.scores(rows)})
+            return Upload({"rows": self._whole(me, table, tower, number, rows)})
+
+    def _whole(
+        self, me: Any, table: NeighbourTable, tower: Tower, number: int, rows: Tensor | None
+    ) -> Tensor:
+        everywhere = torch.arange(table.num_nodes)
+        between = links_between(table, everywhere, everywhere, tower.loop)
+        depth = len(tower.stretches[number])
+        return tower.stretch(number, rows, me.graph.x, [between] * depth, Noise())

@@ -1,0 +1,154 @@
+"""What a GLASU client keeps, and what it makes sure of before an iteration goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.algorithms import glasu_messages as sent
+from secure_fedgraph.algorithms.glasu_pass import Pass
+from secure_fedgraph.algorithms.glasu_settings import GlasuSettings
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.graph.sampling import NeighbourTable
+from secure_fedgraph.models.vertical import Tower, stretches_of
+
+MOST_SEED = 2**32
+LIVE = "live"
+"""The entry of a client's memory that lives within a round only."""
+
+
+@dataclass
+class Work:
+    """What a client keeps within one round: its layers, its links, and the iteration that runs."""
+
+    round: int
+    tower: Tower
+    table: NeighbourTable
+    running: Pass | None = None
+    others: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+
+
+class Vertical(Algorithm):
+    """The client's side that GLASU and its special cases share."""
+
+    Settings: ClassVar[type[GlasuSettings]] = GlasuSettings
+    settings: GlasuSettings
+
+    @property
+    def unites(self) -> bool:
+        """Whether clients sample and the server unites what they sampled."""
+        return self.settings.sampler == "paper" and len(self._ends) > 1
+
+    @property
+    def _ends(self) -> tuple[int, ...]:
+        return self.settings.aggregated
+
+    def _parties(self, me: Any, given: State) -> tuple[str, ...]:
+        names = sent.parties(given, me.name)
+        if me.memory.setdefault("parties", len(names)) != len(names):
+            raise HostileMessage(f"the number of clients changed to {len(names)} during a run")
+        return names
+
+    def _pass(self, me: Any, given: State) -> Pass:
+        """The iteration that runs; a new one where the server begins one."""
+        names = self._parties(me, given)
+        step = sent.number(given, "step", 0, self.settings.steps - 1)
+        work = self._work(me)
+        if work.running is None or work.running.step != step:
+            if work.running is not None and step < work.running.step:
+                raise HostileMessage(f"step {step} was asked for after step {work.running.step}")
+            work.running = Pass(
+                tower=work.tower,
+                graph=me.graph,
+                table=work.table,
+                settings=self.settings,
+                step=step,
+                parties=len(names),
+                place=names.index(me.name),
+                draw=me.generator,
+            )
+            work.others = {}
+            work.running.begin(sent.number(given, "seed", 0, MOST_SEED - 1))
+        return work.running
+
+    def _running(self, me: Any) -> Pass:
+        running = self._work(me).running
+        if running is None:
+            raise HostileMessage(f"{me.name} was handed something before an iteration began")
+        return running
+
+    def _work(self, me: Any) -> Work:
+        work = me.memory.get(LIVE)
+        if not isinstance(work, Work) or work.round != me.round:
+            work = Work(me.round, self._tower(me, me.memory.get("parties", 1)), self._table(me))
+            me.memory[LIVE] = work
+        return work
+
+    def _finish(self, me: Any) -> None:
+        work = self._work(me)
+        assert work.running is not None
+        if work.running.step == self.settings.steps - 1:
+            me.memory["model"] = {k: v.detach().clone() for k, v in work.tower.state_dict().items()}
+            del me.memory[LIVE]
+
+    def _tower(self, me: Any, parties: int) -> Tower:
+        s = self.settings
+        tower = Tower(
+            me.graph.x.shape[1],
+            me.schema.classes,
+            s.hidden,
+            stretches_of(s.layers, s.aggregated),
+            s.backbone,
+            s.hidden * (parties if s.aggregation == "concat" else 1),
+            s.bound,
+        )
+        if "model" in me.memory:
+            tower.load_state_dict(me.memory["model"])
+        else:
+            tower.start(me.memory.setdefault("start", me.generator("initialisation").initial_seed()))
+        return tower
+
+    def _table(self, me: Any) -> NeighbourTable:
+        nodes = int(me.graph.num_nodes)
+        if nodes > sent.MOST_NODES:
+            raise BadInput(f"{nodes} nodes: index sets travel as float32, exact up to {sent.MOST_NODES}")
+        return NeighbourTable(me.graph.edge_index, nodes)
+
+    def _take_union(self, running: Pass, number: int, given: State) -> None:
+        """The set at a stretch's aggregated end, where the server united it."""
+        end = running.ends[number]
+        if not self.unites or number == len(self._ends) - 1:
+            return
+        nodes = running.table.num_nodes
+        running.sets[end] = sent.index_set(given, "nodes", nodes, within=running.sets.get(end))
+
+    def _take_aggregate(self, me: Any, running: Pass, number: int, given: State) -> None:
+        if number not in running.inner:
+            raise HostileMessage(f"an aggregate of stretch {number} was given out of turn")
+        mine = running.inner[number].detach()
+        others = self._work(me).others.pop(number, None)
+        if self.settings.carried == "peers":
+            names = self._parties(me, given)
+            if others is None or {*others, me.name} != set(names):
+                raise HostileMessage("the rows of some clients are missing, so nothing can be concatenated")
+            aggregate = joined([mine if name == me.name else others[name] for name in names])
+        else:
+            aggregate = sent.rows(given, "aggregate", len(mine), running.width)
+        running.take(number, aggregate)
+
+    def _gradient(self, running: Pass, number: int, given: State) -> Tensor:
+        rows = len(running.sets[self._ends[number]])
+        return sent.rows(given, "gradient", rows, running.width)
+
+    def _rate(self, me: Any) -> float:
+        s = self.settings
+        return s.learning_rate / s.decay ** ((me.round - 1) // s.decay_every)
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    """Blocks of a concatenation, in the order of the parties."""
+    return torch.cat(parts, dim=1)

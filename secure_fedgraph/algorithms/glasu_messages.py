@@ -1,0 +1,99 @@
+"""What GLASU's clients and its server make sure of before they use what they were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from secure_fedgraph.errors import HostileMessage
+
+MOST_NODES = 2**24
+"""Uploads are float32: node numbers above this are not exact."""
+
+
+def number(given: Mapping[str, Any], key: str, low: int, high: int) -> int:
+    """A whole number in ``[low, high]``.
+
+    Raises:
+        HostileMessage: for anything else.
+    """
+    value = given.get(key)
+    if type(value) is not int or not low <= value <= high:
+        raise HostileMessage(f"{key!r} must be a whole number from {low} to {high}, not {str(value)[:40]!r}")
+    return value
+
+
+def parties(given: Mapping[str, Any], me: str) -> tuple[str, ...]:
+    """Who takes part, in the order of their blocks.
+
+    Raises:
+        HostileMessage: for names that repeat, or lack this client's.
+    """
+    text = given.get("parties")
+    names = tuple(text.split("\n")) if isinstance(text, str) else ()
+    if len(set(names)) != len(names) or me not in names:
+        raise HostileMessage(f"'parties' must name every client once, and {me} among them")
+    return names
+
+
+def index_set(given: Mapping[str, Any], key: str, nodes: int, within: Tensor | None = None) -> Tensor:
+    """Node numbers, ascending, each once.
+
+    Args:
+        nodes: they are below it.
+        within: the client's own nodes, which must be among them.
+
+    Raises:
+        HostileMessage: for anything else.
+    """
+    value = given.get(key)
+    fine = isinstance(value, Tensor) and value.dim() == 1 and not value.is_floating_point() and len(value)
+    if not fine or value.dtype == torch.bool:  # type: ignore[union-attr]
+        raise HostileMessage(f"{key!r} must be a list of node numbers")
+    assert isinstance(value, Tensor)
+    found = value.long()
+    if int(found[0]) < 0 or int(found[-1]) >= nodes or bool((found.diff() <= 0).any()):
+        raise HostileMessage(f"{key!r} must be ascending node numbers from 0 to {nodes - 1}, each once")
+    if within is not None and not bool(torch.isin(within, found).all()):
+        raise HostileMessage(f"{key!r} lacks nodes that this client has asked for")
+    return found
+
+
+def rows(given: Mapping[str, Any], key: str, count: int, width: int) -> Tensor:
+    """Finite float rows ``[count, width]``.
+
+    Raises:
+        HostileMessage: for anything else.
+    """
+    value = given.get(key)
+    if (
+        not isinstance(value, Tensor)
+        or value.shape != (count, width)
+        or value.dtype != torch.float32
+        or not bool(torch.isfinite(value).all())
+    ):
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise HostileMessage(f"{key!r} must be finite rows of shape ({count}, {width}), not {shape}")
+    return value
+
+
+def listed(name: str, values: Mapping[str, Tensor]) -> Tensor:
+    """A client's index list, as the server reads it.
+
+    Raises:
+        HostileMessage: for anything but whole numbers from 0, ascending.
+    """
+    value = values.get("nodes")
+    if value is None or value.dim() != 2 or value.shape[1] != 1:
+        raise HostileMessage(f"{name}'s index list is no list of nodes")
+    found = value.flatten()
+    if len(found) and (
+        bool((found != found.round()).any()) or float(found[0]) < 0 or float(found[-1]) >= MOST_NODES
+    ):
+        raise HostileMessage(f"{name}'s index list holds something else than node numbers")
+    if bool((found.diff() <= 0).any()):
+        raise HostileMessage(f"{name}'s index list is not ascending")
+    return found.long()

@@ -1,0 +1,61 @@
+"""Many small graphs as one disjoint union: what the owner of a set of graphs holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+
+def pack(graphs: Sequence[Data]) -> Data:
+    """The disjoint union of some graphs.
+
+    Returns:
+        ``Data`` with ``x [N, F]``, ``edge_index``, ``edge_attr`` where there is one, ``graph [N]`` (which
+        graph a node is of) and ``y [graphs]``.
+
+    >>> one = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([1]))
+    >>> pack([one, one]).edge_index.tolist(), pack([one, one]).graph.tolist()
+    ([[0, 1, 2, 3], [1, 0, 3, 2]], [0, 0, 1, 1])
+    """
+    union = Batch.from_data_list(list(graphs))
+    packed = Data(x=union.x, edge_index=union.edge_index, y=union.y.flatten(), graph=union.batch)
+    if union.get("edge_attr") is not None:
+        packed.edge_attr = union.edge_attr
+    return packed
+
+
+def some(packed: Data, chosen: Tensor) -> Data:
+    """Some graphs of a union, in the order in which they are named.
+
+    Args:
+        packed: as :func:`pack` gives it; masks over graphs are dropped.
+        chosen: ``[g]`` graph numbers, each once.
+    """
+    place = torch.full((len(packed.y),), -1, dtype=torch.long)
+    place[chosen] = torch.arange(len(chosen))
+    of_node = place[packed.graph]
+    nodes = (of_node >= 0).nonzero().flatten()
+    nodes = nodes[torch.sort(of_node[nodes], stable=True).indices]
+    node_place = torch.full((len(packed.graph),), -1, dtype=torch.long)
+    node_place[nodes] = torch.arange(len(nodes))
+    links = (node_place[packed.edge_index[0]] >= 0).nonzero().flatten()
+    found = Data(
+        x=packed.x[nodes],
+        edge_index=node_place[packed.edge_index[:, links]],
+        y=packed.y[chosen],
+        graph=of_node[nodes],
+    )
+    if packed.get("edge_attr") is not None:
+        found.edge_attr = packed.edge_attr[links]
+    return found
+
+
+def without_answers(packed: Data) -> Data:
+    """The same graphs without their classes: what a referee may show."""
+    question = Data(x=packed.x, edge_index=packed.edge_index, graph=packed.graph)
+    if packed.get("edge_attr") is not None:
+        question.edge_attr = packed.edge_attr
+    return question

@@ -1,0 +1,60 @@
+"""Owners of disjoint parts of one graph, who lose the links between them and test on the whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.handout import Exam, Handout, owner_names
+from secure_fedgraph.graph.partition import induced, partition
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.graph.splits import stratified
+
+
+def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) -> Handout:
+    """Disjoint induced subgraphs by a rule of :mod:`~secure_fedgraph.graph.partition`.
+
+    Test nodes are the owners' own 20 %, classified on the whole graph with every link (the FedSage paper's
+    section 5.1).
+
+    Args:
+        rule: ``louvain`` or ``random``.
+        graph: ``x``, ``edge_index``, ``y``.
+        clients: how many owners.
+        seed: for the parts and for each owner's split, by sub-seeds.
+        settings: of the rule.
+
+    Raises:
+        BadInput: where no owner has a test or a validation node, and what the rule raises.
+    """
+    parts = partition(rule, graph, clients, sub_seed(seed, "partition"), **settings)
+    owners, found = [], []
+    for number, nodes in enumerate(parts.parts):
+        own = induced(graph, nodes)
+        masks = stratified(own.y, sub_seed(seed, f"split/{number}"))
+        own.train_mask, own.val_mask, own.test_mask = masks
+        owners.append(own)
+        found.append([nodes[mask] for mask in masks])
+    names = owner_names(len(owners))
+    trainings, validations, tests = ({n: f[i] for n, f in zip(names, found, strict=True)} for i in range(3))
+    for what, nodes_of in (("test", tests), ("validation", validations)):
+        if not any(len(nodes) for nodes in nodes_of.values()):
+            raise BadInput(f"no owner has a {what} node: use fewer than {clients} clients or a larger graph")
+    pool = Data(x=graph.x, y=graph.y, edge_index=graph.edge_index)
+    pool.train_mask, pool.val_mask, pool.test_mask = (
+        _mask(graph, nodes_of) for nodes_of in (trainings, validations, tests)
+    )
+    question = Data(x=graph.x, edge_index=graph.edge_index, num_nodes=int(graph.num_nodes))
+    exam = Exam(question, graph.y, tests, validations, trainings)
+    return Handout(tuple(owners), exam, {**parts.table(), "sizes": list(parts.sizes)}, pool)
+
+
+def _mask(graph: Data, nodes: Mapping[str, Tensor]) -> Tensor:
+    mask = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+    mask[torch.cat(list(nodes.values()))] = True
+    return mask

@@ -1,0 +1,134 @@
+"""Link prediction on ratings: what a user would give a product."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from secure_fedgraph.models.molecules import Convolution, GraphConvolution
+
+Features = Literal["constant", "degree", "id_embedding"]
+OWN = "own"
+"""First word of the names of parameters that stay with their client: they count its users and products."""
+BUCKETS = 16
+PRIOR = (1.0, 5.0)
+"""Ratings' worth of doubt that a person's or a product's mean is pulled to the owner's mean with."""
+HABITS = 2 * (len(PRIOR) + 1) + 1
+
+
+class RatingNet(nn.Module):
+    """The score of a pair: the owner's mean, plus ``z_user · z_product``, plus what their habits say.
+
+    ``z`` comes from convolutions over the training ratings' links. Habits are the user's and the product's
+    mean deviation and number of training ratings (:func:`habits`), through a dense layer that all owners
+    learn together: how far to trust a mean of three ratings is the same question everywhere.
+
+    Args:
+        hidden: widths of the convolutions.
+        convolution: ``gcn``, ``gat`` or ``sage``.
+        features: of a node: ``constant``, ``degree`` (which side it is on, and its number of training ratings
+            by powers of two), or ``id_embedding``: a vector of its own, that never leaves the owner.
+        use_habits: False for FedGraphNN's ``z_user · z_product`` alone.
+        nodes: users and products of the owner, for ``id_embedding``; 0 makes the model without that table.
+
+    References:
+        He et al., FedGraphNN, 2021: the dot product and the convolutions. Its "degree" gives every node the
+        same feature; here it is the degree.
+    """
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (32, 32),
+        convolution: Convolution = "gcn",
+        features: Features = "degree",
+        use_habits: bool = True,
+        nodes: int = 0,
+    ) -> None:
+        super().__init__()
+        self.features = features
+        inputs = {"constant": 1, "degree": 2 * BUCKETS, "id_embedding": hidden[0]}[features]
+        if features == "id_embedding" and nodes:
+            self.own = nn.Parameter(torch.zeros(nodes, hidden[0]))
+        widths = [inputs, *hidden]
+        self.layers = nn.ModuleList(
+            GraphConvolution(convolution, here, there) for here, there in itertools.pairwise(widths)
+        )
+        self.offset = nn.Parameter(torch.zeros(1))
+        self.use_habits = use_habits
+        if use_habits:
+            self.inner: nn.Module = nn.utils.skip_init(nn.Linear, HABITS, hidden[-1])
+            self.outer: nn.Module = nn.utils.skip_init(nn.Linear, hidden[-1], 1)
+            self.direct: nn.Module = nn.utils.skip_init(nn.Linear, HABITS, 1)
+        for p in self.parameters():
+            nn.init.zeros_(p)  # never uninitialised memory; `parameters.glorot` draws the real start
+
+    def forward(self, graph: Data, chosen: Tensor) -> Tensor:
+        """Scores of some of the owner's ratings, ``[n]``.
+
+        Only training ratings are looked at, and of a training rating that is asked for every other one.
+
+        Args:
+            graph: the owner's, as ``graph.by_category`` makes it.
+            chosen: ``[n]`` places in ``edge_index``.
+        """
+        users, products = graph.edge_index[:, chosen]
+        z = self._embedded(graph)
+        scores = (z[users] * z[products]).sum(1) + self.offset + centre(graph)
+        if self.use_habits:
+            found = habits(graph, chosen)
+            scores = scores + (self.outer(F.relu(self.inner(found))) + self.direct(found)).squeeze(1)
+        return scores
+
+    def _embedded(self, graph: Data) -> Tensor:
+        links = graph.edge_index[:, graph.train_mask]
+        both = torch.cat([links, links.flip(0)], dim=1)
+        x = self._inputs(graph, links)
+        for depth, layer in enumerate(self.layers):
+            x = layer(x, both, None)
+            if depth < len(self.layers) - 1:
+                x = F.relu(x)
+        return x
+
+    def _inputs(self, graph: Data, links: Tensor) -> Tensor:
+        nodes = int(graph.num_nodes or 0)
+        if self.features == "id_embedding":
+            return self.own
+        if self.features == "constant":
+            return torch.ones(nodes, 1)
+        degree = torch.bincount(links.flatten(), minlength=nodes)
+        bucket = (degree + 1).double().log2().long().clamp(max=BUCKETS - 1)
+        side = (torch.arange(nodes) >= graph.users).long()
+        return F.one_hot(bucket + BUCKETS * side, 2 * BUCKETS).float()
+
+
+def centre(graph: Data) -> Tensor:
+    """The mean of the owner's training ratings."""
+    return graph.rating[graph.train_mask].mean()
+
+
+def habits(graph: Data, chosen: Tensor) -> Tensor:
+    """``[n, HABITS]``: what the owner's other training ratings say about each pair's user and product.
+
+    Each side: its mean deviation from the owner's mean, pulled to 0 by each of :data:`PRIOR`, and the
+    logarithm of its number of ratings; and the owner's median less its mean. A training rating that is asked
+    for is left out of its own two sums, or it would tell the model the answer.
+    """
+    training = graph.rating[graph.train_mask]
+    mean = training.mean()
+    deviation = (graph.rating - mean) * graph.train_mask
+    counted = graph.train_mask.float()
+    columns = []
+    for side in graph.edge_index:
+        zeros = torch.zeros(int(graph.num_nodes or 0))
+        total, number = zeros.index_add(0, side, deviation), zeros.index_add(0, side, counted)
+        others = total[side[chosen]] - deviation[chosen]
+        count = number[side[chosen]] - counted[chosen]
+        columns += [others / (count + prior) for prior in PRIOR] + [torch.log1p(count)]
+    columns.append((training.median() - mean).expand(len(chosen)))
+    return torch.stack(columns, dim=1)

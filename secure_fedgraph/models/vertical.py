@@ -1,0 +1,229 @@
+"""One client's half of a graph network whose layers are split over owners of features and links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.layer_sampling import Links
+from secure_fedgraph.models.parameters import glorot
+
+Backbone = Literal["gcnii", "gcn", "gat", "residual"]
+Aggregation = Literal["mean", "concat"]
+HEADS = 8
+ALPHA, THETA = 0.1, 0.5
+"""GCNII: the share of the first representation, and how fast layers turn into the identity."""
+MU = 0.5
+"""``residual``: the share of what a group of layers computes, halved, thirded, ... group by group."""
+MOMENTUM = 0.1
+"""``residual``: of the running statistics."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is drawn in a forward pass in training. The same seed gives the same pass.
+
+    Args:
+        dropout: share of values dropped after every layer.
+        seed: of the draws.
+        settle: whether running statistics take note.
+    """
+
+    dropout: float = 0.0
+    seed: int = 0
+    settle: bool = True
+
+
+def stretches_of(layers: int, aggregated: Sequence[int]) -> tuple[range, ...]:
+    """The layers between one aggregation and the next.
+
+    >>> stretches_of(4, (2, 4))
+    (range(0, 2), range(2, 4))
+    """
+    ends = [0, *aggregated]
+    if ends[-1] != layers:
+        raise BadInput(f"aggregated layers {tuple(aggregated)} do not end with the last of {layers}")
+    return tuple(range(start, stop) for start, stop in pairwise(ends))
+
+
+def locally(
+    aggregate: Tensor, stale: Tensor, fresh: Tensor, parties: int, place: int | None = None
+) -> Tensor:
+    """Local aggregation: what the server would give if only this client's rows had changed since.
+
+    Args:
+        aggregate: what the server gave, ``[rows, h]`` (mean) or ``[rows, parties * h]`` (concatenation).
+        stale: this client's rows in it.
+        fresh: its rows now; gradients flow through them only.
+        parties: how many clients were aggregated.
+        place: this client's block of a concatenation; None for the mean.
+
+    >>> locally(torch.tensor([[3.0]]), torch.tensor([[2.0]]), torch.tensor([[4.0]]), parties=2)
+    tensor([[4.]])
+    """
+    if place is None:
+        return (aggregate - stale / parties) + fresh / parties
+    width = fresh.shape[1]
+    start = place * width
+    return torch.cat([aggregate[:, :start], fresh, aggregate[:, start + width :]], dim=1)
+
+
+class Tower(nn.Module):
+    """One client's layers: a dense entry, ``layers`` graph layers, a classifier.
+
+    A stretch takes what was aggregated last and gives what is aggregated next. After a concatenation its
+    input is ``parties * hidden`` wide: GCN and GAT take it whole, GCNII and ``residual`` first map it to
+    ``hidden``.
+
+    Backbones:
+        - ``gcn``: ``relu(A H W + b)``;
+        - ``gat``: eight heads of attention over links and the node itself, ``relu``;
+        - ``gcnii``: ``relu(((1 - a) A H + a H0) ((1 - b_l) I + b_l W))`` with this client's own first
+          representation ``H0``, ``a = 0.1``, ``b_l = log(0.5 / l + 1)`` (Chen et al. 2020);
+        - ``residual``: what GLASU's released code trains under the name of GCNII: layers of ``A H``, dense,
+          ReLU, batch normalisation; around each stretch ``m F(H) + (1 - m) H`` with ``m = 0.5 / (number of
+          it)``; loops of weight 2.
+
+    Args:
+        features: this client's columns.
+        classes: number of classes.
+        hidden: width of every layer.
+        stretches: as :func:`stretches_of` gives.
+        backbone: one of the above.
+        width: of what is aggregated: ``hidden``, or ``parties * hidden`` for concatenation.
+        bound: values of a stretch's rows are cut off there, so that a fixed-point grid can hold them.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        hidden: int,
+        stretches: tuple[range, ...],
+        backbone: Backbone = "residual",
+        width: int | None = None,
+        bound: float = 8.0,
+    ) -> None:
+        super().__init__()
+        if backbone == "gat" and hidden % HEADS:
+            raise BadInput(f"hidden = {hidden}: gat has {HEADS} heads; give a multiple of {HEADS}")
+        width = width or hidden
+        self.backbone, self.stretches, self.bound = backbone, stretches, bound
+        self.entry = nn.Linear(features, hidden)
+        wide = {s.start for s in stretches[1:]} if width != hidden else set()
+        whole = backbone in ("gcn", "gat")
+        self.layers = nn.ModuleList(
+            nn.Linear(width if whole and depth in wide else hidden, hidden, bias=backbone != "gcnii")
+            for depth in range(stretches[-1].stop)
+        )
+        self.bridges = nn.ModuleDict(
+            {} if whole else {str(depth): nn.Linear(width, hidden, bias=False) for depth in sorted(wide)}
+        )
+        if backbone == "gat":
+            attention = [nn.Parameter(torch.zeros(2 * HEADS, hidden // HEADS)) for _ in self.layers]
+            self.attention = nn.ParameterList(attention)
+        if backbone == "residual":
+            self.norms = nn.ModuleList(nn.BatchNorm1d(hidden, momentum=MOMENTUM) for _ in self.layers)
+        self.head = nn.Linear(width, classes)
+
+    @property
+    def loop(self) -> float:
+        """The weight of a node's own row before normalisation."""
+        return 2.0 if self.backbone == "residual" else 1.0
+
+    def start(self, seed: int) -> None:
+        """Glorot weights and zero biases from a seed; scales of normalisations are 1."""
+        glorot(self, seed)
+        if self.backbone == "residual":
+            with torch.no_grad():
+                for norm in self.norms:
+                    cast(nn.BatchNorm1d, norm).weight.fill_(1.0)
+
+    def stretch(
+        self, number: int, rows: Tensor | None, x: Tensor, links: Sequence[Links], noise: Noise
+    ) -> Tensor:
+        """One stretch of layers, ``[outputs of the last link, hidden]``.
+
+        Args:
+            number: of the stretch, from 0.
+            rows: what was aggregated before it, on its input nodes; None for the first.
+            x: this client's features of its input nodes.
+            links: one a layer, in order.
+            noise: in training; its dropout is 0 in evaluation.
+        """
+        layers = self.stretches[number]
+        first = F.relu(self.entry(x)) if rows is None or self.backbone == "gcnii" else None
+        h = cast(Tensor, first if rows is None else rows)
+        if str(layers.start) in self.bridges:
+            h = self.bridges[str(layers.start)](h)
+        before = h
+        generator = torch.Generator().manual_seed(noise.seed)
+        for depth, between in zip(layers, links, strict=True):
+            if first is not None and self.backbone == "gcnii":
+                first = first[between.own]
+            h = self._layer(depth, between, h, first, noise)
+            if self.training and noise.dropout:
+                kept = torch.rand(h.shape, generator=generator) >= noise.dropout
+                h = h * kept / (1 - noise.dropout)
+            before = before[between.own]
+        if self.backbone == "residual":
+            share = MU / (number + 1)
+            h = share * h + (1 - share) * before
+        return h.clamp(-self.bound, self.bound)
+
+    def scores(self, rows: Tensor) -> Tensor:
+        """Class scores of what was aggregated last."""
+        found: Tensor = self.head(rows)
+        return found
+
+    def _layer(self, depth: int, links: Links, h: Tensor, first: Tensor | None, noise: Noise) -> Tensor:
+        dense = self.layers[depth]
+        if self.backbone == "gat":
+            return F.relu(self._attend(depth, links, h))
+        if self.backbone == "gcnii":
+            mixed = (1 - ALPHA) * links.spread(h) + ALPHA * cast(Tensor, first)
+            beta = math.log(THETA / (depth + 1) + 1)
+            return F.relu((1 - beta) * mixed + beta * dense(mixed))
+        # the narrower side is summed over
+        h = F.relu(dense(links.spread(h)))
+        if self.backbone == "residual":
+            h = self._normalised(cast(nn.BatchNorm1d, self.norms[depth]), h, noise)
+        return h
+
+    def _normalised(self, norm: nn.BatchNorm1d, h: Tensor, noise: Noise) -> Tensor:
+        measured = self.training and len(h) > 1
+        return F.batch_norm(
+            h,
+            norm.running_mean if not measured or noise.settle else None,
+            norm.running_var if not measured or noise.settle else None,
+            norm.weight,
+            norm.bias,
+            training=measured,
+            momentum=MOMENTUM,
+        )
+
+    def _attend(self, depth: int, links: Links, h: Tensor) -> Tensor:
+        dense = cast(nn.Linear, self.layers[depth])
+        values = (h @ dense.weight.T).view(len(h), HEADS, -1)
+        ends = (values.unsqueeze(1) * self.attention[depth].view(2, HEADS, -1)).sum(-1)
+        size = len(links.own)
+        source = torch.cat([links.source, links.own])
+        target = torch.cat([links.target, torch.arange(size)])
+        logits = F.leaky_relu(ends[:, 0][source] + ends[links.own, 1][target], 0.2)
+        highest = logits.new_full((size, HEADS), -torch.inf)
+        highest = highest.scatter_reduce(0, target.unsqueeze(1).expand_as(logits), logits.detach(), "amax")
+        weight = (logits - highest[target]).exp()
+        total = weight.new_zeros(size, HEADS).index_add(0, target, weight)
+        weight = weight / total[target]
+        summed = values.new_zeros(size, *values.shape[1:]).index_add(
+            0, target, weight.unsqueeze(2) * values[source]
+        )
+        return summed.flatten(1) + dense.bias

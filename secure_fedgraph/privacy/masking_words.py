@@ -1,0 +1,104 @@
+"""Ring words: their type, their packing at the ring's width, and masks added to them chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.crypto import KeyStream
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.protocol.upload import Layout
+
+WIDTHS = (16, 20, 32)
+"""Bits of a word. 20 are two bytes each, and half a byte each behind them."""
+CHUNK = 128 * 1024
+"""Bytes: a piece of the total and a piece of a key stream stay in the second-level cache."""
+GROUP = 256
+"""Key streams that are open at once."""
+
+
+def word(bits: int) -> np.dtype[Any]:
+    """The type that words of so many bits are added in, maybe wider than the ring, whose size divides its."""
+    return np.dtype("<u2") if bits == 16 else np.dtype("<u4")
+
+
+def accumulate(
+    total: np.ndarray,
+    arrays: Sequence[np.ndarray] = (),
+    plus: Sequence[bytes] = (),
+    minus: Sequence[bytes] = (),
+) -> None:
+    """Adds arrays and key streams to the total in place, and subtracts other streams, modulo the word.
+
+    Args:
+        total: words, contiguous.
+        arrays: words of the same type and size.
+        plus, minus: 32-byte keys of the streams.
+    """
+    keys = [(key, True) for key in plus] + [(key, False) for key in minus]
+    step = CHUNK // total.itemsize
+    piece = np.empty(min(step, total.size), dtype=total.dtype)
+    for first in range(0, max(len(keys), 1), GROUP):
+        streams = [(KeyStream(key).into, add) for key, add in keys[first : first + GROUP]]
+        for start in range(0, total.size, step):
+            out = total[start : start + step]
+            if not first:
+                for array in arrays:
+                    np.add(out, array[start : start + step], out=out)
+            got = piece[: out.size]
+            view = got.data.cast("B")
+            for into, add in streams:
+                into(view)
+                if add:
+                    np.add(out, got, out=out)
+                else:
+                    np.subtract(out, got, out=out)
+
+
+def pack(words: np.ndarray, bits: int) -> np.ndarray:
+    """As the words travel: 32 bits as they are, fewer as bytes."""
+    if bits == 32:
+        return words
+    if bits == 16:
+        return words.view(np.uint8)
+    low = words.astype("<u2").view(np.uint8)
+    high = np.zeros(-(-words.size // 2) * 2, dtype=np.uint8)
+    np.copyto(high[: words.size], words >> np.uint32(16), casting="unsafe")
+    high &= 15
+    return np.concatenate([low, high[0::2] | high[1::2] << 4])
+
+
+def unpack(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
+    """The words of an upload, with the number that its layout promises.
+
+    Raises:
+        HostileMessage: for anything else.
+    """
+    size = layout.rows * layout.width
+    travels = np.dtype("<u4") if bits == 32 else np.dtype("u1")
+    length = {32: size, 16: 2 * size, 20: 2 * size + -(-size // 2)}[bits]
+    if not isinstance(data, np.ndarray) or data.dtype != travels or data.shape != (length,):
+        raise HostileMessage(
+            f"{name}'s upload does not hold {layout.rows} x {layout.width} values of {bits} bits"
+        )
+    if bits == 32:
+        return data
+    if bits == 16:
+        return np.ascontiguousarray(data).view("<u2")
+    both = data[2 * size :]
+    words = np.empty(2 * both.size, dtype="<u4")
+    words[0::2] = both & 15
+    words[1::2] = both >> 4
+    words = words[:size]
+    words <<= np.uint32(16)
+    words |= np.ascontiguousarray(data[: 2 * size]).view("<u2")
+    return words
+
+
+def centred(words: np.ndarray, bits: int) -> np.ndarray:
+    """The ring's numbers from minus half its size; a view where the word is as wide as the ring."""
+    if bits == 20:
+        return (words << np.uint32(12)).view(np.int32) >> 12
+    return words.view(np.int16 if bits == 16 else np.int32)

@@ -1,0 +1,114 @@
+"""Who masks with whom, and how many shares open what: complete for small cohorts, k-regular for large ones.
+
+Two numbers bind the clients of one masked sum:
+
+- ``signatures``: a client reveals shares only for a list of survivors that this many clients of the cohort
+  signed. ``2 * signatures > cohort + colluders``, so two lists cannot both be answered.
+- ``shares``: as many holders give a secret back. In the complete graph the same number; in a k-regular one
+  the holders of a client's secrets are its neighbours and itself.
+
+In the k-regular graph the degree is the smallest even one for which both of these hold, with ``shares`` the
+largest number that meets the second:
+
+    P[Hypergeometric(present - 1, colluders, degree) >= 2 * shares - (degree + 1)] * present
+        <= 2**-(SECURITY + GRINDING)
+    P[Hypergeometric(present, dropped, degree + 1) > degree + 1 - shares] * present <= 2**-AVAILABILITY
+
+The first is ``2 * shares > holders + colluders`` among the holders of each client's secrets. Whoever opens
+a client's own mask has ``shares`` of them; the client masked with ``shares - 1`` at least, whatever the
+server handed it; so some honest one is in both, alive on the one list of survivors, and the mask with it
+stays on. No upload is opened by itself then, however the server lies about who shared or dropped out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+SECURITY, GRINDING, AVAILABILITY = 40, 40, 20
+"""Bits. The graph hangs on a hash that a server can try again by leaving clients out: 2**GRINDING times."""
+COMPLETE = 32
+"""The largest cohort in which everybody masks with everybody."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers of one masked sum; see the module's text.
+
+    Args:
+        signatures: on a list of survivors.
+        shares: that give a secret back.
+        degree: neighbours of each client.
+    """
+
+    signatures: int
+    shares: int
+    degree: int
+
+
+@lru_cache(maxsize=256)
+def shape(cohort: int, present: int, colluders: float, dropouts: float) -> Shape:
+    """The numbers for a cohort of which so many advertised keys.
+
+    Args:
+        cohort: clients that were asked.
+        present: those of them that advertised.
+        colluders: the share of the cohort that may work with the server.
+        dropouts: the share of those present that may drop out by chance; more end in a refusal.
+    """
+    bad = math.floor(colluders * cohort + 1e-9)
+    signatures = (cohort + bad) // 2 + 1
+    everybody = Shape(signatures, signatures, present - 1)
+    if present <= COMPLETE:
+        return everybody
+    bad, dropped = min(bad, present - 1), math.ceil(dropouts * present - 1e-9)
+    for degree in range(2, present - 1, 2):
+        shares = _available(present, dropped, degree)
+        least = 2 * shares - degree - 1
+        if least > 0 and _rare(present - 1, bad, degree, least, present << SECURITY + GRINDING):
+            return Shape(signatures, shares, degree)
+    return everybody
+
+
+def circle(names: tuple[str, ...], seed: bytes) -> tuple[str, ...]:
+    """The names in the order of a hash with the seed: near on this circle is neighbour in the graph."""
+    return tuple(sorted(names, key=lambda name: hashlib.sha256(seed + name.encode()).digest()))
+
+
+def around(order: tuple[str, ...], degree: int) -> dict[str, tuple[str, ...]]:
+    """Each client's neighbours, sorted: the nearest on either side of the circle (Harary's graph).
+
+    References:
+        Bell et al., Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020 (section 3).
+    """
+    return {name: near(order, degree, place) for place, name in enumerate(order)}
+
+
+def near(order: tuple[str, ...], degree: int, place: int) -> tuple[str, ...]:
+    """The neighbours of the client at one place of the circle."""
+    if degree >= len(order) - 1:
+        return tuple(sorted(order[:place] + order[place + 1 :]))
+    reach = range(1, degree // 2 + 1)
+    return tuple(sorted(order[(place + step) % len(order)] for step in (*(-r for r in reach), *reach)))
+
+
+def _available(present: int, dropped: int, degree: int) -> int:
+    """The most shares that can be asked for, so that drop-outs by chance leave as many."""
+    holders, total = degree + 1, math.comb(present, degree + 1)
+    above = 0
+    for gone in range(min(holders, dropped), -1, -1):
+        above += math.comb(dropped, gone) * math.comb(present - dropped, holders - gone)
+        if above * (present << AVAILABILITY) > total:
+            return holders - gone
+    return holders
+
+
+def _rare(population: int, marked: int, draws: int, least: int, times: int) -> bool:
+    """Whether ``P[Hypergeometric >= least] * times <= 1``, in exact integers."""
+    found = sum(
+        math.comb(marked, hit) * math.comb(population - marked, draws - hit)
+        for hit in range(least, min(marked, draws) + 1)
+    )
+    return found * times <= math.comb(population, draws)

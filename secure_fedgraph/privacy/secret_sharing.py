@@ -1,0 +1,112 @@
+"""Shamir's secret sharing over the integers modulo 2**255 - 19: any ``threshold`` shares give the secret."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate as running
+from itertools import combinations, islice
+
+from secure_fedgraph.errors import BadInput, HostileMessage
+
+PRIME = 2**255 - 19
+BYTES = 32
+TRIES = 256
+"""Sets of shares that are tried before a secret is given up as shared or returned wrongly."""
+
+
+def random_secret() -> int:
+    """A secret from the operating system's randomness, uniform in the field."""
+    return secrets.randbelow(PRIME)
+
+
+def split(values: Sequence[int], threshold: int, points: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Shares of several secrets, one of each at every point.
+
+    Guarantees:
+        - fewer than ``threshold`` shares are uniform and independent of the secret, whatever it is;
+        - the coefficients come from the operating system.
+
+    Args:
+        values: the secrets, each from 0 to ``PRIME - 1``.
+        threshold: how many shares give a secret back.
+        points: where the holders stand: distinct, from 1 to ``PRIME - 1``.
+
+    Returns:
+        Point -> a share of each secret, in order.
+
+    Raises:
+        BadInput: for points that repeat or are zero, a threshold that they cannot reach, or other secrets.
+
+    References:
+        Shamir, How to Share a Secret, 1979.
+    """
+    if not 1 <= threshold <= len(points):
+        raise BadInput(f"threshold {threshold}: {len(points)} holders of a share cannot reach it")
+    if len(set(points)) != len(points) or not all(0 < point < PRIME for point in points):
+        raise BadInput("points of shares are distinct and not zero: the share at zero is the secret")
+    if not all(0 <= value < PRIME for value in values):
+        raise BadInput("a shared secret is a number from 0 to 2**255 - 20")
+    # highest coefficient first, as Horner's rule takes them
+    polynomials = [[*(secrets.randbelow(PRIME) for _ in range(threshold - 1)), value] for value in values]
+    return {point: tuple(_evaluate(polynomial, point) for polynomial in polynomials) for point in points}
+
+
+@lru_cache(maxsize=64)
+def weights(points: tuple[int, ...]) -> list[int]:
+    """Lagrange's weights at zero: the secret is the sum of the shares times these.
+
+    Raises:
+        BadInput: for points that repeat or are zero.
+    """
+    if len(set(points)) != len(points) or not all(0 < point < PRIME for point in points):
+        raise BadInput("shares to put together stand at distinct points that are not zero")
+    product = 1
+    for point in points:
+        product = product * point % PRIME
+    below = []
+    for point in points:
+        found = point
+        for other in points:
+            if other != point:
+                found = found * (other - point) % PRIME
+        below.append(found)
+    return [product * inverse % PRIME for inverse in _inverses(below)]
+
+
+def combine(shares: Mapping[int, int]) -> int:
+    """The secret that these shares lie on: point -> share, exactly as many as the threshold."""
+    return sum(w * share for w, share in zip(weights(tuple(shares)), shares.values(), strict=True)) % PRIME
+
+
+def candidates(shares: Mapping[int, int], threshold: int) -> Iterator[int]:
+    """The secrets that subsets of the shares give: the first one, unless a share is wrong.
+
+    Whoever reconstructs compares each with what was advertised, and takes the one that fits. With one wrong
+    share among more than ``threshold``, some subset leaves it out.
+
+    Raises:
+        HostileMessage: for a share that is no number of the field.
+    """
+    if not all(0 <= share < PRIME for share in shares.values()):
+        raise HostileMessage("a share of a secret is not a number of the field")
+    for points in islice(combinations(shares, threshold), TRIES):
+        yield combine({point: shares[point] for point in points})
+
+
+def _evaluate(polynomial: Sequence[int], point: int) -> int:
+    found = 0
+    for coefficient in polynomial:
+        found = (found * point + coefficient) % PRIME
+    return found
+
+
+def _inverses(values: Sequence[int]) -> list[int]:
+    """All inverses for the price of one (Montgomery's trick)."""
+    before = list(running(values, lambda a, b: a * b % PRIME, initial=1))
+    inverse, found = pow(before[-1], -1, PRIME), []
+    for value, earlier in zip(reversed(values), reversed(before[:-1]), strict=True):
+        found.append(inverse * earlier % PRIME)
+        inverse = inverse * value % PRIME
+    return found[::-1]

@@ -1,0 +1,65 @@
+"""Simulated drop-outs: who stops answering in which round, from which step on."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.protocol.message import ANSWER
+
+STEPS = ("advertise", "share", ANSWER, "agree", "unmask")
+"""The steps of a sum that survives drop-outs, in order."""
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """Clients that stop answering in a round, from some step of a sum on, and come back in the next round.
+
+    They are not asked from then on, so what they keep is as it was when they went. Exchanges that do not
+    survive a drop-out are answered by everybody: this is a simulation of what can be survived.
+
+    Args:
+        share: of each round's cohort, rounded down: that many, at random, each from a random step on.
+        seed: which, and when.
+        at: ``(round, client) -> step``, by hand; before the share.
+
+    Raises:
+        BadInput: for a share outside 0 to 1, or a step that there is not.
+
+    >>> sorted(Dropouts(at={(1, "a"): "agree"}).gone(1, "unmask", ("a", "b")))
+    ['a']
+    """
+
+    share: float = 0.0
+    seed: int = 0
+    at: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    _left: set[tuple[int, str]] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise BadInput(f"share {self.share}: drop-outs are a share of the cohort, from 0 to 1")
+        unknown = set(self.at.values()) - set(STEPS)
+        if unknown:
+            raise BadInput(f"step {min(unknown)!r}: clients drop out from one of {', '.join(STEPS)} on")
+
+    def leaving(self, round: int, cohort: tuple[str, ...]) -> dict[str, str]:
+        """Client -> the step from which on it does not answer in this round."""
+        order = sorted(cohort, key=lambda name: self._number(round, "who", name))
+        some = order[: math.floor(self.share * len(cohort) + 1e-9)]
+        found = {name: STEPS[self._number(round, "when", name) % len(STEPS)] for name in some}
+        return found | {name: step for (when, name), step in self.at.items() if when == round}
+
+    def gone(self, round: int, step: str, cohort: tuple[str, ...]) -> set[str]:
+        """Who does not answer this step. Whoever left stays away for the rest of the round and its sums."""
+        reached = STEPS.index(step)
+        for name, left_at in self.leaving(round, cohort).items():
+            if reached >= STEPS.index(left_at):
+                self._left.add((round, name))
+        return {name for when, name in self._left if when == round}
+
+    def _number(self, round: int, purpose: str, name: str) -> int:
+        label = f"{self.seed}/{round}/{purpose}/{name}".encode()
+        return int.from_bytes(hashlib.sha256(label).digest()[:8], "little")

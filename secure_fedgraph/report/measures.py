@@ -1,0 +1,65 @@
+"""What a result is measured by: which figure stands at the top of a page, and how it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from secure_fedgraph.report import words
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of ``accuracy``.
+
+    Args:
+        key: its name there.
+        title: on axes and in headings.
+        as_percent: or as a number.
+    """
+
+    key: str
+    title: str
+    as_percent: bool = True
+
+    def write(self, value: Any, places: int = 1) -> str:
+        """A value in words: a percentage with so many places, or a number with two more."""
+        return words.percent(value, places) if self.as_percent else decimals(value, places + 2)
+
+
+def decimals(value: Any, places: int = 3) -> str:
+    """A number with so many places."""
+    number = words.real(value)
+    return words.MISSING if number is None else f"{number:.{places}f}"
+
+
+MEASURES: Mapping[str, Measure] = {
+    "accuracy": Measure("global", "accuracy on all test data"),
+    "auc": Measure("auc", "ROC-AUC on all owners' test graphs together", as_percent=False),
+    "mae": Measure("mae", "mean absolute error, mean over owners", as_percent=False),
+}
+NAMES: Mapping[str, str] = {
+    "global": "accuracy on all test data",
+    "local": "accuracy on the owners' own test data, mean over owners",
+    "auc": "ROC-AUC, all owners' test graphs together",
+    "mae": "mean absolute error, mean over owners",
+    "mae_pooled": "mean absolute error, all ratings together",
+}
+
+
+def measure_of(result: Mapping[str, Any]) -> Measure:
+    """The headline figure of a result."""
+    return MEASURES.get(str(result.get("metric")), MEASURES["accuracy"])
+
+
+def others(result: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Every figure of a result but the headline's, by name, last round."""
+    head, found = measure_of(result), result.get("accuracy") or {}
+    rows = []
+    for key, value in found.items():
+        if key != head.key and words.real(value) is not None:
+            percent = not key.startswith(("mae", "auc"))
+            text = words.percent(value) if percent else decimals(value)
+            rows.append({"name": NAMES.get(key, key.replace("_", " ")), "value": text})
+    return rows

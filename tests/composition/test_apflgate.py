@@ -1,0 +1,195 @@
+"""APFLGate and its parts on molecules and ratings: under every recipe, resumed, isolated, and what leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.client import Client
+from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.errors import Refused
+from secure_fedgraph.graph.kinds import RatingsDataset
+from secure_fedgraph.privacy.policy import RECIPES, Policy
+from secure_fedgraph.protocol import Message
+from secure_fedgraph.protocol.transcript import everything
+
+NAMES = ("apfl", "fedgate", "apflgate")
+SMALL: dict[str, Any] = {"hidden": (8, 8), "local_steps": 2, "learning_rate": 0.05}
+
+
+def ratings() -> RatingsDataset:
+    draw = torch.Generator().manual_seed(0)
+    pairs = (torch.rand(20, 30, generator=draw) < 0.3).nonzero().T
+    graph = Data(
+        edge_index=torch.stack([pairs[0], pairs[1] + 20]),
+        rating=torch.randint(1, 6, (pairs.shape[1],), generator=draw).float(),
+        num_nodes=50,
+    )
+    return RatingsDataset("made up", graph, torch.arange(30) % 3, "here", "0" * 64, 20, 30, 3)
+
+
+@pytest.fixture(scope="module", params=["molecules", "ratings"])
+def federation(request: pytest.FixtureRequest) -> sfg.Federation:
+    if request.param == "ratings":
+        return sfg.federate(ratings(), clients=3, partition="by_category")
+    return sfg.federate(
+        "synthetic-molecules", clients=3, partition="dirichlet", split={"concentration": 5.0}, graphs=60
+    )
+
+
+def policy(name: str) -> Policy:
+    return RECIPES[name](1.0, 1.0) if name in ("local_dp", "central_dp") else RECIPES[name]()
+
+
+def run(federation: sfg.Federation, name: str, recipe: str, rounds: int = 1, **arguments: Any) -> sfg.Run:
+    settings = {"seed": 0, "keep": everything, **arguments}
+    return sfg.train(ALGORITHMS[name](**SMALL), federation, policy(recipe), rounds=rounds, **settings)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_trains_or_is_refused_before_round_1(federation, name, recipe, tmp_path):
+    if recipe == "sealed":
+        with pytest.raises(Refused, match="sealed protects peers only"):
+            run(federation, name, recipe, out=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+        return
+    made = run(federation, name, recipe)
+    assert {charge.channel for charge in made.charges} == {"update"}
+    metric = "mae" if federation.schema.kind == "ratings" else "auc"
+    assert metric in made.accuracy and "validation" in made.history[0]["accuracy"]
+    assert {c.name for c in ALGORITHMS[name](**SMALL).in_use} <= set(made.policy.bounds)
+
+
+@pytest.mark.parametrize("recipe", ["masked", "homomorphic"])
+def test_the_same_as_in_plaintext_within_rounding(federation, recipe):
+    plain, hidden = (run(federation, "apflgate", r, 2) for r in ("plaintext", recipe))
+    for key, value in plain.state.items():
+        assert torch.allclose(value, hidden.state[key], atol=1e-3)
+    metric = "mae" if federation.schema.kind == "ratings" else "auc"
+    assert hidden.accuracy[metric] == pytest.approx(plain.accuracy[metric], abs=0.02)
+    assert hidden.transcript.view("server").uploads("update") == []
+
+
+class TestWhatLeaves:
+    @pytest.fixture
+    def spied(self, federation, monkeypatch) -> tuple[list[Client], list[bytes]]:
+        """The clients of a run, and everything that the server was sent."""
+        clients: list[Client] = []
+        sent: list[bytes] = []
+        enlist, handle = sfg.Federation.enlist, Client.handle
+
+        def watched(self: Client, raw: bytes) -> bytes:
+            reply = handle(self, raw)
+            if Message.from_bytes(raw).sender == "server":
+                sent.append(reply)
+            return reply
+
+        def kept(self: sfg.Federation, *given: Any, **named: Any) -> list[Client]:
+            clients.extend(enlist(self, *given, **named))
+            return clients
+
+        monkeypatch.setattr(Client, "handle", watched)
+        monkeypatch.setattr(sfg.Federation, "enlist", kept)
+        run(federation, "apflgate", "plaintext", 2)
+        return clients, sent
+
+    def test_nothing_personal(self, spied):
+        clients, sent = spied
+        together = b"".join(sent)
+        for me in clients:
+            assert set(me.memory) == {"delta", "personal", "alpha", "optimizer"}
+            for kind in ("delta", "personal"):
+                for value in me.memory[kind].values():
+                    raw = value.numpy().tobytes()
+                    pieces = [raw[i : i + 16] for i in range(0, len(raw) - 15, 16)]
+                    pieces = [p for p in pieces if np.frombuffer(p, "<f4").all()]  # weights that learned
+                    assert not any(piece in together for piece in pieces)
+        assert sum(len(raw) for raw in sent) > 10_000
+
+    def test_the_search_finds_what_is_sent(self, federation):
+        made = run(federation, "apflgate", "plaintext", 1)
+        update = made.transcript.view("server").uploads("update")[0].values
+        raw = max((np.asarray(v) for v in update.values()), key=np.size).astype("<f4").tobytes()
+        sent = b"".join(made.transcript.body(s.number) for s in made.transcript.sent)
+        assert raw in sent
+
+    def test_the_terms_add_up_to_zero(self, spied):
+        clients, _ = spied
+        for name in clients[0].memory["delta"]:
+            terms = torch.stack([me.memory["delta"][name] for me in clients])
+            assert torch.allclose(terms.sum(0), torch.zeros(()), atol=1e-4)
+            assert terms.shape[0] == 3
+
+
+def test_what_clients_upload_is_all_that_the_ledger_counts(federation):
+    made = run(federation, "apflgate", "masked", 2)
+    assert len(made.charges) == 6
+    assert made.privacy(unit="client")["epsilon"] == "inf"
+
+
+class Stopped(Exception):
+    """The power went."""
+
+
+def test_a_resumed_run_ends_with_the_same_weights(federation, tmp_path):
+    whole = run(federation, "apflgate", "plaintext", 4)
+
+    def stop(row: dict[str, Any]) -> None:
+        if row["round"] == 3:
+            raise Stopped
+
+    out = Path(tmp_path) / "run"
+    with pytest.raises(Stopped):
+        run(federation, "apflgate", "plaintext", 4, out=out, on_round=stop)
+    resumed = run(federation, "apflgate", "plaintext", 4, out=out, resume=True)
+    assert all(torch.equal(value, resumed.state[key]) for key, value in whole.state.items())
+    assert [r["accuracy"] for r in resumed.history] == [r["accuracy"] for r in whole.history]
+
+
+def test_isolated_opens_the_same(federation):
+    here = run(federation, "apflgate", "masked", 2)
+    there = run(federation, "apflgate", "masked", 2, isolated=True)
+    assert all(torch.equal(value, there.state[key]) for key, value in here.state.items())
+    assert here.history == there.history
+
+
+class TestFromTheCommandLine:
+    def test_what_is_not_named_is_as_in_the_paper(self):
+        made = load(None, {"algorithm": "apflgate"}, [])
+        assert (made.data, made.clients, made.partition) == ("bbbp", 16, "dirichlet")
+        made = load(None, {"algorithm": "apfl", "data": "ciao"}, ["training.alpha=0.25"])
+        assert (made.clients, made.partition) == (28, "by_category")
+        assert made.make_algorithm().settings.alpha == 0.25
+        made = load(None, {"algorithm": "fedgate", "data": "cora"}, [])
+        assert (made.clients, made.partition) == (3, "louvain")
+
+    def test_words(self):
+        adaptive = Experiment(algorithm="apflgate", training={"alpha": "adaptive", "gain": "1/tau", "tau": 2})
+        assert adaptive.make_algorithm().settings.alpha == "adaptive"
+
+
+@pytest.mark.parametrize("partition", ["louvain", "label_skew"])
+def test_nodes_of_one_graph_too(partition):
+    split = {"local_tests": 10} if partition == "label_skew" else {}
+    federation = sfg.federate(
+        "synthetic-citation", clients=3, partition=partition, split=split, nodes=240, features=24
+    )
+    scores = run(federation, "apflgate", "masked").accuracy
+    assert 0 <= scores["global"] <= 1 and 0 <= scores["local"] <= 1 and "auc" not in scores
+
+
+def test_an_owner_without_test_graphs_is_left_out_of_the_means(tmp_path):
+    federation = sfg.federate("synthetic-molecules", clients=3, partition="dirichlet", graphs=60)
+    assert federation.facts["partition"]["tests"] == [3, 3, 0]
+    made = run(federation, "apflgate", "plaintext", out=Path(tmp_path) / "run")  # and JSON has no NaN
+    owners = made.history[0]["owners"]
+    assert set(owners) == {"owner-0", "owner-1"}
+    assert made.accuracy["local"] == pytest.approx(sum(owners.values()) / 2)

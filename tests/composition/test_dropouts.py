@@ -1,0 +1,170 @@
+"""Runs in which clients drop out at random steps: what is opened, who counts, and that they come back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.privacy.policy import homomorphic, masked, plaintext
+from secure_fedgraph.protocol.dropouts import STEPS, Dropouts
+from secure_fedgraph.protocol.transcript import everything
+
+CLIENTS, ROUNDS = 5, 6
+
+
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=CLIENTS, nodes=200, features=16, seed=0)
+
+
+def run(federation, policy=None, dropouts=None, name="fedsage", rounds=ROUNDS, **settings):
+    return sfg.train(
+        ALGORITHMS[name](),
+        federation,
+        policy or masked(),
+        rounds=rounds,
+        seed=0,
+        keep=everything,
+        dropouts=dropouts,
+        **settings,
+    )
+
+
+def sums(made, channel="update"):
+    return made.transcript.view("server").sums(channel)
+
+
+class TestSimulation:
+    def test_the_share_is_rounded_down_and_seeded(self):
+        cohort = tuple(f"c{i}" for i in range(10))
+        for share, count in ((0.0, 0), (0.09, 0), (0.1, 1), (0.2, 2), (0.3, 3), (1.0, 10)):
+            assert len(Dropouts(share=share).leaving(1, cohort)) == count
+        one, again, other = (Dropouts(share=0.3, seed=seed) for seed in (1, 1, 2))
+        rounds = range(1, 30)
+        assert [one.leaving(r, cohort) for r in rounds] == [again.leaving(r, cohort) for r in rounds]
+        assert [one.leaving(r, cohort) for r in rounds] != [other.leaving(r, cohort) for r in rounds]
+
+    def test_clients_and_steps_are_spread(self):
+        cohort = tuple(f"c{i}" for i in range(5))
+        left = [Dropouts(share=0.2, seed=3).leaving(r, cohort) for r in range(1000)]
+        for values, count in (([n for f in left for n in f], 5), ([s for f in left for s in f.values()], 5)):
+            _, seen = np.unique(values, return_counts=True)
+            assert len(seen) == count
+            assert np.abs(seen / 1000 - 0.2).max() < 0.07  # five and a half standard deviations
+
+    def test_away_for_the_rest_of_the_round_only(self):
+        made = Dropouts(at={(2, "b"): "agree"})
+        assert [made.gone(1, step, ("a", "b")) for step in STEPS] == [set()] * 5
+        assert [sorted(made.gone(2, step, ("a", "b"))) for step in STEPS] == [[], [], [], ["b"], ["b"]]
+        assert made.gone(2, "advertise", ("a", "b")) == {"b"}  # a second sum of the round
+        assert made.gone(3, "advertise", ("a", "b")) == set()
+
+    @pytest.mark.parametrize(
+        ("settings", "sentence"), [({"share": 1.5}, "share 1.5"), ({"at": {(1, "a"): "open"}}, "step 'open'")]
+    )
+    def test_refusals(self, settings, sentence):
+        with pytest.raises(BadInput, match=sentence):
+            Dropouts(**settings)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_drop_out_at_each_step(federation, step):
+    made = run(federation, dropouts=Dropouts(at={(2, "owner-1"): step}), rounds=3)
+    counted = [seen.clients for seen in sums(made)]
+    assert [len(c) for c in counted] == [5, 5 if step in ("agree", "unmask") else 4, 5]
+    assert "owner-1" in counted[2]  # it came back
+
+
+def test_the_sum_is_the_one_of_the_same_clients_in_plaintext(federation):
+    """Round 1 starts from the same weights, so the same cohort sums to the same in the clear."""
+    left = Dropouts(at={(1, "owner-3"): "answer"})
+    rest = tuple(n for n in federation.names if n != "owner-3")
+    (hidden,) = sums(run(federation, dropouts=left, rounds=1))
+    (plain,) = sums(run(federation, plaintext(), rounds=1, sampler=lambda *_: rest))
+    step = masked().bind((ALGORITHMS["fedsage"]().UPDATE,), federation.names)["update"].stages[0].step
+    assert hidden.clients == plain.clients == rest
+    for name, values in plain.values.items():
+        assert np.abs(values - hidden.values[name]).max() <= 4 * step / 2 + 1e-6
+
+
+def test_the_mean_divides_by_the_survivors(federation):
+    left = Dropouts(at={(1, "owner-3"): "answer", (1, "owner-4"): "share"})
+    made = run(federation, dropouts=left, rounds=1)
+    (seen,) = sums(made)
+    assert seen.clients == ("owner-0", "owner-1", "owner-2")
+    start = ALGORITHMS["fedsage"]().init(federation.schema, sub_seed(0, "initialisation"))
+    for name, values in seen.values.items():
+        moved = (made.state[name] - start[name]).numpy()
+        assert np.allclose(moved, values / 3, atol=1e-6)
+
+
+def test_below_the_threshold_nothing_opens(federation):
+    left = Dropouts(at={(2, f"owner-{i}"): step for i, step in enumerate(("share", "answer", "unmask"))})
+    with pytest.raises(Refused, match=r"only 3 of 5|needed: nothing was opened"):
+        run(federation, masked(colluders=0.2), left, rounds=3)
+
+
+@pytest.mark.parametrize("policy", [plaintext(), homomorphic()], ids=lambda p: p.name)
+def test_where_nothing_survives_a_drop_out_nobody_drops(federation, policy):
+    made = run(federation, policy, Dropouts(share=0.4), rounds=1)
+    assert len(sums(made)[0].clients) == 5
+
+
+def accuracy(made):
+    return max(row["accuracy"]["global"] for row in made.history)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedsage"])
+def test_twenty_percent_at_random_steps_train_as_well(federation, name):
+    whole = run(federation, name=name, rounds=15)
+    rest = [run(federation, name=name, rounds=15, dropouts=Dropouts(share=0.2, seed=s)) for s in (1, 2)]
+    for made in rest:
+        counted = [len(seen.clients) for seen in sums(made)]
+        assert min(counted) == 4
+        # of five steps three lose an upload: some of the fifteen rounds are whole
+        assert 0 < counted.count(5) < 15
+        # the test set has some tens of nodes: four standard errors
+        assert abs(accuracy(made) - accuracy(whole)) < 0.15
+
+
+def test_every_federated_algorithm_trains_under_drop_outs(federation):
+    for name in ("fedavg", "fedprox", "fedsage"):
+        made = run(federation, name=name, rounds=2, dropouts=Dropouts(share=0.2, seed=5))
+        assert len(made.history) == 2
+
+
+def test_peers_exchanges_are_not_interrupted():
+    """FedSage+: what owners ask each other has no recovery, so nobody leaves there; the model's sums do."""
+    owners = sfg.federate("synthetic-citation", clients=3, nodes=120, features=20, mean_degree=8.0, seed=0)
+    algorithm = sfg.FedSagePlus(
+        generator_epochs=2,
+        federated_epochs=2,
+        exchange_batch=8,
+        minimum_batch=4,
+        generator_hidden=(16, 32),
+        encoder=(8, 8),
+        hidden_share=0.4,
+    )
+    left = Dropouts(share=0.34, seed=2)
+    made = sfg.train(algorithm, owners, masked(), rounds=3, seed=0, keep=everything, dropouts=left)
+    counted = [len(seen.clients) for seen in sums(made)]
+    assert len(counted) == 3
+    assert set(counted) <= {2, 3}
+    assert 2 in counted
+
+
+def test_in_a_process_of_its_own(federation):
+    left = Dropouts(at={(1, "owner-2"): "answer", (2, "owner-0"): "unmask"})
+    here = run(federation, dropouts=left, rounds=2)
+    there = run(federation, dropouts=Dropouts(at=left.at), rounds=2, isolated=True)
+    assert [s.clients for s in sums(here)] == [s.clients for s in sums(there)]
+    assert all((here.state[k] - there.state[k]).abs().max() < 1e-6 for k in here.state)
+
+
+def test_batches_and_fewer_bits(federation):
+    made = run(federation, masked(bits=16, batch=2), Dropouts(at={(1, "owner-0"): "answer"}), rounds=2)
+    assert [s.clients for s in sums(made)] == [("owner-2", "owner-3", "owner-4"), federation.names]

@@ -1,0 +1,197 @@
+"""GLASU and its special cases under every recipe: it trains and agrees with plaintext, or is refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.protocol import wire
+from secure_fedgraph.protocol.transcript import everything
+
+SMALL: dict[str, Any] = {"hidden": 8, "steps": 2, "batch": 8, "public_nodes": 24}
+PUBLIC = {**SMALL, "sampler": "public"}
+CONCAT = {**PUBLIC, "aggregation": "concat"}
+PEERS = {**CONCAT, "carried": "peers"}
+POLICIES = {
+    "plaintext": sfg.policies.plaintext(),
+    "local_dp": sfg.policies.local_dp(1.0, 1.0),
+    "central_dp": sfg.policies.central_dp(1.0, 1.0),
+    "masked": sfg.policies.masked(),
+    "homomorphic": sfg.policies.homomorphic(),
+    "sealed": sfg.policies.sealed(),
+    "strictest": sfg.policies.strictest(),
+}
+TO_SERVER = {"sealed"}  # it protects what peers read
+EACH = {"masked", "homomorphic", "sealed"}  # no single upload to the server
+NOISE = {"local_dp", "central_dp"}  # node numbers are no quantities
+VARIANTS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
+    "public": ("glasu", PUBLIC, TO_SERVER),
+    "full": ("glasu", {**SMALL, "sampler": "full"}, TO_SERVER),
+    "paper": ("glasu", SMALL, EACH | NOISE),
+    "stale": ("glasu", {**PUBLIC, "local_steps": 3}, TO_SERVER),
+    "one holds the labels": ("glasu", {**PUBLIC, "labels": "one"}, TO_SERVER | {"central_dp"}),
+    "concat": ("glasu", CONCAT, EACH),
+    "concat among peers": ("glasu", PEERS, {"central_dp"}),
+    "simulated": ("glasu-simulated", PUBLIC, TO_SERVER),
+    "fedbcd": ("fedbcd", {**SMALL, "local_steps": 2}, TO_SERVER),
+    "standalone": ("glasu-standalone", SMALL, set()),
+    "centralized": ("glasu-centralized", SMALL, set()),
+}
+
+
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return split(3)
+
+
+def split(clients: int, **settings: Any) -> sfg.Federation:
+    return sfg.federate(
+        "synthetic-citation", clients, "vertical", seed=0, nodes=60, features=18, split=settings
+    )
+
+
+def run(name: str, settings: dict[str, Any], federation: sfg.Federation, policy: str, **more: Any) -> sfg.Run:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaintextWarning)
+        return sfg.train(ALGORITHMS[name](**settings), federation, POLICIES[policy], rounds=1, seed=0, **more)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_trains_or_is_refused_before_anything_is_sent(variant, policy, federation, tmp_path):
+    name, settings, refusing = VARIANTS[variant]
+    if policy in refusing:
+        with pytest.raises(
+            Refused, match=r"needs each upload|protects peers only|read by a peer|carries numbers of nodes"
+        ):
+            run(name, settings, federation, policy, out=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+        return
+    made = run(name, settings, federation, policy)
+    assert 0 <= made.accuracy["global"] <= 1
+    pooled = {"pooled raw data"} if ALGORITHMS[name].pools else set()
+    in_use = {c.name for c in ALGORITHMS[name](**settings).in_use} - {"step", "examine"}
+    assert {c.channel for c in made.charges} == in_use | pooled
+
+
+def examined(made: sfg.Run) -> dict[str, torch.Tensor]:
+    """Every client's scores of every node after the last round, as the referee was sent them."""
+    last = [o for o in made.transcript.opened if o.channel == "examine"][-3:]
+    assert [o.contributors for o in last] == [("owner-0",), ("owner-1",), ("owner-2",)]
+    bodies = {o.contributors[0]: wire.decode(made.transcript.body(o.number)) for o in last}
+    return {owner: torch.tensor(body["scores"]) for owner, body in bodies.items()}
+
+
+@pytest.mark.parametrize("policy", ["masked", "homomorphic", "strictest"])
+@pytest.mark.parametrize("variant", ["public", "full", "stale", "one holds the labels", "simulated"])
+def test_a_protected_mean_trains_what_plaintext_trains(variant, policy, federation):
+    name, settings, _ = VARIANTS[variant]
+    plain, hidden = (
+        examined(run(name, settings, federation, p, keep=everything)) for p in ("plaintext", policy)
+    )
+    for owner, scores in plain.items():
+        assert float((scores - hidden[owner]).abs().max()) < 1e-4
+        assert float(scores.abs().max()) > 1e-2
+
+
+def test_sealed_concatenation_trains_what_the_servers_does(federation):
+    to_server = run("glasu", {**CONCAT, "backward": "local"}, federation, "plaintext", keep=everything)
+    for policy in ("sealed", "strictest"):
+        among_peers = run("glasu", PEERS, federation, policy, keep=everything)
+        for owner, scores in examined(to_server).items():
+            assert torch.equal(scores, examined(among_peers)[owner])
+        assert among_peers.transcript.view("server").uploads("hidden_shared") == []
+        assert "sealed" in among_peers.transcript.view("server").why_unreadable("hidden_shared")
+
+
+def test_concatenation_to_the_server_is_refused_under_masks_with_the_reason(federation):
+    sentence = "channel 'hidden_each' needs each upload; masked reveals only the sum"
+    with pytest.raises(Refused, match=sentence):
+        run("glasu", CONCAT, federation, "masked")
+
+
+def test_the_server_sees_sums_and_no_clients_rows_under_masks(federation):
+    made = run("glasu", PUBLIC, federation, "masked", keep=everything)
+    view = made.transcript.view("server")
+    for channel in ("hidden", "backward"):
+        assert view.uploads(channel) == []
+        assert all(seen.clients == federation.names for seen in view.sums(channel))
+        assert len(view.sums(channel)) == 2 * 2  # steps, aggregated layers
+
+
+def test_two_clients_are_refused_where_a_sum_should_protect_unless_it_is_accepted_by_name():
+    two = split(2)
+    sentence = r"mean goes back to both of 2 clients.*accept it with training\.accept_two_clients=true"
+    for policy in ("masked", "homomorphic", "strictest"):
+        with pytest.raises(Refused, match=sentence):
+            run("glasu", PUBLIC, two, policy)
+    made = run("glasu", {**PUBLIC, "accept_two_clients": True}, two, "masked")
+    assert any("subtracting its own" in words for words in made.policy["hidden"].excess)
+    plain = run("glasu", PUBLIC, two, "plaintext")  # nothing is promised, and it is said
+    assert any("subtracting its own" in words for words in plain.policy["hidden"].excess)
+    run("glasu", PUBLIC, two, "local_dp")  # noise rests on no sum
+
+
+def test_three_clients_say_nothing_of_two(federation):
+    made = run("glasu", PUBLIC, federation, "masked")
+    assert not any("subtracting its own" in words for words in made.policy["hidden"].excess)
+
+
+SLOW = [pytest.param(v, marks=pytest.mark.slow) for v in ("public", "one holds the labels", "standalone")]
+
+
+@pytest.mark.parametrize("variant", ["concat among peers", *SLOW])
+def test_clients_in_processes_of_their_own_train_the_same(variant, federation):
+    name, settings, _ = VARIANTS[variant]
+    here, there = (
+        run(name, settings, federation, "strictest", keep=everything, isolated=isolated)
+        for isolated in (False, True)
+    )
+    assert here.history == there.history
+    for owner, scores in examined(here).items():
+        assert torch.equal(scores, examined(there)[owner])
+
+
+def test_a_resumed_run_ends_as_one_that_was_not_killed(federation, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def kill(row: dict[str, Any]) -> None:
+        if row["round"] == 2:
+            raise Stop
+
+    algorithm = sfg.Glasu(**PUBLIC)
+    arguments: dict[str, Any] = {"rounds": 3, "seed": 0, "keep": everything}
+    whole = sfg.train(algorithm, federation, sfg.policies.masked(), **arguments)
+    with pytest.raises(Stop):
+        sfg.train(algorithm, federation, sfg.policies.masked(), out=tmp_path, on_round=kill, **arguments)
+    resumed = sfg.train(algorithm, federation, sfg.policies.masked(), out=tmp_path, resume=True, **arguments)
+    assert resumed.history == whole.history
+    for owner, scores in examined(whole).items():
+        assert torch.equal(scores, examined(resumed)[owner])
+
+
+def test_the_label_holders_gradient_is_sealed_to_the_others():
+    one = split(3, labels="one")
+    made = run("glasu", {**PUBLIC, "labels": "one"}, one, "strictest", keep=everything)
+    assert made.transcript.view("server").uploads("gradient") == []
+    opened = [o for o in made.transcript.view("owner-1").opened if o.channel == "gradient"]
+    assert [o.contributors for o in opened] == [("owner-0",)] * 2
+    assert not [o for o in made.transcript.view("owner-0").opened if o.channel == "gradient"]
+
+
+def test_owners_without_labels_cannot_train_alone():
+    with pytest.raises(sfg.errors.SecureFedGraphError, match="holds no labels"):
+        run("glasu-standalone", SMALL, split(3, labels="one"), "plaintext")
+
+
+def test_more_clients_than_columns_are_refused():
+    with pytest.raises(BadInput, match="vertical split of 18 feature columns gives an owner none"):
+        split(19)
