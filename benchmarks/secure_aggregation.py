@@ -180,8 +180,8 @@ def cases(clients: int) -> list[tuple[str, Callable[[], Carrier], int, bool]]:
 def table(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of the first table.
 
-    A size has one baseline, the median over every case's repeats: now and then its 40 MB of fresh pages cost ten
-    times as much, and a row that was divided by such a mean would look ten times as good as it is.
+    A size has one baseline, the median over every case's repeats: now and then its 40 MB of fresh pages cost
+    ten times as much, and a row that was divided by such a mean would look ten times as good as it is.
     """
     rows = []
     for size in args.sizes:

@@ -109,6 +109,12 @@ class TestThroughARound:
         made.tamper = None
         assert made.round(2).reduce(Toy.UPDATE).contributors == FIVE
 
+    def test_the_policys_quorum_is_the_survivors_too(self):
+        made = session(masked(quorum=4), names=FIVE).set_up()
+        made.tamper = lambda name, reply: None if name in FIVE[:2] and reply.step == ANSWER else reply
+        with pytest.raises(Refused, match="only 3 of 5 clients had uploaded and 4 are needed"):
+            made.round().reduce(Toy.UPDATE)
+
     def test_a_cohort_of_some(self):
         made = session(masked(), names=FIVE).set_up()
         found = made.round(1, FIVE[1:4]).reduce(Toy.UPDATE)
