@@ -30,6 +30,7 @@ from secure_fedgraph.algorithms import (
 )
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
+from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.train import Run, train
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "Apfl",
     "ApflGate",
     "Channel",
+    "Dropouts",
     "FedAvg",
     "FedBCD",
     "FedEgo",
