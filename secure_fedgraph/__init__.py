@@ -7,6 +7,10 @@
 'inf'
 """
 
+# isort: off
+from secure_fedgraph import threads as threads  # first: before torch is loaded
+
+# isort: on
 from secure_fedgraph import errors, policies
 from secure_fedgraph.algorithm import Algorithm, Settings
 from secure_fedgraph.algorithms import (
