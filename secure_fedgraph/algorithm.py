@@ -176,8 +176,7 @@ class Algorithm:
     @METRICS.answer
     def metrics(self, me: Any, given: State) -> Upload:
         """The client's accuracy on its own test nodes, in [0, 1] (``evaluation="in_band"``)."""
-        right, count = self._marked(me, given)["test"]
-        return Upload({"accuracy": (right / count.clamp(min=1)).reshape(1)})
+        return in_band_score("accuracy", *self._marked(me, given)["test"])
 
     @OWN_TESTS.answer
     def own_tests(self, me: Any, given: State) -> Upload:
@@ -221,6 +220,15 @@ class Algorithm:
 
 # the base's own answer, which __init_subclass__ cannot see
 Algorithm.answers = {Algorithm.METRICS.name: "metrics", Algorithm.OWN_TESTS.name: "own_tests"}
+
+
+TESTED = "tested"
+
+
+def in_band_score(name: str, part: torch.Tensor, whole: torch.Tensor) -> Upload:
+    """A client's score on its own tests, and whether it has any: who has none counts in no mean."""
+    tested = (whole > 0).float().reshape(1)
+    return Upload({name: (part / whole.clamp(min=1)).reshape(1) * tested, TESTED: tested})
 
 
 def _sentence(error: ValidationError, what: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
-from secure_fedgraph.protocol.upload import Upload
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -95,11 +95,26 @@ class Client:
         """This client's public name."""
         return self._party.name
 
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Everybody's public names, from its own roster."""
+        return tuple(self._party.roster)
+
     def generator(self, purpose: str) -> torch.Generator:
         """A seeded generator for one purpose in this round. Never for anything that protects somebody."""
         label = f"{self._seed}/{self.name}/{self.round}/{purpose}".encode()
         seed = int.from_bytes(hashlib.sha256(label).digest()[:8], "little") >> 1
         return torch.Generator().manual_seed(seed)
+
+    def secret_order(self, size: int) -> torch.Tensor:
+        """An order of ``size`` things that nobody can foresee or repeat, from the operating system.
+
+        For draws that protect somebody: :meth:`generator` follows from a seed that everybody may know.
+        """
+        keys = (
+            torch.frombuffer(bytearray(os.urandom(8 * size)), dtype=torch.int64) if size else torch.zeros(0)
+        )
+        return keys.argsort()
 
     def save(self, label: str, committed: str = "") -> None:
         """Keeps its memory on its own shelf. Not a door: nothing comes back, and the place is the client's.
@@ -204,10 +219,7 @@ class Client:
                     f"channel {channel.name!r} declares that nothing comes back, and something did"
                 )
             return {}
-        if not isinstance(upload, Upload):
-            raise TypeError(
-                f"channel {channel.name!r}: an answer returns an Upload, not {type(upload).__name__}"
-            )
+        bound.check(upload)
         if channel.to != REFEREE:
             self._ledger.charge(
                 Charge(

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from scipy.stats import rankdata
 
+from secure_fedgraph.algorithm import TESTED
 from secure_fedgraph.graph.handout import EVERYBODY, Exam
 
 if TYPE_CHECKING:
@@ -138,9 +139,21 @@ def _positive(scores: torch.Tensor) -> torch.Tensor:
 
 
 def in_band(algorithm: Algorithm, state: State, fed: Round) -> dict[str, float]:
-    """Scores a round by what the clients upload about it, protected like everything else."""
-    scores: Any = fed.reduce(algorithm.METRICS, given=algorithm.released(state)).mean
-    return {"local" if name == "accuracy" else name: float(score) for name, score in scores.items()}
+    """Scores a round by what the clients upload about it, protected like everything else.
+
+    Returns:
+        The mean over the clients that have test items; nothing where none has, or where noise drowned how
+        many they are.
+    """
+    sums = fed.reduce(algorithm.METRICS, given=algorithm.released(state)).total
+    tested = float(sums[TESTED])
+    if tested < 0.5:
+        return {}
+    return {
+        "local" if name == "accuracy" else name: float(score) / tested
+        for name, score in sums.items()
+        if name != TESTED
+    }
 
 
 def mean(values: list[float]) -> float:

@@ -146,7 +146,11 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
     """The result of several seeds: means, with the standard deviation and every seed's figures beside."""
     first = results[0]
-    figures = [key for key, value in first["accuracy"].items() if isinstance(value, float)]
+    figures = [
+        key
+        for key, value in first["accuracy"].items()
+        if isinstance(value, float) and all(key in r["accuracy"] for r in results)
+    ]
     scores = {key: [r["accuracy"][key] for r in results] for key in figures}
     return {
         **first,
@@ -166,7 +170,10 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:
     found = [r["accuracy"][key] for r in results if key in r["accuracy"]]
-    return {key: fmean([f[key] for f in found]) for key in found[0] if key != "round"} if found else None
+    if not found:
+        return None
+    shared = [key for key in found[0] if key != "round" and all(key in f for f in found)]
+    return {key: fmean([f[key] for f in found]) for key in shared}
 
 
 def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:

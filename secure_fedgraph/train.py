@@ -48,23 +48,23 @@ class Run:
         """The last round's scores; beside them the best round by validation and the best test score."""
         last = self.history[-1]["accuracy"]
         figures = [key for key in last if key != "validation"]
-        scored = [r for r in self.history if "validation" in r["accuracy"]]
-        found = {key: last[key] for key in figures}
-        if not scored:
+        found: dict[str, Any] = {key: last[key] for key in figures}
+        if self.evaluation != "referee":
             return found
-        lower = self.algorithm.measure(self.federation.schema) in LOWER_IS_BETTER
-        choose = min if lower else max
-        chosen = choose(scored, key=lambda r: r["accuracy"]["validation"])
-        best = {
-            key: (min if key.startswith(LOWER_IS_BETTER) else max)(r["accuracy"][key] for r in scored)
+        scored = [r for r in self.history if "validation" in r["accuracy"]]
+        if scored:
+            lower = self.algorithm.measure(self.federation.schema) in LOWER_IS_BETTER
+            choose = min if lower else max
+            chosen = choose(scored, key=lambda r: r["accuracy"]["validation"])
+            by_validation = {key: chosen["accuracy"][key] for key in figures}
+            found["best_by_validation"] = {"round": chosen["round"], **by_validation}
+        found["best_on_test"] = {
+            key: (min if key.startswith(LOWER_IS_BETTER) else max)(
+                r["accuracy"][key] for r in self.history if key in r["accuracy"]
+            )
             for key in figures
         }
-        by_validation = {key: chosen["accuracy"][key] for key in figures}
-        return {
-            **found,
-            "best_by_validation": {"round": chosen["round"], **by_validation},
-            "best_on_test": best,
-        }
+        return found
 
     def privacy(self, unit: str | None = None, delta: float = 1e-5) -> dict[str, Any]:
         """What was spent, by unit; with ``unit`` that entry alone.

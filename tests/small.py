@@ -8,11 +8,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import pytest
+import torch
 from small_graphs import triangles
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.gin_classifier import GinClassifier
+from secure_fedgraph.client import Client
 
 SAGE: dict[str, Any] = {"hidden": (8, 8)}
 GENERATORS: dict[str, Any] = {
@@ -80,3 +83,12 @@ def federation(name: str) -> sfg.Federation:
     """Three owners of a small data set, handed out as in the algorithm's paper."""
     kind = ALGORITHMS[name]
     return _federation(kind.partitions[0], kind.kinds[0], issubclass(kind, GinClassifier))
+
+
+def foreseeable(patch: pytest.MonkeyPatch) -> None:
+    """Secret orders follow from names and rounds, for tests that compare runs in this process to the bit."""
+
+    def order(self: Client, size: int) -> torch.Tensor:
+        return torch.randperm(size, generator=self.generator("secret order"))
+
+    patch.setattr(Client, "secret_order", order)

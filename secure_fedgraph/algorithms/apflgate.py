@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import Algorithm, Settings, State
+from secure_fedgraph.algorithm import Algorithm, Settings, State, in_band_score
 from secure_fedgraph.algorithms.apflgate_personal import ALPHA, Personal
 from secure_fedgraph.algorithms.apflgate_settings import (
     ApflGateSettings,
@@ -106,9 +106,10 @@ class ApflGate(Algorithm):
 
     def round(self, fed: Any, state: State) -> State:
         """A step along the mean update, which is told to those who track it."""
-        mean = fed.reduce(self.UPDATE, given=state).mean
+        found = fed.reduce(self.UPDATE, given=state)
+        mean = found.mean
         if self.tracks:
-            fed.scatter(self.MEAN, dict.fromkeys(fed.cohort, mean))
+            fed.scatter(self.MEAN, dict.fromkeys(found.contributors, mean))
         return {name: value + self.settings.server_rate * mean[name] for name, value in state.items()}
 
     # ---- the client's half
@@ -229,9 +230,8 @@ class ApflGate(Algorithm):
 
     def metrics(self, me: Any, given: State) -> Upload:
         """The client's accuracy on its own test items; of ratings their mean absolute error."""
-        part, whole = self._marked(me, given)["test"]
         name = "mae" if self.measure(me.schema) == "mae" else "accuracy"
-        return Upload({name: (part / whole.clamp(min=1)).reshape(1)})
+        return in_band_score(name, *self._marked(me, given)["test"])
 
 
 class Apfl(ApflGate):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Settings, State
+from secure_fedgraph.algorithms import fairgraphfl_bounded as bounded
 from secure_fedgraph.algorithms import fairgraphfl_motifs as motifs
 from secure_fedgraph.algorithms import fairness
 from secure_fedgraph.algorithms.fairgraphfl_settings import FairGraphFLSettings
@@ -19,19 +21,21 @@ from secure_fedgraph.algorithms.fairgraphfl_training import (
     own_prototypes,
     prototype_distance,
     pull,
+    shortened,
 )
 from secure_fedgraph.algorithms.gin_classifier import GinClassifier, seed_of
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
-from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
+from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
 
 OWN = "fair."
 """What the names in the server's state begin with that are no parameter."""
 SEED, AGENTS, LABELS = "fair.seed", "fair.agents", "fair.labels"
 VALUES, PAYOFFS, ALIGNMENT, DIVERSITY = "fair.values", "fair.payoffs", "fair.alignment", "fair.diversity"
 VOCABULARY, PRESENT, SIZES = "fair.vocabulary", "fair.present", "fair.sizes"
+COUNTS = "fair.counts"
 OF_VALUE = (
     "an agent's value is its own gradient's agreement with the rest "
     "(training.valuation=encrypted computes it unread)"
@@ -78,6 +82,8 @@ class FairGraphFL(GinClassifier):
     VOCABULARY = Channel("vocabulary", Reveal.NOTHING)
     PROTOTYPES = Channel("prototypes", Reveal.EACH, Unit.GRAPH)
     PROTOTYPE_SUMS = Channel("prototype_sums", Reveal.SUM, Unit.GRAPH)
+    MOTIF_COUNTS = Channel("motif_counts", Reveal.SUM, Unit.GRAPH)
+    MOTIF_SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH)
     SIZE = Channel("size", Reveal.EACH)
     REWARD = Channel("reward", Reveal.NOTHING)
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
@@ -94,6 +100,8 @@ class FairGraphFL(GinClassifier):
             self.VALUED: s.valuation == "encrypted",
             self.PROTOTYPES: s.prototypes == "each",
             self.PROTOTYPE_SUMS: s.prototypes == "sum",
+            self._counts: s.prototypes == "bounded",
+            self._sums: s.prototypes == "bounded",
             self.REWARD: True,
             self.PERSONAL: s.shared == "conv",
         }
@@ -109,11 +117,20 @@ class FairGraphFL(GinClassifier):
 
     @property
     def _lists(self) -> bool:
-        return self._prototypes or self.settings.use_diversity
+        return self.settings.use_diversity or self.settings.prototypes in ("sum", "each")
+
+    @property
+    def _counts(self) -> Channel:
+        return replace(self.MOTIF_COUNTS, touches=bounded.touches(self.settings))
+
+    @property
+    def _sums(self) -> Channel:
+        alone = self.settings.embedding == "frozen"
+        return replace(self.MOTIF_SUMS, touches=bounded.touches(self.settings, alone))
 
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed, and the public vocabulary where there is one."""
-        codes = motifs.check_public(self.settings, schema) if self._lists else None
+        codes = motifs.check_public(self.settings, schema) if self._lists or self._prototypes else None
         public = {SEED: torch.tensor(seed), LABELS: torch.tensor(motifs.labels_of(schema))}
         state = {**public, **self.start(schema, seed)}
         return state if codes is None else {**state, VOCABULARY: codes}
@@ -212,6 +229,8 @@ class FairGraphFL(GinClassifier):
         """The prototypes of the round (Eq. 12)."""
         if not self._prototypes:
             return {}
+        if self.settings.prototypes == "bounded":
+            return self._learned_bounded(fed, state)
         motif_count, width = len(state[VOCABULARY]), self.settings.hidden
         weighted, weight = torch.zeros(motif_count, width), torch.zeros(motif_count)
         if self.settings.prototypes == "sum":
@@ -226,6 +245,17 @@ class FairGraphFL(GinClassifier):
         known = weight > fairness.SMALL
         prototypes = torch.where(known[:, None], weighted / weight.clamp(min=fairness.SMALL)[:, None], 0.0)
         return {PROTOTYPES: prototypes.float(), KNOWN: known.to(torch.uint8)}
+
+    def _learned_bounded(self, fed: Any, state: State) -> State:
+        """The same, from bounded sums: what is frozen is asked for once."""
+        if PROTOTYPES in state and self.settings.embedding == "frozen":
+            return {}
+        count = state.get(COUNTS)
+        if count is None:
+            count = bounded.count_of(fed.reduce(self._counts).total, len(state[VOCABULARY]))
+        total = fed.reduce(self._sums, given={SEED: int(state[SEED])}).total
+        made, known = bounded.prototypes(total, count, self.settings)
+        return {PROTOTYPES: made, KNOWN: known, COUNTS: count}
 
     def _shared(self, params: State) -> State:
         """The parameters that are exchanged."""
@@ -296,6 +326,18 @@ class FairGraphFL(GinClassifier):
         rows[at], weight[at] = value * own / SCALE, value
         return Upload({"rows": rows, "weight": weight})
 
+    @MOTIF_COUNTS.answer
+    def motif_counts(self, me: Any, given: State) -> Parts:
+        """Each of the agent's graphs, once for each of its motifs."""
+        return bounded.counts(me, self.settings)
+
+    @MOTIF_SUMS.answer
+    def motif_sums(self, me: Any, given: State) -> Parts:
+        """Each of the agent's graphs' embeddings, for each of its motifs."""
+        model, frozen = self.model(me.schema), self.settings.embedding == "frozen"
+        load(model, self.start(me.schema, seed_of(me, given.get(SEED))) if frozen else self.own_model(me))
+        return bounded.sums(me, model, self.settings)
+
     @REWARD.answer
     def reward(self, me: Any, given: State) -> None:
         """Makes the agent's next model of its old one, its own update and the gradient that it has earned."""
@@ -347,8 +389,12 @@ class FairGraphFL(GinClassifier):
         s = self.settings
         if not self._prototypes or PROTOTYPES not in given or not s.regularisation:
             return None
-        target = pull(me, given, *motifs.incidence(me, s), s.hidden)
         apart = graph_distance if s.regulariser == "graph" else prototype_distance
+        if s.prototypes == "bounded":
+            held = motifs.holds(me, s)
+            near = pull(me, given, held, torch.arange(held.shape[1]), s.hidden)
+            return lambda embedded, rows: s.regularisation * apart(shortened(embedded, s.clip), near, rows)
+        target = pull(me, given, *motifs.incidence(me, s), s.hidden)
         return lambda embedded, rows: s.regularisation * apart(embedded, target, rows)
 
     def _own_prototypes(self, me: Any) -> tuple[Tensor, Tensor]:

@@ -34,6 +34,8 @@ def listed(me: Any, given: Mapping[str, Any], settings: FairGraphFLSettings) -> 
     """What an agent uploads about its motifs: counts for a global idf, or those that it has chosen."""
     found, public = _found(me, settings), settings.vocabulary == "public"
     if set(given) == {COUNTED}:
+        if settings.idf != "global":
+            raise HostileMessage(f"{me.name} counts its motifs for nobody: its idf is its own")
         return _counted(found, public, me.schema, settings)
     rarity = _rarity(me, found, given, settings) if settings.idf == "global" else None
     chosen = motifs.telling(found, settings.motif_keep, rarity, settings.support)
@@ -52,7 +54,7 @@ def _counted(found: Motifs, public: bool, schema: Schema, s: FairGraphFLSettings
     holding, graphs = found.holding.float(), float(found.graphs)
     if not public:
         return {CODES: found.codes.float(), "graphs": holding, "of": torch.full_like(holding, graphs)}
-    everywhere = motifs.every_motif(schema.features, s.rings)
+    everywhere = motifs.every_motif(labels_of(schema), s.rings)
     spread = torch.zeros(len(everywhere)).index_add(0, motifs.places(found.codes, everywhere), holding)
     return {"graphs": spread, "of": torch.full_like(spread, graphs)}
 
@@ -96,6 +98,19 @@ def incidence(me: Any, settings: FairGraphFLSettings) -> tuple[Tensor, Tensor]:
     table = torch.zeros(found.graphs, len(chosen))
     table[found.graph[kept], mine[kept]] = 1
     return table, at
+
+
+def holds(me: Any, settings: FairGraphFLSettings) -> Tensor:
+    """``[training graphs, public vocabulary]`` of zeros and ones: a row depends on its own graph alone.
+
+    No motif is chosen by TF-IDF or ``support``, which every graph has a part in.
+    """
+    found = _found(me, settings)
+    everywhere = motifs.every_motif(labels_of(me.schema), settings.rings)
+    at = motifs.places(found.codes, everywhere)[found.motif]
+    table = torch.zeros(found.graphs, len(everywhere))
+    table[found.graph[at >= 0], at[at >= 0]] = 1
+    return table
 
 
 def _found(me: Any, settings: FairGraphFLSettings) -> Motifs:

@@ -35,7 +35,15 @@ class FairGraphFLSettings(GinSettings):
             ``public``: they say which of all motifs that there can be they have. It has at most 4,096, and
             leaves kinds of links out.
         prototypes: ``sum``: the server reads their weighted sum over agents; ``each``: every agent's;
-            ``none``: there are none (the paper's ablation).
+            ``bounded``: sums of clipped embeddings and counts over all agents' graphs, of which one graph
+            moves a bounded part, so that noise protects it (needs ``vocabulary=public``; agents weigh by
+            their graphs, not by value); ``none``: there are none (the paper's ablation).
+        embedding: of bounded prototypes. ``frozen``: by the seeded model that all start from, released
+            once; ``own``: by the agent's own, every round, and then no noise protects a graph, since each
+            has moved the embeddings of all.
+        clip: L2 norm that a graph's embedding is clipped to for bounded prototypes.
+        motifs_per_graph: how many of its motifs, in the vocabulary's order, a graph counts for in them.
+        least_count: bounded prototypes of fewer (noised) graphs are left out.
         regularisation: the lambda of Eq. 14.
         regulariser: ``prototype``: distance of a batch's prototypes (Eq. 14), or ``graph``: of each graph's
             embedding to the prototypes of its motifs, so that every graph has a gradient of its own.
@@ -58,13 +66,26 @@ class FairGraphFLSettings(GinSettings):
     idf: Literal["local", "global"] = "local"
     support: int = Field(1, ge=1)
     vocabulary: Literal["exchanged", "public"] = "exchanged"
-    prototypes: Literal["sum", "each", "none"] = "sum"
+    prototypes: Literal["sum", "each", "bounded", "none"] = "sum"
+    embedding: Literal["frozen", "own"] = "frozen"
+    clip: float = Field(50.0, gt=0, allow_inf_nan=False)
+    motifs_per_graph: int = Field(8, ge=1)
+    least_count: float = Field(10.0, gt=0, allow_inf_nan=False)
     regularisation: float = Field(0.1, ge=0, allow_inf_nan=False)
     regulariser: Literal["prototype", "graph"] = "prototype"
     use_gradient: bool = True
     use_diversity: bool = True
     sparse: bool = True
     weighting: Literal["value", "size"] = "value"
+
+    @field_validator("prototypes")
+    @classmethod
+    def _check_vocabulary(cls, value: str, info: ValidationInfo) -> str:
+        if value == "bounded" and info.data.get("vocabulary") != "public":
+            raise PydanticCustomError(
+                "vocabulary", "which motifs agents list depends on every graph: set vocabulary=public too"
+            )
+        return value
 
     @field_validator("use_diversity")
     @classmethod

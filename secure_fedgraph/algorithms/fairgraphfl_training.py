@@ -87,6 +87,11 @@ def graph_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
     return apart.mean() / embedded.shape[1]
 
 
+def shortened(embedded: Tensor, norm: float) -> Tensor:
+    """Rows of at most this L2 norm."""
+    return embedded * (norm / embedded.norm(dim=1, keepdim=True).clamp(min=norm))
+
+
 def own_prototypes(me: Any, model: Gin, incidence: Tensor) -> Tensor:
     """``[motifs, width]``: the mean embedding of the training graphs that hold each motif (Eq. 11)."""
     model.eval()

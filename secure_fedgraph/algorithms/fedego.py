@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +19,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego import REDUCTION, EgoSage
 from secure_fedgraph.models.ego_free import EgoFree
-from secure_fedgraph.models.ego_mash import class_shares, coefficient, mash, mean_shares
+from secure_fedgraph.models.ego_mash import LEAST, class_shares, coefficient, crowded, mash, mean_shares
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
 
@@ -37,7 +38,8 @@ class FedEgo(NodeClassifier):
     Guarantees:
         - a mash mixes ``n`` ego-graphs, never fewer (the ablation ``mixup=False`` apart): what is left over
           of a pool is not sent (rule R1);
-        - batches are drawn afresh every round;
+        - batches are drawn afresh every round, from the operating system: who knew them could solve the
+          mashes of some rounds for single nodes (``threats`` B6). So a resumed run draws others;
         - a client's class frequencies, its mixing coefficient, its upper layers and its optimiser's moments
           do not leave it (the experiment's referee apart).
 
@@ -51,6 +53,7 @@ class FedEgo(NodeClassifier):
     reference = "FedEgo, ACM TKDD 2023"
     rounds = 200
     partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "random")
+    clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings = FedEgoSettings
     settings: FedEgoSettings
 
@@ -99,11 +102,13 @@ class FedEgo(NodeClassifier):
     def round(self, fed: Any, state: State) -> State:
         """Algorithm 1: average the reduction, train the upper layers on mashes, hand both out."""
         told: dict[str, Any] = {SEED: int(state[SEED])}
-        state = dict(state)
+        state, cohort = dict(state), fed.cohort
         if self.settings.average_reduction:
             shared = _part(state, shared=True)
             told |= shared
-            state |= total(shared, fed.reduce(self.REDUCTION, given=told).mean)
+            reduced = fed.reduce(self.REDUCTION, given=told)
+            state |= total(shared, reduced.mean)
+            cohort = reduced.contributors
             told = {SEED: told[SEED]}
         given = {}
         if self._mixes:
@@ -113,7 +118,7 @@ class FedEgo(NodeClassifier):
             given = {**_part(state, shared=False), SHARES: state[SHARES]}
         if self.settings.average_reduction and self.settings.profile == "paper":
             given |= _part(state, shared=True)
-        fed.scatter(self.MIX, dict.fromkeys(fed.cohort, given))
+        fed.scatter(self.MIX, dict.fromkeys(cohort, given))
         return state
 
     def _mashes(self, fed: Any, told: dict[str, Any], state: State) -> Mash:
@@ -259,7 +264,7 @@ class FedEgo(NodeClassifier):
         model.eval()
         rows = me.memory["egos"][self._centres(me)].long()[..., : model.positions]
         rows = once(rows) if self.settings.once else rows
-        rows = rows if self.settings.mixup else rows[:, :1]
+        rows = crowded(rows, min(LEAST, self.settings.batch)) if self.settings.mixup else rows[:, :1]
         with torch.no_grad():
             reduced = model.embedded(me.graph.x, me.graph.edge_index)
         return Upload(
@@ -274,10 +279,8 @@ class FedEgo(NodeClassifier):
         pool, n = me.graph.train_mask.nonzero().flatten(), self.settings.batch
         whole = len(pool) // n
         wanted = self.settings.mashes if self.settings.mash == "across" else whole
-        generator = me.generator("mashes")
         passes = [
-            pool[torch.randperm(len(pool), generator=generator)[: whole * n]].view(whole, n)
-            for _ in range(-(-wanted // whole))
+            pool[me.secret_order(len(pool))[: whole * n]].view(whole, n) for _ in range(-(-wanted // whole))
         ]
         return torch.cat(passes)[:wanted]
 

@@ -48,10 +48,7 @@ class Vertical(Algorithm):
         return self.settings.aggregated
 
     def _parties(self, me: Any, given: State) -> tuple[str, ...]:
-        names = sent.parties(given, me.name)
-        if me.memory.setdefault("parties", len(names)) != len(names):
-            raise HostileMessage(f"the number of clients changed to {len(names)} during a run")
-        return names
+        return sent.parties(given, me.clients)
 
     def _pass(self, me: Any, given: State) -> Pass:
         """The iteration that runs; a new one where the server begins one."""
@@ -84,7 +81,7 @@ class Vertical(Algorithm):
     def _work(self, me: Any) -> Work:
         work = me.memory.get(LIVE)
         if not isinstance(work, Work) or work.round != me.round:
-            work = Work(me.round, self._tower(me, me.memory.get("parties", 1)), self._table(me))
+            work = Work(me.round, self._tower(me, len(me.clients)), self._table(me))
             me.memory[LIVE] = work
         return work
 

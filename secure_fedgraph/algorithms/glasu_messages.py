@@ -26,16 +26,19 @@ def number(given: Mapping[str, Any], key: str, low: int, high: int) -> int:
     return value
 
 
-def parties(given: Mapping[str, Any], me: str) -> tuple[str, ...]:
-    """Who takes part, in the order of their blocks.
+def parties(given: Mapping[str, Any], clients: tuple[str, ...]) -> tuple[str, ...]:
+    """Who takes part, in the order of their blocks: everybody, for each holds columns of every node.
+
+    Args:
+        clients: everybody, as a client knows them.
 
     Raises:
-        HostileMessage: for names that repeat, or lack this client's.
+        HostileMessage: for other names, or names that repeat.
     """
     text = given.get("parties")
     names = tuple(text.split("\n")) if isinstance(text, str) else ()
-    if len(set(names)) != len(names) or me not in names:
-        raise HostileMessage(f"'parties' must name every client once, and {me} among them")
+    if len(set(names)) != len(names) or set(names) != set(clients):
+        raise HostileMessage(f"'parties' must name every client once, which are {', '.join(clients)}")
     return names
 
 

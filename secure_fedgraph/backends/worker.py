@@ -105,7 +105,8 @@ def _serve(client: Client, kind: bytes, body: bytes) -> bytes:
 def _client(told: dict[str, Any], identity: Identity, roster: dict[str, bytes]) -> Client:
     name, algorithm = told["name"], algorithm_of(told["algorithm"])
     own = (algorithm.METRICS, algorithm.OWN_TESTS)
-    declared = {channel.name: channel for channel in (*algorithm.channels, *own)}
+    # those in use last: settings decide parts of a declaration
+    declared = {channel.name: channel for channel in (*algorithm.channels, *algorithm.in_use, *own)}
     channels = [declared[channel] for channel in told["channels"]]
     return Client(
         party=Party(name, identity, roster),

@@ -90,7 +90,7 @@ def label_skew(
     test_graph = induced(graph, exam_nodes)
     question = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut)
     exam = Exam(question, test_graph.y, {EVERYBODY: torch.arange(cut)}, {}, own_tests=True)
-    return Handout(tuple(owners), exam, _facts(graph, owners, majors, nodes, cut))
+    return Handout(tuple(owners), exam, {"profile": profile, **_facts(graph, owners, majors, nodes, cut)})
 
 
 def connected(graph: Data) -> Tensor:
@@ -133,6 +133,8 @@ def _facts(
     graph: Data, owners: list[Data], majors: list[list[int]], nodes: int, tests: int
 ) -> dict[str, object]:
     held = torch.bincount(torch.cat([own.node_id for own in owners]), minlength=int(graph.num_nodes))
+    trained = torch.bincount(torch.cat([own.node_id[own.train_mask] for own in owners]), minlength=len(held))
+    tested = torch.cat([own.node_id[own.test_mask] for own in owners])
     return {
         "owners": len(owners),
         "sizes": [int(own.num_nodes or 0) for own in owners],
@@ -141,6 +143,7 @@ def _facts(
         "isolated": int(graph.num_nodes) - nodes,
         "global_tests": tests,
         "held_by_several": int((held > 1).sum()),
+        "own_tests_trained_on_elsewhere": int((trained[tested] > 0).sum()),
         "holders": int(held.max()),
     }
 

@@ -6,6 +6,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+LEAST = 4
+"""Nodes that a cell of a mash mixes: a cell of fewer is emptied."""
+
+
+def crowded(rows: Tensor, least: int = LEAST) -> Tensor:
+    """The same rows with every (batch, position) emptied that fewer than ``least`` nodes fill.
+
+    Sampled slots are always full; rules that leave slots empty (``stable``, ``once``) would otherwise leave
+    cells that hold one node in the clear.
+
+    Args:
+        rows: ``[batches, n, positions]`` node indices; -1 in empty slots.
+
+    >>> crowded(torch.tensor([[[0, 1], [2, -1]]]), least=2).tolist()
+    [[[0, -1], [2, -1]]]
+    """
+    lonely = (rows >= 0).sum(1, keepdim=True) < least
+    return torch.where(lonely, -1, rows)
+
 
 def mash(values: Tensor, rows: Tensor) -> Tensor:
     """The position-wise mean over the ego-graphs of each batch (Eq. 8).

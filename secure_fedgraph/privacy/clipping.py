@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from secure_fedgraph.errors import BadInput, Incompatible
+from secure_fedgraph.privacy.pooling import clipped
 from secure_fedgraph.privacy.protection import Scope, Sensitivity, Stage, Terms
 from secure_fedgraph.protocol.channel import Domain
 
@@ -18,7 +19,9 @@ class Clip(Stage):
 
     Guarantees:
         - every row that leaves has ``||row||_2 <= norm``, also after rounding to float32;
-        - a row within the norm is unchanged.
+        - a row within the norm is unchanged;
+        - where a row is a sum over units, which the door has clipped one by one already, it does nothing: a
+          clip behind the sum would take from everybody and bound nobody.
 
     Args:
         norm: the bound; a row is a whole upload on client channels, one unit's values on others.
@@ -28,6 +31,7 @@ class Clip(Stage):
     """
 
     norm: float
+    aside: bool = False
     takes = Domain.REAL
     gives = Domain.REAL
     traces = "clipped"
@@ -44,13 +48,11 @@ class Clip(Stage):
         """
         if sensitivity.noised_by:
             raise Incompatible(f"channel {terms.channel.name!r}: put Clip before the noise, not behind it")
+        if terms.channel.touches is not None:
+            return replace(self, aside=True), sensitivity
         moved = 2 * self.norm if terms.relation == "replace" else self.norm
         return self, Sensitivity(l2=moved)
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The clipped rows."""
-        matrix = matrix.astype(np.float32)  # before the norm is taken: rounding could lift a row above it
-        norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
-        # the factor's last bits must not lift a row above the norm when it is rounded to float32
-        factor = np.where(norms > self.norm, self.norm * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
-        return (matrix * factor).astype(np.float32)
+        return matrix if self.aside else clipped(matrix, self.norm)

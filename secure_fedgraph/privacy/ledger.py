@@ -159,7 +159,10 @@ def spent(charges: Iterable[Charge], delta: float) -> dict[str, dict[str, float]
 
     Each client's charges compose; the figure is the largest over clients. An upload touches its client's
     data at every unit, and its noise speaks for the unit that it was scaled to: at the others it counts as
-    without noise. No charge at all is an epsilon of 0.
+    without noise. One thing follows: where owners hold whole graphs, a graph is one client's alone, and
+    whatever it changes in that client's upload stays within the clip, from anywhere to anywhere, which is
+    twice the way to zero. So noise scaled to a client's zeroed upload counts half for a graph. No charge at
+    all is an epsilon of 0.
 
     Args:
         charges: any clients' charges.
@@ -185,7 +188,15 @@ def spent(charges: Iterable[Charge], delta: float) -> dict[str, dict[str, float]
 
 
 def _of_client(charges: Iterable[Charge], unit: str, reader: str, delta: float) -> float:
-    return epsilon((c.multipliers.get(reader, 0.0) if c.unit == unit else 0.0 for c in charges), delta)
+    return epsilon((_multiplier(c, unit, reader) for c in charges), delta)
+
+
+def _multiplier(charge: Charge, unit: str, reader: str) -> float:
+    """The noise multiplier that a charge is worth at a unit, against a reader."""
+    found = charge.multipliers.get(reader, 0.0)
+    if (charge.unit, unit) == ("client", "graph"):
+        return found if charge.relation == "replace" else found / 2
+    return found if charge.unit == unit else 0.0
 
 
 def epsilon(multipliers: Iterable[float], delta: float) -> float:
@@ -220,17 +231,19 @@ def report(charges: Iterable[Charge], delta: float, holders: int = 1) -> dict[st
         holders: how many clients may hold the same node: 1 where they share none, all of them in a vertical
             split.
 
-    Client units are accounted. Node and edge rows recur across uploads in ways that no clip bounds yet,
-    so wherever a channel touches a client's data their epsilon is ``inf``.
+    Client units are accounted, and graphs where every channel bounds what one of them moves. Node and edge
+    rows recur across uploads in ways that no clip bounds yet, so wherever a channel touches a client's data
+    their epsilon is ``inf``.
     """
     charges = list(charges)
-    touched = ", ".join(sorted({c.channel for c in charges}))
+    touched = {c.channel for c in charges}
     entries = {}
     for unit, row in spent(charges, delta).items():
         strictest = max(READERS, key=lambda reader, row=row: row[reader])  # type: ignore[misc]
         reason = "nothing left a client but what a referee examined, outside the guarantee"
         if touched:
-            reason = f"{touched}: no noise scaled to this unit" if math.isinf(row[strictest]) else ""
+            bare = {c.channel for c in charges if not _multiplier(c, unit, strictest) > 0} or touched
+            reason = f"{', '.join(sorted(bare))}: no noise scaled to this unit" * math.isinf(row[strictest])
         entries[unit] = {
             "epsilon": number(row[strictest]),
             "delta": delta,

@@ -19,10 +19,11 @@ import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Unit
 from secure_fedgraph.protocol.message import CARRIER
-from secure_fedgraph.protocol.upload import Layout, Upload, all_finite
+from secure_fedgraph.protocol.upload import Layout, Parts, Upload, all_finite
 from secure_fedgraph.protocol.wire import Tree
 
 Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
@@ -276,6 +277,8 @@ class Protection:
             raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
         terms = Terms(channel, clients, relation, carrier.ring, self.quorum)
         domain, sensitivity, stages = Domain.REAL, Sensitivity(), []
+        if channel.touches is not None:
+            sensitivity = Sensitivity(moved(channel.touches, relation))
         for stage in self.stages:
             if stage.takes is not domain:
                 raise Incompatible(
@@ -334,26 +337,50 @@ class Bound:
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
         found = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
+        touches = self.channel.touches
+        if touches is not None and not touches.alone and any(stage.noise() for stage in self.stages):
+            unit = self.channel.unit.value
+            found = (*found, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
         too_few = len(self.terms.clients) < self.channel.least
         return (*found, self.channel.below) if too_few else found
 
     def multipliers(self) -> dict[str, float]:
         """For each reader the noise multiplier at the channel's unit; 0 where nothing protects it.
 
-        Only client units are accounted so far. Rows of other units recur in several uploads and rows,
-        which the clip does not bound, so they count as unprotected.
+        Accounted are client units, and units whose parts in sums the channel bounds. Other rows recur in
+        several uploads and rows, which the clip does not bound, so they count as unprotected; so do parts
+        that depend on other units.
         """
-        found = dict.fromkeys(READERS, 0.0)
-        if self.channel.unit is Unit.CLIENT:
+        found, touches = dict.fromkeys(READERS, 0.0), self.channel.touches
+        if self.channel.unit is Unit.CLIENT or (touches is not None and touches.alone):
             for noise in filter(None, (stage.noise() for stage in self.stages)):
                 found.update(
                     {reader: math.hypot(found[reader], noise.multiplier) for reader in noise.against}
                 )
         return found
 
-    def seal(self, upload: Upload, scope: Scope, party: Party) -> Tree:
+    def check(self, upload: Any) -> None:
+        """That an answer is of the kind that the channel declares: nothing goes round the clip of its parts.
+
+        Raises:
+            TypeError: for an upload where it declares sums over units, for parts where it does not, and for
+                anything else.
+        """
+        wanted, name = (Upload, "an Upload") if self.channel.touches is None else (Parts, "Parts")
+        if not isinstance(upload, wanted):
+            raise TypeError(
+                f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
+            )
+
+    def seal(self, upload: Upload | Parts, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client."""
-        layout, matrix = upload.packed(self.channel.unit)
+        self.check(upload)
+        channel = self.channel
+        if isinstance(upload, Parts):
+            assert channel.touches is not None
+            layout, matrix = pooled(upload, channel.touches, channel.unit)
+        else:
+            layout, matrix = upload.packed(channel.unit)
         for stage in self.stages:
             matrix = stage.apply(matrix, scope)
         public = {key: value for stage in self.stages for key, value in stage.terms().items()}

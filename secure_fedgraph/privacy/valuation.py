@@ -18,7 +18,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy import key_agreement, valuation_native
 from secure_fedgraph.privacy import ring_he_native as native
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms
+from secure_fedgraph.privacy.protection import SUBTRACTION, Ask, Carrier, Scope, Terms
 from secure_fedgraph.privacy.ring_he_worker import NativeWorker
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
@@ -57,7 +57,7 @@ class EncryptedValues(Carrier):
     Guarantees, against a server and a key holder that follow the protocol and do not collude:
         - the server learns the weighted sum, every update's inner product with it and its length, and no
           update;
-        - the holder learns nothing: what it opens is uniform, whatever was uploaded;
+        - the holder learns the weights, which it checks, and no update: what it opens is uniform;
         - what the holder hands back says nothing on its key: it adds noise of its own to each number;
         - other clients learn nothing;
         - the weighted sum has at least ``least`` effective contributors, ``(sum w)^2 / sum w^2``.
@@ -101,6 +101,8 @@ class EncryptedValues(Carrier):
         """What the declared values leave out, and what lying and colluding parties get."""
         return (
             "the server learns the length of every single update",
+            "the key holder learns every contributor's weight, which is its value in the round before",
+            *((SUBTRACTION,) if len(terms.clients) == 2 else ()),
             "a key holder that colludes with the server opens every update",
             "a server that lies can have the key holder open a single update: it opens blindly",
         )

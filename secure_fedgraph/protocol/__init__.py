@@ -1,10 +1,10 @@
 """What is sent: channels, uploads, messages, the transport and the record of what every party saw."""
 
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Unit
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Touches, Unit
 from secure_fedgraph.protocol.message import Message
 from secure_fedgraph.protocol.transcript import Opened, Sent, Transcript, View
 from secure_fedgraph.protocol.transport import InProcess, Transport
-from secure_fedgraph.protocol.upload import Layout, Upload
+from secure_fedgraph.protocol.upload import Layout, Parts, Upload
 
 __all__ = [
     "Channel",
@@ -13,8 +13,10 @@ __all__ = [
     "Layout",
     "Message",
     "Opened",
+    "Parts",
     "Reveal",
     "Sent",
+    "Touches",
     "Transcript",
     "Transport",
     "Unit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,6 +59,35 @@ class Domain(Enum):
 
 
 @dataclass(frozen=True)
+class Touches:
+    """How much of an upload one unit touches, where rows are sums over units: what bounds its sensitivity.
+
+    The client's door enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.Parts`; ``alone`` is
+    the algorithm's word.
+
+    Args:
+        rows: how many rows at most one unit is part of.
+        norm: the L2 norm of its part in each.
+        alone: whether its part depends on its own data and on public things only. Where it does not, as
+            with embeddings by a model that was trained on all units, noise bounds none of them.
+
+    Raises:
+        BadInput: for fewer rows than one, or a norm that is not positive and finite.
+    """
+
+    rows: int
+    norm: float
+    alone: bool = True
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or not (math.isfinite(self.norm) and self.norm > 0):
+            raise BadInput(
+                f"a unit that touches {self.rows} rows with a norm of {self.norm}: give 1 row or more and a "
+                "positive norm"
+            )
+
+
+@dataclass(frozen=True)
 class Channel:
     """One kind of upload, declared once by an algorithm and protected by a policy.
 
@@ -74,9 +104,12 @@ class Channel:
         below: what is said then: what happens, and the mend.
         accepted: that somebody accepted fewer by name: it binds, and ``below`` is its excess.
         why: what each upload is needed for, said where a protection that shows only sums is refused.
+        touches: for rows that are sums over units: how much of them one unit touches. The answer is then
+            the units' parts, which the door clips and adds up.
 
     Raises:
-        BadInput: for a name or a reader that is none.
+        BadInput: for a name or a reader that is none, or sums over units where the unit is the client or
+            values are exact.
 
     >>> Channel("update", Reveal.SUM).unit
     <Unit.CLIENT: 'client'>
@@ -91,12 +124,18 @@ class Channel:
     below: str = ""
     accepted: bool = False
     why: str = ""
+    touches: Touches | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):
             raise BadInput(f"channel name {self.name!r}: use lower-case letters, digits and underscores")
         if self.to not in READERS:
             raise BadInput(f"channel {self.name!r} goes to {self.to!r}: use one of {', '.join(READERS)}")
+        if self.touches is not None and (self.unit is Unit.CLIENT or self.exact):
+            raise BadInput(
+                f"channel {self.name!r} declares sums over units: its unit is not the client, and its values "
+                "are not exact"
+            )
 
     def answer(self, work: Work) -> Work:
         """Marks a method as the client's half of this channel (found by ``Algorithm``)."""

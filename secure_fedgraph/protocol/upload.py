@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -117,6 +117,33 @@ class Upload:
             bad = next(name for name, t in tensors.items() if not torch.isfinite(t).all())
             raise BadInput(f"upload value {bad!r} is not finite: training diverged; lower the learning rate")
         return layout, matrix
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a client's units are to add to rows that are sums over units; the door adds them up.
+
+    Args:
+        values: names to floating-point tensors, one row a unit first.
+        places: ``[units, rows]``: which rows a unit is part of. How many rows there are is public, and so is
+            their order.
+
+    Raises:
+        BadInput: as :class:`Upload`, and for places of other units.
+    """
+
+    values: Mapping[str, torch.Tensor]
+    places: torch.Tensor
+
+    def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
+        """The layout of the sums, the parts ``[units, width]`` (float32), and the places as booleans."""
+        layout, matrix = Upload(self.values).packed(unit)
+        if self.places.dim() != 2 or len(self.places) != len(matrix):
+            raise BadInput(
+                f"an upload of {len(matrix)} {unit.value}s' parts has places {list(self.places.shape)}: give "
+                f"one row a {unit.value}"
+            )
+        return replace(layout, rows=self.places.shape[1]), matrix, self.places.bool().cpu().numpy()
 
 
 def all_finite(values: np.ndarray) -> bool:

@@ -62,12 +62,16 @@ REFUSED = {
     ("local_dp", "encrypted"): "is valued without being read",
     ("central_dp", "encrypted"): "is valued without being read",
     ("masked", "encrypted"): "is valued without being read",
+    ("masked", "bounded"): WHY.format("masked"),
+    ("homomorphic", "bounded"): WHY.format("homomorphic"),
+    ("sealed", "bounded"): "protects peers only",
 }
 SETTINGS = {
     "": {},
     "public": {"vocabulary": "public"},
     "valued alone": {"use_diversity": False, "prototypes": "none"},
     "encrypted": {"use_diversity": False, "prototypes": "none", "valuation": "encrypted"},
+    "bounded": {"use_diversity": False, "vocabulary": "public", "prototypes": "bounded"},
 }
 
 
@@ -178,8 +182,11 @@ class TestTheServersView:
             assert seen.values["codes"].tolist() == found.codes.tolist()
 
 
-def test_in_processes_of_their_own(federation):
-    together, apart = (run(federation, isolated=isolated) for isolated in (False, True))
+@pytest.mark.parametrize("settings", ["", "bounded"])
+def test_in_processes_of_their_own(settings, federation):
+    together, apart = (
+        run(federation, isolated=isolated, settings=SETTINGS[settings]) for isolated in (False, True)
+    )
     assert all(torch.equal(together.state[k], apart.state[k]) for k in together.state)
 
 
@@ -189,7 +196,9 @@ def test_encrypted_in_processes_of_their_own(federation):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"vocabulary": "public", "idf": "global"}, {"shared": "conv"}], ids=str
+    "settings",
+    [{}, {"vocabulary": "public", "idf": "global"}, {"shared": "conv"}, SETTINGS["bounded"]],
+    ids=str,
 )
 def test_resumed_runs_end_where_whole_ones_do(federation, settings, tmp_path):
     class Killed(Exception):

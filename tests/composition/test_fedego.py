@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import small
 import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Incompatible
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import everything
 
+ORDER = Client.secret_order
 SMALL: dict[str, Any] = {
     "hidden": (4, 4),
     "fanout": (2, 2),
@@ -33,6 +37,14 @@ POLICIES = {
     "strictest": sfg.policies.strictest(),
 }
 SUMS_ONLY = ("masked", "homomorphic")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _foreseeable() -> Iterator[None]:
+    """Mixing is secret; runs that are compared here draw the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        small.foreseeable(patch)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +139,32 @@ def test_noise_on_mashes_is_on_features_and_labels_alike(federation: sfg.Federat
 
 
 @pytest.mark.parametrize("policy", ["plaintext", "masked"])
-def test_isolated_clients_open_the_same_values(federation: sfg.Federation, policy: str) -> None:
+def test_isolated_clients_train_the_same_reduction_and_mix_in_secret(
+    federation: sfg.Federation, policy: str
+) -> None:
     mash = "across" if policy == "masked" else "client"
-    here, there = (run(federation, policy, mash=mash, isolated=isolated) for isolated in (False, True))
-    assert all(torch.equal(value, there.state[key]) for key, value in here.state.items())
-    assert list(here.history) == list(there.history)
+    here, there = (run(federation, policy, 1, mash=mash, isolated=isolated) for isolated in (False, True))
+    assert apart(there, here, "reduction.") == 0
+    assert apart(there, here, "shares") > 0  # of mashes that another process drew by itself
+
+
+def test_two_runs_of_one_seed_mix_other_nodes(federation: sfg.Federation) -> None:
+    """Batches that followed from the public seed would be known to the server, which solves them (B6)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.undo()
+        patch.setattr(Client, "secret_order", ORDER)
+        piles = [run(federation, "plaintext", 1).transcript.view("server").uploads("egos") for _ in range(2)]
+    for one, other in zip(*piles, strict=True):
+        assert not np.array_equal(one.values["labels"], other.values["labels"])
+
+
+def test_no_cell_of_a_mash_holds_a_single_node(federation: sfg.Federation) -> None:
+    """Rules that leave slots empty would leave cells with one node in the clear."""
+    view = run(federation, "plaintext", 1, slots="stable", once=True).transcript.view("server")
+    for seen in view.uploads("egos"):
+        held = np.asarray(seen.values["labels"]).sum(-1) * SMALL["batch"]
+        assert np.all((held < 1e-4) | (held > 3.99))
+        assert np.any(held < 1e-4)  # the rule did something
 
 
 @pytest.mark.parametrize("mash", ["client", "across"])
@@ -146,11 +179,11 @@ def test_a_resumed_run_ends_as_one_that_was_not_killed(
     class Killed(Exception):
         pass
 
-    def counted(self: Courier, *args: Any) -> Any:
+    def counted(self: Courier, *args: Any, **how: Any) -> Any:
         count[0] += 1
         if count[0] > 7:  # five asks a round: in the middle of the second
             raise Killed
-        return ask(self, *args)
+        return ask(self, *args, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(Courier, "ask", counted)

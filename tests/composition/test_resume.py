@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,13 @@ ROUNDS = 3
 
 class Killed(Exception):
     """Stands for kill -9, at an instant that a test chooses."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _foreseeable() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        small.foreseeable(patch)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,8 @@ class Table:
     def reduce(self, channel: sfg.Channel, given: State) -> Any:
         said = [self.algorithm.update(me, given).values for me in self.clients]
         self.said = said
-        return SimpleNamespace(mean={k: torch.stack([s[k] for s in said]).mean(0) for k in said[0]})
+        mean = {k: torch.stack([s[k] for s in said]).mean(0) for k in said[0]}
+        return SimpleNamespace(mean=mean, contributors=self.cohort)
 
     def scatter(self, channel: sfg.Channel, given: Mapping[str, State]) -> None:
         for me in self.clients:

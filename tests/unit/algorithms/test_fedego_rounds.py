@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+import small
 import torch
 import torch.nn.functional as F
 
@@ -20,6 +22,17 @@ from secure_fedgraph.protocol.transcript import everything
 
 SMALL: dict[str, Any] = {"hidden": (8, 8), "fanout": (3, 3), "batch": 8, "learning_rate": 0.01, "mashes": 5}
 POSITIONS = 13
+
+
+ORDER = Client.secret_order
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _foreseeable() -> Iterator[None]:
+    """Mixing is secret; what is compared here draws the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        small.foreseeable(patch)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +131,15 @@ def test_batches_are_drawn_afresh_every_round_and_ego_graphs_never(federation: s
     algorithm.reduction(me, {k: v for k, v in me.memory["model"].items() if k.startswith("reduction.")})
     assert not torch.equal(first, algorithm._centres(me))
     assert torch.equal(table, me.memory["egos"])
+
+
+def test_nobody_foresees_the_batches(federation: sfg.Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    algorithm, me, _ = trained(federation)
+    monkeypatch.setattr(Client, "secret_order", ORDER)
+    drawn = [algorithm._centres(me) for _ in range(2)]
+    assert not torch.equal(*drawn)  # in the same round, from the same seed
+    assert torch.equal(me.secret_order(50).sort().values, torch.arange(50))
+    assert me.secret_order(0).shape == (0,)
 
 
 @pytest.mark.parametrize("wanted", [1, 3, 200])

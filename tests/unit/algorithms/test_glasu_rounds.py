@@ -37,8 +37,9 @@ SMALL: dict[str, Any] = {
 class Party:
     """A client as an answer sees it."""
 
-    def __init__(self, name: str, graph: Any) -> None:
+    def __init__(self, name: str, graph: Any, clients: tuple[str, ...] = ()) -> None:
         self.name, self.graph, self.schema = name, graph, Schema(COLUMNS, CLASSES)
+        self.clients = clients or (name,)
         self.memory: dict[str, Any] = {}
         self.round = 1
 
@@ -96,7 +97,8 @@ def handed(clients: int, **settings: Any) -> Any:
 
 def bench(algorithm: Any, clients: int = 3, **settings: Any) -> Bench:
     handout, _ = handed(clients, **settings)
-    return Bench(algorithm, [Party(f"owner-{i}", graph) for i, graph in enumerate(handout.owners)])
+    names = tuple(f"owner-{i}" for i in range(len(handout.owners)))
+    return Bench(algorithm, [Party(n, g, names) for n, g in zip(names, handout.owners, strict=True)])
 
 
 def towers(algorithm: Any, parties: Bench) -> list[Tower]:
@@ -349,7 +351,7 @@ def test_memory_within_a_round_is_dropped_at_its_end():
     parties = bench(algorithm)
     algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
     for me in parties.parties.values():
-        assert me.memory.keys() == {"parties", "start", "model"}
+        assert me.memory.keys() == {"start", "model"}
 
 
 @pytest.mark.parametrize(
@@ -483,9 +485,9 @@ def begun() -> tuple[Any, Party, dict[str, Any]]:
         ("step", True, "'step' must be a whole number"),
         ("stretch", 2, "'stretch' must be a whole number from 0 to 1"),
         ("stretch", 1, "out of turn"),
-        ("parties", "owner-1\nowner-2", "owner-0 among them"),
+        ("parties", "owner-1\nowner-2", "must name every client once"),
         ("parties", "owner-0\nowner-0", "name every client once"),
-        ("parties", "owner-0", "number of clients changed"),
+        ("parties", "owner-0", "must name every client once"),
         ("parties", 3, "must name every client"),
     ],
 )

@@ -1,0 +1,43 @@
+"""Sums over units: each unit's part clipped and held to so many rows before anything is added up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.upload import Layout, Parts
+
+
+def clipped(matrix: np.ndarray, norm: float) -> np.ndarray:
+    """Rows (float32) of an L2 norm of at most ``norm``, also after rounding; shorter ones unchanged."""
+    matrix = matrix.astype(np.float32)  # before the norm is taken: rounding could lift a row above it
+    norms = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
+    # the factor's last bits must not lift a row above the norm when it is rounded to float32
+    factor = np.where(norms > norm, norm * (1 - 2.0**-20) / np.maximum(norms, 1e-300), 1.0)
+    return (matrix * factor).astype(np.float32)
+
+
+def first(places: np.ndarray, most: int) -> np.ndarray:
+    """Each unit's first ``most`` places, in the public order of the rows: no other unit decides which."""
+    return places & (np.cumsum(places, axis=1) <= most)
+
+
+def pooled(parts: Parts, touches: Touches, unit: Unit) -> tuple[Layout, np.ndarray]:
+    """The sums ``[rows, width]`` (float64), and their layout.
+
+    Guarantees:
+        - zeroing one unit, or leaving it out, moves the whole matrix by at most
+          ``sqrt(touches.rows) * touches.norm`` in L2, whatever the other units are; replacing it by twice
+          that.
+    """
+    layout, matrix, places = parts.packed(unit)
+    # float64: in float32 the rounding of long sums would move by more than a short unit does
+    rows = first(places, touches.rows).T.astype(np.float64) @ clipped(matrix, touches.norm).astype(np.float64)
+    return layout, rows
+
+
+def moved(touches: Touches, relation: str) -> float:
+    """The L2 sensitivity of :func:`pooled` under a neighbouring relation."""
+    return (2 if relation == "replace" else 1) * math.sqrt(touches.rows) * touches.norm
