@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -101,6 +102,29 @@ def sparse_rows(
     """
     if search not in SEARCHES:
         raise unknown_name("search", search, SEARCHES)
+    with _one_thread():
+        return _search(space, seconds, search, known, seed, progress)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Many small decompositions gain nothing from threads, and this thread's time is then all of it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _search(
+    space: RowSpace,
+    seconds: float,
+    search: str,
+    known: Tensor | None,
+    seed: int,
+    progress: Progress | None,
+) -> Tensor:
     deadline = time.thread_time() + seconds
     basis = space.basis[space.basis.norm(dim=1) > 1e-6 * space.basis.norm() / len(space.basis) ** 0.5]
     found = basis.new_zeros(0, space.rank)
