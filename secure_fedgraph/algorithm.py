@@ -236,4 +236,6 @@ def _sentence(error: ValidationError, what: str) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"{what} {key!r} is unknown"
+    if not key:  # settings that do not fit each other: the sentence names them
+        return f"{what}: {first['msg']}"
     return f"{what} {key!r} = {first['input']!r}: {first['msg']}"

@@ -111,10 +111,9 @@ class Client:
 
         For draws that protect somebody: :meth:`generator` follows from a seed that everybody may know.
         """
-        keys = (
-            torch.frombuffer(bytearray(os.urandom(8 * size)), dtype=torch.int64) if size else torch.zeros(0)
-        )
-        return keys.argsort()
+        # one key at least: an empty buffer has no dtype to view
+        keys = torch.frombuffer(bytearray(os.urandom(8 * max(size, 1))), dtype=torch.int64)
+        return keys[:size].argsort()
 
     def save(self, label: str, committed: str = "") -> None:
         """Keeps its memory on its own shelf. Not a door: nothing comes back, and the place is the client's.

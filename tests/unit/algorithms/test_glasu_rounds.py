@@ -564,3 +564,9 @@ def test_other_node_sets_are_refused():
     parties = bench(algorithm)
     with pytest.raises(BadInput, match="has 60 nodes and the test data 61"):
         algorithm.predictions({}, parties, SimpleNamespace(num_nodes=61), Schema(COLUMNS, CLASSES))
+
+
+def test_settings_that_do_not_fit_each_other_are_named_without_all_the_others():
+    with pytest.raises(BadInput) as found:
+        Glasu(aggregated=[2, 9])
+    assert str(found.value).startswith("glasu setting: aggregated [2, 9]: give layers from 1 to 4")
