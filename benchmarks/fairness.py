@@ -20,9 +20,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from resumable import run_once
+
 from secure_fedgraph.algorithms.fairness import correlation
 from secure_fedgraph.config import Experiment, load
-from secure_fedgraph.results import begin, execute, finish, run_result, write_json
 
 ALONE = "gin-local"
 METHODS = (ALONE, "gin-fedavg", "fairgraphfl")
@@ -47,28 +48,6 @@ def folder_of(method: str, seed: int, given: argparse.Namespace) -> Path:
     settings = "-".join(given.set) if method == "fairgraphfl" else ""
     words = [given.data, "clean" if given.clean else "perturbed", f"{given.own_test:g}", str(given.rounds)]
     return given.out / "-".join(words) / "-".join(filter(None, [method, settings])) / f"seed-{seed}"
-
-
-def run_one(method: str, seed: int, given: argparse.Namespace) -> None:
-    """Runs a seed of a method, or goes on with it, unless it is finished."""
-    folder = folder_of(method, seed, given)
-    if (folder / "result.json").is_file():
-        return
-    experiment = experiment_of(method, seed, given)
-
-    def progress(row: dict[str, Any]) -> None:
-        if sys.stderr.isatty():
-            print(f"{method} seed {seed}: round {row['round']}", end="\r", file=sys.stderr)
-
-    run = execute(
-        experiment,
-        folder,
-        progress,
-        checkpoints=True,
-        on_start=lambda: begin(folder, experiment, [seed], "benchmarks/fairness.py"),
-    )
-    write_json(folder / "result.json", run_result(run, experiment))
-    finish(folder)
 
 
 def finished(method: str, given: argparse.Namespace) -> dict[int, dict[str, Any]]:
@@ -166,7 +145,8 @@ def main() -> None:
     if not given.table:
         for seed in range(given.seeds):
             for method in METHODS:
-                run_one(method, seed, given)
+                where = folder_of(method, seed, given)
+                run_once(experiment_of(method, seed, given), where, method, "benchmarks/fairness.py")
     found = summary(given)
     if given.json:
         text_of = json.dumps({"rows": found})

@@ -17,8 +17,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from resumable import run_once
+
 from secure_fedgraph.config import Experiment, load
-from secure_fedgraph.results import begin, execute, finish, run_result, write_json
 
 Figure = tuple[float, float | None]
 """(global, local) as printed in a paper; None where it prints none."""
@@ -155,28 +156,6 @@ def experiment_of(case: Case, seed: int) -> Experiment:
     return load(None, {**case.config, **every}, [])
 
 
-def run_seed(case: Case, seed: int, out: Path) -> None:
-    """Runs a seed, or goes on with it, unless it is finished."""
-    folder = folder_of(case, seed, out)
-    if (folder / "result.json").is_file():
-        return
-    experiment = experiment_of(case, seed)
-
-    def progress(row: dict[str, Any]) -> None:
-        if sys.stderr.isatty():
-            print(f"{case.name} seed {seed}: round {row['round']}", end="\r", file=sys.stderr)
-
-    run = execute(
-        experiment,
-        folder,
-        progress,
-        checkpoints=True,
-        on_start=lambda: begin(folder, experiment, [seed], "benchmarks/reproduce.py"),
-    )
-    write_json(folder / "result.json", run_result(run, experiment))
-    finish(folder)
-
-
 LOWER_IS_BETTER = ("mae",)
 
 
@@ -269,7 +248,8 @@ def main() -> None:
         for seed in range(max(case.seeds for case in cases) if given.seeds is None else given.seeds):
             for case in cases:  # one seed of everything first: an early look at all of it
                 if seed < (given.seeds or case.seeds):
-                    run_seed(case, seed, given.out)
+                    where = folder_of(case, seed, given.out)
+                    run_once(experiment_of(case, seed), where, case.name, "benchmarks/reproduce.py")
     found = list(rows(cases, given.out))
     if given.json:
         print(json.dumps({"rows": found}))

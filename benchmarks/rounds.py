@@ -3,8 +3,7 @@
     python benchmarks/rounds.py [--json] [--data cora] [--clients 3] [--rounds 8] [--repeats 3] [--case NAME]
 
 Two cases: a round of FedSage, and a generator round of FedSage+ (15 million parameters, 58 MB a message on
-Two cases: a round of FedSage, and a generator round of FedSage+ (15 million parameters, 58 MB a message on
-first round of every run (set-up, caches) is left out. CPU counts this process and its workers.
+Cora). The first round of every run (set-up, caches) is left out. CPU counts this process and its workers.
 """
 
 from __future__ import annotations
