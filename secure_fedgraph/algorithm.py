@@ -114,6 +114,21 @@ class Algorithm:
                 f"{schema.kind!r}: choose another data set or another algorithm"
             )
 
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """How often each client is asked on a channel in a run, at most: what a budget is planned for."""
+        return rounds + self.warm_up
+
+    def occurrences(self, unit: str) -> int:
+        """In how many records of a client's training one unit's data are, where it trains on records.
+
+        Raises:
+            BadInput: where it does not: noisy training steps cannot speak for the unit then.
+        """
+        raise BadInput(
+            f"{self.name} does not train on records that are one {unit} each, so noisy training steps speak "
+            "for none: use --unit client, or fedavg, fedprox or fedsage"
+        )
+
     def init(self, schema: Schema, seed: int) -> State:
         """The server's state before round 1, from public facts and the seed only."""
         raise NotImplementedError

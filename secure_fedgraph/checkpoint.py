@@ -36,6 +36,7 @@ class Progress:
     state: dict[str, Any] = field(default_factory=dict, repr=False)
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
     seconds: float = 0.0
+    ledger: dict[str, Any] = field(default_factory=dict)
 
 
 class Checkpoint:
@@ -100,9 +101,15 @@ class Checkpoint:
             write_json(self.folder / "exchange.json", {"reserved": self.reserved})
 
     def commit(
-        self, round: int, state: Mapping[str, Any], history: list[Any], seconds: float, crew: Crew
+        self,
+        round: int,
+        state: Mapping[str, Any],
+        history: list[Any],
+        seconds: float,
+        crew: Crew,
+        ledger: Mapping[str, Any],
     ) -> None:
-        """Keeps a finished round."""
+        """Keeps a finished round, and how far the ledger had come then."""
         if self.folder is None:
             return
         label = f"{round:05d}-{self._attempt}"
@@ -116,6 +123,7 @@ class Checkpoint:
                 "round": round,
                 "seconds": seconds,
                 "history": history,
+                "ledger": dict(ledger),
                 "facts": self._facts,
             },
         )
@@ -137,7 +145,9 @@ class Checkpoint:
             self.reserved = read_json(marks)["reserved"]
         state = Shelf(folder / SERVER, SERVER).load(self.label)["state"]
         try:
-            return Progress(kept["run"], kept["round"], state, kept["history"], kept["seconds"])
+            return Progress(
+                kept["run"], kept["round"], state, kept["history"], kept["seconds"], kept["ledger"]
+            )
         except KeyError as error:
             raise damaged(path, f"it lacks {error}") from None
 

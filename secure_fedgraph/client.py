@@ -12,12 +12,14 @@ import torch
 
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy import key_agreement
+from secure_fedgraph.privacy.accounting import Event
 from secure_fedgraph.privacy.ledger import Charge, Ledger
+from secure_fedgraph.privacy.local_step import Training
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Bound, Scope, Sum, given_digest, parted
 from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.graph.schema import Schema
     from secure_fedgraph.shelf import Shelf
 
-PEER = "peer"
+PEER, LINKS = "peer", "links"
 Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
 """(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
@@ -57,6 +59,7 @@ class Client:
         witness: told what this client opens from its peers, for views cut from the record of an experiment.
         shelf: where :meth:`save` keeps its memory: this client's own folder.
         after: exchange numbers up to this one are refused, as a resumed run's earlier ones must be.
+        data: digest of the graph, for the ledger to know again whose budget it is.
     """
 
     def __init__(
@@ -72,17 +75,20 @@ class Client:
         witness: Witness | None = None,
         shelf: Shelf | None = None,
         after: int = -1,
+        data: str = "",
     ) -> None:
         self.graph = graph
         self.schema = schema
         self.memory: dict[str, Any] = {}
         self.round = 0
         self._party = party
+        self.training = Training(policy.steps, policy.policy.relation) if policy.steps else None
         self._algorithm = algorithm
         self._policy = policy
         self._run = run
         self._ledger = ledger
         self._seed = seed
+        self._data = data
         self._witness = witness
         self._shelf = shelf
         self._answered = after
@@ -135,6 +141,7 @@ class Client:
         """
         if self._shelf is not None:
             self.memory = self._shelf.load(label)
+            self._take_links()
 
     def handle(self, raw: bytes) -> bytes:
         """Answers one request: the only door out.
@@ -197,6 +204,7 @@ class Client:
 
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
+        self._draw_links(scope)
         work = getattr(self._algorithm, self._algorithm.answers[channel.name])
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
@@ -227,12 +235,48 @@ class Client:
                     round=scope.round,
                     exchange=scope.exchange,
                     channel=channel.name,
-                    unit=channel.unit.value,
+                    unit=bound.unit.value,
                     relation=bound.terms.relation,
-                    multipliers=bound.multipliers(),
+                    releases=bound.releases(upload.size),
+                    steps=self._steps(channel),
+                    computational=bound.computational,
+                    data=self._data,
                 )
             )
         return bound.seal(upload, scope, self._party)
+
+    def _draw_links(self, scope: Scope) -> None:
+        """Once, before anything is done with the graph: links that are drawn in place of its own."""
+        links = self._policy.links
+        if links is None or LINKS in self.memory:
+            return
+        self._ledger.charge(
+            Charge(
+                client=self.name,
+                run=scope.run,
+                round=scope.round,
+                exchange=scope.exchange,
+                channel=LINKS,
+                unit="edge",
+                relation=self._policy.policy.relation,
+                steps=links.costs(),
+                data=self._data,
+            )
+        )
+        self.memory[LINKS] = links.drawn(self.graph.edge_index, self.graph.x)
+        self._take_links()
+
+    def _take_links(self) -> None:
+        if LINKS in self.memory:
+            self.graph = self.graph.clone()
+            self.graph.edge_index = self.memory[LINKS]
+
+    def _steps(self, channel: Channel) -> dict[str, tuple[Event, ...]]:
+        """The noisy steps that an upload is made of, where it is made of nothing else."""
+        taken = self.training.taken() if self.training is not None else {}
+        # whatever is made of links that were drawn once costs them nothing more
+        free: dict[str, tuple[Event, ...]] = {"edge": ()} if self._policy.links is not None else {}
+        return {**free, **(taken if channel.trained else {})}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
         """What the answer is given: the server's values, and a peer's offer opened; who made it, and when."""

@@ -6,6 +6,7 @@ import difflib
 import inspect
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,15 @@ from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph import synthetic
 from secure_fedgraph.graph.datasets import KINDS
 from secure_fedgraph.graph.handouts import BY_KIND, names
-from secure_fedgraph.privacy.policy import LADDER, RECIPES, Policy, local_dp, strictest
+from secure_fedgraph.graph.kinds import GraphSetDataset
+from secure_fedgraph.privacy.links import RandomisedLinks
+from secure_fedgraph.privacy.local_step import UNITS as RECORDS
+from secure_fedgraph.privacy.local_step import PrivateSteps
+from secure_fedgraph.privacy.planning import LINKS, TRAINING
+from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
+
+NORM = 1.0
+"""The clip of a run with a budget that names none."""
 
 
 class Experiment(BaseModel):
@@ -32,6 +41,14 @@ class Experiment(BaseModel):
         rounds: by default the algorithm's own number.
         seed: of data, partition, split, initialisation and sampling, each by a sub-seed.
         delta: for every printed epsilon.
+        epsilon: a budget. Noise is planned from it where none is set by hand, and the run stops before the
+            message that would exceed it.
+        unit: whose data the budget is about.
+        against: the reader that it holds against.
+        budget: the channels' weights in it, e.g. ``budget.update``; 1 each by default.
+        steps: noisy training steps in the clients, e.g. ``steps.noise``, ``steps.clip``, ``steps.rate``.
+        links: an epsilon: every client draws its links anew with it, once.
+        ledger: a file that runs over the same data share, so that what they spend adds up.
         relation: the neighbouring relation of sensitivities.
         evaluation: ``referee`` (outside the guarantee) or ``in_band``.
         transcript: ``sizes`` and digests only, or every message in ``full``.
@@ -54,6 +71,13 @@ class Experiment(BaseModel):
     seed: int = Field(0, ge=0)
     delta: float = Field(1e-5, gt=0, lt=1)
     relation: Literal["zero-out", "add-remove", "replace"] = "zero-out"
+    epsilon: float | None = Field(None, gt=0, allow_inf_nan=False)
+    unit: Literal["client", "graph", "node", "edge"] = "client"
+    against: Literal["server", "peers", "outsider"] = "server"
+    budget: dict[str, float] = {}
+    ledger: Path | None = None
+    steps: dict[str, Any] = {}
+    links: float | None = Field(None, gt=0)
     evaluation: Literal["referee", "in_band"] = "referee"
     transcript: Literal["sizes", "full"] = "sizes"
     isolated: bool = False
@@ -97,9 +121,65 @@ class Experiment(BaseModel):
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         return kind(**self.training)
 
-    def make_policy(self) -> Policy:
-        """The policy with its settings."""
-        return make_policy(self.policy, self.protection, self.relation)
+    def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
+        """The policy with its settings, and noise by channel where a budget planned it."""
+        noises, protection = dict(multipliers or {}), self.protection
+        steps = {"unit": self._record, **self.steps}
+        if self.trains_under_noise and (noises or "noise" not in steps):
+            if not self.planned:
+                raise BadInput("steps.noise is missing: set it, or give a budget with --epsilon")
+            steps["noise"] = noises.pop(TRAINING, 1.0)
+        elif self.planned and not self.draws_links:
+            protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
+        policy = make_policy(self.policy, protection, self.relation)
+        if self.draws_links:
+            share = self.links if self.links is not None else 1 / noises.get(LINKS, 1.0)
+            policy = replace(policy, links=RandomisedLinks(share))
+        return replace(policy, steps=_private_steps(steps)) if self.trains_under_noise else policy
+
+    @property
+    def draws_links(self) -> bool:
+        """Whether clients draw their links anew: where that is set, or a budget is about links and the policy
+        has no noise of its own."""
+        return self.links is not None or (
+            self.epsilon is not None and self.unit == "edge" and not self._noised
+        )
+
+    @property
+    def _noised(self) -> bool:
+        return self.policy in (*NOISED, "central_dp") or "multiplier" in self.protection
+
+    @property
+    def trains_under_noise(self) -> bool:
+        """Whether clients take noisy steps: where they are set, or a budget is about less than a client and
+        the policy has no noise of its own."""
+        wanted = self.epsilon is not None and self.unit in RECORDS and not self._noised
+        return bool(self.steps) or wanted
+
+    @property
+    def planned(self) -> bool:
+        """Whether a budget decides the noise."""
+        by_hand = "multiplier" in self.protection
+        if self.trains_under_noise:
+            by_hand = "noise" in self.steps
+        elif self.draws_links:
+            by_hand = self.links is not None
+        return self.epsilon is not None and not by_hand
+
+    @property
+    def _record(self) -> str:
+        if self.unit in RECORDS:
+            return self.unit
+        return "graph" if KINDS.get(self.data) == GraphSetDataset.kind else "node"
+
+
+def _private_steps(settings: Mapping[str, Any]) -> PrivateSteps:
+    known = set(inspect.signature(PrivateSteps).parameters)
+    for key in settings:
+        if key not in known:
+            raise unknown_name("setting of noisy steps", f"steps.{key}", [f"steps.{k}" for k in known])
+    _check_numbers("steps", settings, PrivateSteps)
+    return PrivateSteps(**settings)
 
 
 def make_policy(name: str, protection: Mapping[str, Any], relation: str = "zero-out") -> Policy:
@@ -123,10 +203,9 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = "zero-
         _check_numbers("protection", protection, recipe)
     settings = {**protection, "relation": relation}
     if name == "strictest":
-        others = [make_policy(other, protection, relation) for other in LADDER]
-        if {"norm", "multiplier"} <= protection.keys():
-            others.insert(0, local_dp(protection["norm"], protection["multiplier"], relation))
-        return strictest(*others)
+        noised = {"norm", "multiplier"} <= protection.keys()
+        ladder = [other for other in LADDER if noised or other not in NOISED]
+        return strictest(*(make_policy(other, protection, relation) for other in ladder))
     parameters = inspect.signature(RECIPES[name]).parameters
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in settings]
     if missing:
@@ -203,6 +282,11 @@ def _check_numbers(table: str, values: Mapping[str, Any], function: Callable[...
     for key, parameter in inspect.signature(function).parameters.items():
         value = values.get(key, 1)
         word = isinstance(value, bool) or not isinstance(value, int | float)
+        numbers = [*value.values()] if isinstance(value, Mapping) else [value]
+        if parameter.annotation == "Amount" and not all(
+            isinstance(one, int | float) and not isinstance(one, bool) for one in numbers
+        ):
+            raise BadInput(f"{table}.{key} = {value!r}: give a number, or one by channel")
         if parameter.annotation == "float" and word:
             raise BadInput(f"{table}.{key} = {value!r}: give a number")
         if parameter.annotation == "int" and (word or not isinstance(value, int)):

@@ -21,11 +21,13 @@ from secure_fedgraph.graph.checks import check_graph, check_owner
 from secure_fedgraph.graph.datasets import load
 from secure_fedgraph.graph.handout import owner_names
 from secure_fedgraph.graph.handouts import hand_out
-from secure_fedgraph.graph.kinds import Dataset, GraphDataset
+from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.molecules import schema_of
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.privacy.ledger import Ledger
+from secure_fedgraph.graph.store import digest_of_data
+from secure_fedgraph.privacy.budget import Budget
+from secure_fedgraph.privacy.ledger import OF_GRAPH_SETS, UNITS, Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.shelf import Shelf
@@ -53,6 +55,16 @@ class Federation:
     def names(self) -> tuple[str, ...]:
         """The clients' public names."""
         return tuple(self.owners)
+
+    @property
+    def holders(self) -> int:
+        """How many clients may hold the same node."""
+        return int(self.facts["partition"].get("holders", 1))
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units of privacy that these data have, largest first."""
+        return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else UNITS
 
     def enlist(
         self,
@@ -89,6 +101,7 @@ class Federation:
                 witness=witness,
                 shelf=Shelf(shelves / name, name) if shelves else None,
                 after=after,
+                data=digest_of_data(graph),
             )
             for name, graph in self.owners.items()
         ]
@@ -102,6 +115,7 @@ class Federation:
         seed: int,
         shelves: Path | None = None,
         after: int = -1,
+        budget: Budget | None = None,
     ) -> Workers:
         """The same clients, each in a process of its own that makes its own identity key.
 
@@ -115,6 +129,7 @@ class Federation:
             "schema": asdict(self.schema),
             "run": run,
             "ledger": str(ledger.resolve()),
+            "budget": asdict(budget) if budget else {},
             "seed": seed,
             "after": after,
         }

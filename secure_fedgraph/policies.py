@@ -3,6 +3,7 @@
 from secure_fedgraph.privacy.policy import (
     Policy,
     central_dp,
+    distributed_dp,
     homomorphic,
     local_dp,
     masked,
@@ -11,4 +12,14 @@ from secure_fedgraph.privacy.policy import (
     strictest,
 )
 
-__all__ = ["Policy", "central_dp", "homomorphic", "local_dp", "masked", "plaintext", "sealed", "strictest"]
+__all__ = [
+    "Policy",
+    "central_dp",
+    "distributed_dp",
+    "homomorphic",
+    "local_dp",
+    "masked",
+    "plaintext",
+    "sealed",
+    "strictest",
+]

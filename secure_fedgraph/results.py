@@ -8,11 +8,13 @@ import platform
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from secure_fedgraph.budgeted import protect
 from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
@@ -52,12 +54,15 @@ def execute(
         checkpoints: keep them, and go on from one that is there.
         on_start: as :func:`~secure_fedgraph.train.train`'s.
     """
-    algorithm, policy = experiment.make_algorithm(), experiment.make_policy()
+    algorithm = experiment.make_algorithm()
     federation = make_federation(experiment)
+    protected = protect(experiment, algorithm, federation)
     return train(
         algorithm,
         federation,
-        policy,
+        protected.policy,
+        budget=protected.budget,
+        ledger=experiment.ledger,
         rounds=experiment.rounds,
         seed=experiment.seed,
         evaluation=experiment.evaluation,
@@ -132,6 +137,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "metric": run.algorithm.measure(run.federation.schema),
         "accuracy": run.accuracy,
         "privacy": run.privacy(delta=experiment.delta),
+        "budget": _budget(run, experiment),
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
         "channels": _channels(run, experiment.delta),
         "carriers": _carriers(run),
@@ -140,6 +146,28 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "notes": run.algorithm.notes(run.state),
         "rounds": list(run.history),
         **({"findings": found} if (found := run.algorithm.findings(run.transcript)) else {}),
+    }
+
+
+def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
+    """What was asked for, what each channel was given, and what is left."""
+    if run.budget is None:
+        return None
+    entry = run.privacy(run.budget.unit, run.budget.delta)
+    left = entry["readers"][run.budget.against]
+    return {
+        **asdict(run.budget),
+        "relation": run.policy.policy.relation,
+        "planned": experiment.planned,
+        "spent": left,
+        "channels": {
+            name: {
+                "multiplier": max((getattr(e, "multiplier", 0.0) for e in found), default=0.0),
+                "uses": run.algorithm.uses(bound.channel, len(run.history), len(run.federation.names)),
+            }
+            for name, bound in run.policy.bounds.items()
+            if (found := bound.releases().get(run.budget.against, ()))
+        },
     }
 
 
@@ -276,9 +304,10 @@ def rehearse(experiment: Experiment) -> None:
     Raises:
         BadInput, Refused: as the run would.
     """
-    algorithm, policy = experiment.make_algorithm(), experiment.make_policy()
+    algorithm = experiment.make_algorithm()
     federation = make_federation(experiment)
     algorithm.check(federation.schema)
+    policy = protect(experiment, algorithm, federation).policy
     names = federation.pooled().names if algorithm.pools else federation.names
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will say it
@@ -290,7 +319,9 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
     for row in run.policy.describe():
         mine = [s for s in run.transcript.sent if s.channel == row["name"]]
         charges = [c for c in run.charges if c.channel == row["name"]]
-        by_reader = spent(charges, delta).get(row["unit"], {}) if charges else {}
+        unit = charges[0].unit if charges else row["unit"]
+        told = spent(charges, delta, run.federation.holders, (unit,))[unit] if charges else {}
+        by_reader = {reader: found.epsilon for reader, found in told.items()}
         rows.append(
             {
                 **row,

@@ -18,7 +18,15 @@ from secure_fedgraph.checkpoint import Checkpoint
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import MODES, in_band
 from secure_fedgraph.federation import Federation, sub_seed
-from secure_fedgraph.privacy.ledger import Charge, Ledger, read_ledger, report
+from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.privacy.budget import Budget
+from secure_fedgraph.privacy.ledger import (
+    Charge,
+    Ledger,
+    check_mark,
+    read_ledger,
+    report,
+)
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy, strictest
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.dropouts import Dropouts
@@ -42,6 +50,7 @@ class Run:
     charges: Sequence[Charge] = field(repr=False)
     seconds: float
     evaluation: str
+    budget: Budget | None = None
 
     @property
     def accuracy(self) -> dict[str, Any]:
@@ -72,7 +81,7 @@ class Run:
         Raises:
             BadInput: for a unit that nothing in the run speaks for.
         """
-        entries = report(self.charges, delta, self.federation.facts["partition"].get("holders", 1))
+        entries = report(self.charges, delta, self.federation.holders, self.federation.units)
         if unit is None:
             return entries
         if unit not in entries:
@@ -100,6 +109,8 @@ def train(
     resume: bool = False,
     checkpoint_every: int = 1,
     dropouts: Dropouts | None = None,
+    budget: Budget | None = None,
+    ledger: Path | None = None,
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 
@@ -125,9 +136,13 @@ def train(
         resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
         checkpoint_every: that many rounds; 0 never. The last round always counts.
         dropouts: clients that a simulation keeps from answering, where the carrier survives it (``masked``).
+        budget: what no client may exceed: the run stops before the message that would.
+        ledger: a ledger that other runs over the same data share, so that what they spend adds up; by default
+            ``ledger.jsonl`` in ``out``.
 
     Raises:
         Refused: where a protection cannot give a channel what it declares.
+        BudgetExhausted: where a client's next message would exceed the budget; every finished round is kept.
         BadInput: for arguments out of range, or a checkpoint that is missing, foreign, older or damaged.
     """
     rounds = algorithm.rounds if rounds is None else rounds
@@ -144,6 +159,7 @@ def train(
     if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
         channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
     bound = (policy or strictest()).bind(channels, federation.names)
+    _check_inside(bound, algorithm, federation)
     started, last = time.perf_counter(), algorithm.warm_up + rounds
     facts = _facts(algorithm, federation, bound, rounds, seed, evaluation)
     folder = out / "checkpoint" if out and (checkpoint_every or resume) else None
@@ -154,20 +170,21 @@ def train(
             out and out / "transcript", keep, _public(algorithm, federation, bound), resume
         )
         scratch = out or Path(stack.enter_context(TemporaryDirectory())) if isolated else out
-        ledger = _ledger(scratch, resume)
+        path = ledger or (scratch and scratch / "ledger.jsonl")
+        if resume and path and past.ledger:
+            check_mark(path, past.ledger)
+        book = Ledger.go_on(path, budget) if resume and path else Ledger(path, budget)
         if algorithm.pools and not resume:  # every owner has handed over its raw data before round 1
-            ledger.charge(
-                Charge("pool", past.run, 0, 0, "pooled raw data", "client", bound.policy.relation, {})
-            )
+            book.charge(Charge("pool", past.run, 0, 0, "pooled raw data", "client", bound.policy.relation))
         own, after = sub_seed(seed, "clients"), kept.reserved
         crew: Together | Workers
         if isolated:
-            assert ledger.path is not None
-            crew = federation.isolate(algorithm, bound, past.run, ledger.path, own, kept.clients, after)
+            assert book.path is not None
+            crew = federation.isolate(algorithm, bound, past.run, book.path, own, kept.clients, after, budget)
         else:
             witness = transcript.record_opened
             crew = Together(
-                federation.enlist(algorithm, bound, past.run, ledger, own, witness, kept.clients, after)
+                federation.enlist(algorithm, bound, past.run, book, own, witness, kept.clients, after)
             )
         stack.callback(crew.close)
         courier = Courier(past.run, crew, transcript, after, kept.reserve, dropouts)
@@ -179,7 +196,7 @@ def train(
             state, history = past.state, list(past.history)
         else:
             state, history = algorithm.init(federation.schema, sub_seed(seed, "initialisation")), []
-            kept.commit(0, state, history, 0.0, crew)
+            kept.commit(0, state, history, 0.0, crew, book.mark())
         if on_round is not None:
             for row in history:
                 on_round(row)
@@ -198,16 +215,27 @@ def train(
                     on_round(history[-1])
             seconds = past.seconds + time.perf_counter() - started
             if number == last or (checkpoint_every and not number % checkpoint_every):
-                kept.commit(number, state, history, seconds, crew)
+                kept.commit(number, state, history, seconds, crew, book.mark())
         transcript.close()
-        charges = ledger.charges if ledger.path is None else _charged(ledger.path, past.run)
+        charges = book.charges if book.path is None else _charged(book.path, past.run)
     seconds = past.seconds + time.perf_counter() - started
-    return Run(algorithm, federation, bound, state, history, transcript, charges, seconds, evaluation)
+    return Run(algorithm, federation, bound, state, history, transcript, charges, seconds, evaluation, budget)
 
 
-def _ledger(folder: Path | None, resume: bool) -> Ledger:
-    path = folder and folder / "ledger.jsonl"
-    return Ledger.go_on(path) if resume and path else Ledger(path)
+def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:
+    """That noise inside the clients fits the data and the algorithm, before anything is sent."""
+    kind = federation.schema.kind
+    if bound.steps is not None:
+        algorithm.occurrences(bound.steps.unit)
+        record = "graph" if kind == GraphSetDataset.kind else "node"
+        if bound.steps.unit != record:
+            raise BadInput(
+                f"steps.unit = {bound.steps.unit!r}: records of these data are {record}s; set unit={record}"
+            )
+    if bound.links is not None and kind != GraphDataset.kind:
+        raise BadInput(
+            f"links are drawn anew between the nodes of one graph, and these data are of kind {kind!r}"
+        )
 
 
 def _charged(path: Path, run: str) -> tuple[Charge, ...]:
@@ -253,7 +281,10 @@ def _facts(
         "policy": bound.policy.name,
         "channels": bound.describe(),
         "protection": {k: v for k, v in (bound.policy.made_with or {}).items() if k != "policies"},
-        "noise": {name: b.multipliers() for name, b in bound.bounds.items()},
+        "noise": {
+            name: {reader: [event.to_json() for event in found] for reader, found in b.releases().items()}
+            for name, b in bound.bounds.items()
+        },
         "stages": {name: [stage.terms() for stage in b.stages] for name, b in bound.bounds.items()},
         "clients": list(federation.names),
         "data": {key: value for key, value in federation.facts.items() if key != "source"},

@@ -62,7 +62,8 @@ RULES: dict[str, Rule] = {
     "config":      Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     "report":      Rule(),
-    "results":     Rule(may=("config", "federation", "train", "evaluation", "privacy", "protocol",
+    "budgeted":    Rule(may=("config", "federation", "algorithm", "privacy", "protocol")),
+    "results":     Rule(may=("budgeted", "config", "federation", "train", "evaluation", "privacy", "protocol",
                              "checkpoint", "shelf")),
     "listing":     Rule(may=("algorithms", "privacy", "graph", "attacks")),
     "tables":      Rule(outside=("rich",)),

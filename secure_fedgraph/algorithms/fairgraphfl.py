@@ -246,6 +246,15 @@ class FairGraphFL(GinClassifier):
         prototypes = torch.where(known[:, None], weighted / weight.clamp(min=fairness.SMALL)[:, None], 0.0)
         return {PROTOTYPES: prototypes.float(), KNOWN: known.to(torch.uint8)}
 
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """Counts and lists once, frozen sums once, the rest every round."""
+        once = {self._counts.name, self.SIZE.name}
+        if self.settings.embedding == "frozen":
+            once.add(self._sums.name)
+        if channel.name == self._motifs.name:
+            return 2
+        return 1 if channel.name in once else rounds
+
     def _learned_bounded(self, fed: Any, state: State) -> State:
         """The same, from bounded sums: what is frozen is asked for once."""
         if PROTOTYPES in state and self.settings.embedding == "frozen":

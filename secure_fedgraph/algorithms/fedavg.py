@@ -30,7 +30,7 @@ class FedAvg(NodeClassifier):
     summary = "federated averaging of a GraphSAGE classifier, unweighted"
     reference = "McMahan et al. 2017"
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
-    UPDATE = Channel("update", Reveal.SUM)
+    UPDATE = Channel("update", Reveal.SUM, trained=True)
 
     def init(self, schema: Schema, seed: int) -> State:
         """Seeded first weights, which are public."""

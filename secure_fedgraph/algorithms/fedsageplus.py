@@ -193,6 +193,13 @@ class FedSagePlus(_Generates, FedSage):
             return self._generator_epoch(fed, state)
         return state | super().round(fed, self.released(state))
 
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """The generators' channels in warm-up, FEEDBACK for every other owner; the classifier's after it."""
+        epochs = self.settings.federated_epochs
+        if channel.name == self.FEEDBACK.name:
+            return epochs * (clients - 1)
+        return epochs if channel.name in (self.GENERATOR.name, self.SHARED.name) else rounds
+
     def _generator_epoch(self, fed: Any, state: State) -> State:
         if self.settings.generator == "shared":
             generator = {k: v for k, v in state.items() if k.startswith(_SHARED)}

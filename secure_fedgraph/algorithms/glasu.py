@@ -114,6 +114,10 @@ class Glasu(Vertical):
             self._iterate(fed, task)
         return {**state, "clients": torch.tensor(len(fed.cohort))}
 
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """Once an aggregated layer and step."""
+        return rounds * self.settings.steps * len(self._ends)
+
     def _iterate(self, fed: Any, task: dict[str, Any]) -> None:
         given = {**task, **self._index_sets(fed, task)}
         for number in range(len(self._ends)):

@@ -118,6 +118,10 @@ def fit(
         penalty: an extra loss term of the model, e.g. FedProx's.
         trees: gives the trees of a batch; by default they are sampled afresh for every batch.
     """
+    if me.training is not None:
+        from secure_fedgraph.algorithms.private_training import fit_privately
+
+        return fit_privately(me, graph, model, settings, penalty)
     optimizer = optimizer_of(model, settings)
     restore(optimizer, me.memory.get("optimizer", {}))
     loss_of = _loss(me, graph, model, settings, trees)

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.graph_classifier import graph_network
 from secure_fedgraph.algorithms.local_training import TrainingSettings
+from secure_fedgraph.algorithms.private_training import touched
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.schema import Schema
@@ -48,6 +49,10 @@ class NodeClassifier(Algorithm):
     def hops(self) -> int:
         """Sampling depth: a node at most this far from a training node can be touched."""
         return len(self.settings.fanout)
+
+    def occurrences(self, unit: str) -> int:
+        """One graph is one record; a node is in the trees of those it is near to."""
+        return touched(self.settings, unit)
 
     def model(self, schema: Schema) -> nn.Module:
         """A fresh model of the right shape."""

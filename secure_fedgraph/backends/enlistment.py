@@ -6,10 +6,13 @@ import importlib
 import json
 import warnings
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.links import RandomisedLinks
+from secure_fedgraph.privacy.local_step import PrivateSteps
 from secure_fedgraph.privacy.policy import RECIPES, BoundPolicy, PlaintextWarning, Policy
 
 ISOLATED = "isolated runs a client in a process of its own"
@@ -77,17 +80,21 @@ def _policy(policy: Policy) -> dict[str, Any]:
             f"{', '.join(RECIPES)}"
         )
     settings = {k: [_policy(p) for p in v] if k == "policies" else v for k, v in made.items()}
-    return {"name": policy.name, "settings": settings}
+    steps = None if policy.steps is None else asdict(policy.steps)
+    links = None if policy.links is None else asdict(policy.links)
+    return {"name": policy.name, "settings": settings, "steps": steps, "links": links}
 
 
 def _recipe(told: Mapping[str, Any]) -> Policy:
     settings = dict(told["settings"])
     several = [_recipe(one) for one in settings.pop("policies", ())]
-    return RECIPES[told["name"]](*several, **settings)
+    made = RECIPES[told["name"]](*several, **settings)
+    steps = PrivateSteps(**told["steps"]) if told["steps"] else None
+    return replace(made, steps=steps, links=RandomisedLinks(**told["links"]) if told["links"] else None)
 
 
 def _terms(bound: BoundPolicy) -> Any:
-    return bound.describe(), [(b.multipliers(), b.sensitivity) for b in bound.bounds.values()]
+    return bound.describe(), [(b.releases(), b.sensitivity) for b in bound.bounds.values()]
 
 
 def _definer(kind: type, attribute: str) -> type:

@@ -26,6 +26,8 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.store import digest_of_data
+from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import PlaintextWarning
@@ -107,18 +109,19 @@ def _client(told: dict[str, Any], identity: Identity, roster: dict[str, bytes]) 
     own = (algorithm.METRICS, algorithm.OWN_TESTS)
     # those in use last: settings decide parts of a declaration
     declared = {channel.name: channel for channel in (*algorithm.channels, *algorithm.in_use, *own)}
-    channels = [declared[channel] for channel in told["channels"]]
+    channels, graph = [declared[channel] for channel in told["channels"]], Data(**told["graph"])
     return Client(
         party=Party(name, identity, roster),
-        graph=Data(**told["graph"]),
+        graph=graph,
         schema=Schema(**told["schema"]),
         algorithm=algorithm,
         policy=policy_of(told["policy"]).bind(channels, tuple(roster)),
         run=told["run"],
-        ledger=Ledger(Path(told["ledger"])),
+        ledger=Ledger(Path(told["ledger"]), Budget(**told["budget"]) if told["budget"] else None),
         seed=told["seed"],
         shelf=Shelf(Path(told["shelf"]), name) if told["shelf"] else None,
         after=told["after"],
+        data=digest_of_data(graph),
     )
 
 

@@ -28,6 +28,13 @@ def digest_of(tables: Tables) -> str:
     return digest.hexdigest()
 
 
+def digest_of_data(graph: Any) -> str:
+    """SHA-256 (hex) of every tensor of a PyG ``Data``."""
+    return digest_of(
+        {key: np.asarray(value) for key, value in graph.to_dict().items() if hasattr(value, "numpy")}
+    )
+
+
 def kept(
     store: Path, read: Callable[[], Tables], digest: Callable[[Tables], str] = digest_of
 ) -> tuple[Tables, str]:

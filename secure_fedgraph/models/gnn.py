@@ -13,6 +13,15 @@ from torch import nn
 from secure_fedgraph.errors import BadInput
 
 
+def _level_sizes(positions: int, depth: int) -> list[int]:
+    """How many positions each level of a tree has: ``1, f, f**2, ...`` that sum to all of them."""
+    for fanout in range(1, positions):
+        sizes = [fanout**level for level in range(depth + 1)]
+        if sum(sizes) == positions:
+            return sizes
+    raise BadInput(f"{positions} positions are no tree of {depth} levels")
+
+
 class SageLayer(nn.Module):
     """One GraphSAGE layer: half of its output sees the node itself, the other half its neighbours' mean.
 
@@ -124,6 +133,35 @@ class GraphSage(nn.Module):
                 for here, below in pairwise(levels)
             ]
         return self._scores(levels[0])
+
+    def forward_positions(self, values: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+        """Class scores of the roots of trees of one shape, each from its own positions alone.
+
+        Means are over the neighbours that are there. With ``f`` neighbours a node, position ``j`` has the
+        children ``f j + 1 .. f j + f``.
+
+        Args:
+            values: ``[b, positions, features]``, zero where nobody stands.
+            there: ``[b, positions]`` booleans.
+
+        Returns:
+            Scores ``[b, classes]``.
+        """
+        sizes = _level_sizes(values.shape[1], len(self.layers))
+        levels, present = list(values.split(sizes, 1)), list(there.split(sizes, 1))
+        for depth, layer in enumerate(self._sage):
+            made = []
+            for i, (here, below) in enumerate(pairwise(levels)):
+                count = present[i + 1].reshape(*here.shape[:2], -1).sum(2).clamp(min=1).unsqueeze(2)
+                mean = (
+                    layer.neighbour(below).reshape(*here.shape[:2], -1, layer.bias.shape[0] // 2).sum(2)
+                    / count
+                )
+                made.append(
+                    self._activate(layer.join(layer.own(here), mean), depth) * present[i].unsqueeze(2)
+                )
+            levels = made
+        return self._scores(levels[0][:, 0])
 
     def _activate(self, x: torch.Tensor, depth: int) -> torch.Tensor:
         return F.relu(x) if depth < len(self.layers) - 1 else x

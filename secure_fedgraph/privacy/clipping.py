@@ -10,7 +10,7 @@ import numpy as np
 from secure_fedgraph.errors import BadInput, Incompatible
 from secure_fedgraph.privacy.pooling import clipped
 from secure_fedgraph.privacy.protection import Scope, Sensitivity, Stage, Terms
-from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.channel import Domain, Unit
 
 
 @dataclass(frozen=True)
@@ -18,19 +18,22 @@ class Clip(Stage):
     """Scales each row down to an L2 norm of at most ``norm``.
 
     Guarantees:
-        - every row that leaves has ``||row||_2 <= norm``, also after rounding to float32;
+        - every row that leaves has ``||row||_2 <= norm``, also after rounding to float32; with ``whole`` all
+          rows of an upload together have, and then it is the client that noise speaks for;
         - a row within the norm is unchanged;
         - where a row is a sum over units, which the door has clipped one by one already, it does nothing: a
           clip behind the sum would take from everybody and bound nobody.
 
     Args:
         norm: the bound; a row is a whole upload on client channels, one unit's values on others.
+        whole: bound the whole upload, whatever its rows are.
 
     Raises:
         BadInput: for a norm that is not positive and finite.
     """
 
     norm: float
+    whole: bool = False
     aside: bool = False
     takes = Domain.REAL
     gives = Domain.REAL
@@ -51,8 +54,13 @@ class Clip(Stage):
         if terms.channel.touches is not None:
             return replace(self, aside=True), sensitivity
         moved = 2 * self.norm if terms.relation == "replace" else self.norm
-        return self, Sensitivity(l2=moved)
+        return self, Sensitivity(
+            moved, Unit.CLIENT if self.whole or terms.channel.unit is Unit.CLIENT else None
+        )
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The clipped rows."""
-        return matrix if self.aside else clipped(matrix, self.norm)
+        if self.aside:
+            return matrix
+        rows = matrix.reshape(1, -1) if self.whole else matrix
+        return clipped(rows, self.norm).reshape(matrix.shape)

@@ -71,7 +71,9 @@ class FixedPoint(Stage):
             )
         # Rounding moves a row by up to sqrt(width)/2 steps, and the width is not known at binding: no
         # noise stage may rely on a bound after this one until that term is in it (threats.md 6.7).
-        return replace(self, step=step), Sensitivity()
+        return replace(self, step=step), replace(
+            sensitivity, l2=math.inf, unit=sensitivity.unit if sensitivity.noised_by else None
+        )
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """Grid numbers: int32 where they fit, else int64."""

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-import dp_accounting as dp
 from filelock import FileLock
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy import accounting
+from secure_fedgraph.privacy.accounting import (
+    DiscreteRelease,
+    Drawn,
+    Event,
+    GaussianRelease,
+    PureRelease,
+    Spent,
+)
+from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.privacy.protection import READERS
 
-ACCOUNTANT = "exact-gaussian"
-"""The exact curve of composed Gaussian releases (not Opacus' GaussianAccountant, which under-reports)."""
-_NO_NOISE = 1e6
-"""Epsilon is mu**2 / 2 and more: beyond this the search for it overflows, and nothing is protected."""
 UNITS = ("client", "node", "edge")
-OF_GRAPH_SETS = ("client", "graph", "node", "edge")
 """The units of a graph that owners hold in pieces, largest first."""
+OF_GRAPH_SETS = ("client", "graph", "node", "edge")
+LARGER = {"graph": ("client",), "node": ("client", "graph"), "edge": ("client", "graph")}
+"""Units whose data hold all of a smaller one's."""
+EVERYBODY = ("unknown", "pool")
+"""Whose charges are everybody's: a torn line's may be anybody's, and pooled raw data are of all."""
+Releases = Mapping[str, tuple[Event, ...]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +48,12 @@ class Charge:
         run, round, exchange, channel: which upload.
         unit: the unit of privacy that the noise was scaled to.
         relation: the neighbouring relation of that sensitivity.
-        multipliers: reader -> noise multiplier; 0 where the reader sees the upload without noise.
+        releases: reader -> what it was shown, as the accountant's events; a reader that is not named saw the
+            upload without noise.
+        steps: unit -> the noisy training steps that the upload is made of, where it is made of nothing else;
+            they hold against every reader.
+        computational: whether the noise's whole amount rests on secure aggregation.
+        data: digest of the client's own data, so that one name is never two people's budget.
     """
 
     client: str
@@ -45,48 +63,143 @@ class Charge:
     channel: str
     unit: str
     relation: str
-    multipliers: Mapping[str, float]
+    releases: Releases = field(default_factory=dict)
+    steps: Releases = field(default_factory=dict)
+    computational: bool = False
+    data: str = ""
+
+    def __hash__(self) -> int:
+        return hash((self.client, self.run, self.exchange, self.channel))
+
+    @property
+    def cost(self) -> Cost:
+        """What of it counts."""
+        return Cost(self.unit, self.relation, frozenset(self.releases.items()), frozenset(self.steps.items()))
+
+    def to_line(self) -> str:
+        """One line of JSON."""
+        plain = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        for key in ("releases", "steps"):
+            plain[key] = {who: [event.to_json() for event in found] for who, found in plain[key].items()}
+        return json.dumps(plain) + "\n"
+
+    @classmethod
+    def from_line(cls, line: bytes | str) -> Charge:
+        """The inverse.
+
+        Raises:
+            ValueError, TypeError: for a line that :meth:`to_line` did not write.
+        """
+        entry = json.loads(line)
+        for key in ("releases", "steps"):
+            entry[key] = {
+                who: tuple(accounting.event(one) for one in found) for who, found in entry[key].items()
+            }
+        charge = cls(**entry)
+        words = (charge.client, charge.run, charge.channel, charge.unit, charge.relation, charge.data)
+        if not (
+            all(type(word) is str for word in words)
+            and type(charge.round) is type(charge.exchange) is int
+            and type(charge.computational) is bool
+        ):
+            raise ValueError("a charge of other types")
+        return charge
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What of a charge counts, whatever upload it was: most charges of a run cost the same."""
+
+    unit: str
+    relation: str
+    releases: frozenset[tuple[str, tuple[Event, ...]]]
+    steps: frozenset[tuple[str, tuple[Event, ...]]]
+
+    def at(self, unit: str, reader: str, holders: int) -> tuple[Event, ...] | None:
+        """The events at a unit against a reader; None where it is touched without noise.
+
+        Where one client holds all of a smaller unit, whatever that changes in the client's upload stays
+        within the clip, from anywhere to anywhere: twice the way to zero. Where ``holders`` clients may hold
+        it, as many uploads move so far. So noise that was scaled to a client's zeroed upload is worth
+        ``1 / (2 * holders)`` of its multiplier.
+        """
+        steps = dict(self.steps)
+        if unit in steps:
+            return steps[unit] * (holders if unit != "client" else 1)
+        found = dict(self.releases).get(reader)
+        if found is None or self.unit == unit:
+            return found
+        if self.unit not in LARGER.get(unit, ()):
+            return None
+        apart = (1 if self.relation == "replace" else 2) * (holders if self.unit == "client" else 1)
+        return tuple(_apart(event, apart) for event in found)
+
+
+def _apart(event: Event, times: int) -> Event:
+    """A release of noise, where what it hides moves so many times as far."""
+    if isinstance(event, DiscreteRelease | GaussianRelease):
+        return replace(event, multiplier=event.multiplier / times)
+    if isinstance(event, PureRelease):
+        return replace(event, epsilon=event.epsilon * times)
+    if isinstance(event, Drawn):
+        return replace(event, total_variation=min(event.total_variation * times, 1.0))
+    raise TypeError(f"nothing is known of {event!r} where what it hides moves {times} times as far")
 
 
 class Ledger:
     """Charges before anything is sent.
 
     Guarantees:
-        - with a path, :meth:`charge` returns only after the line is on disk (fsync), written under a lock;
+        - with a path, :meth:`charge` returns only after the line is on disk (fsync); what is left of the
+          budget is checked and the line written in one step under a lock, also against other processes;
+        - with a budget, what would exceed it is refused and not written;
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
-        - any other damage is refused.
+        - any other damage is refused, and so is a client's name with other data than it is known with.
 
     Args:
-        path: the file, one JSON line a charge; in memory without one.
+        path: the file, one JSON line a charge; in memory without one. Runs over the same data may share it:
+            what they spend adds up.
+        budget: what no client may exceed.
 
     Raises:
-        BadInput: for a file that ends in a torn line.
+        BadInput: for a file that ends in a torn line, or is damaged.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, budget: Budget | None = None) -> None:
         self.path = path
+        self.budget = budget
         self._charges: list[Charge] = []
+        self._lock = Lock()
+        self._read = 0
+        self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
+        self._data: dict[str, str] = {}
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n"):
-                raise BadInput(
-                    f"{path} ends in a torn line, as a crash leaves it: keep it as evidence and charge "
-                    "to another file; adding to it would make it unreadable"
-                )
+            with self._locked():
+                self._catch_up()
 
     def charge(self, charge: Charge) -> None:
-        """Writes one charge ahead of the reply that it pays for."""
-        self._charges.append(charge)
-        if self.path is None:
-            return
-        line = json.dumps(asdict(charge)) + "\n"
-        with FileLock(f"{self.path}.lock"), self.path.open("ab") as file:
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        """Writes one charge ahead of the reply that it pays for.
+
+        Raises:
+            BudgetExhausted: where the budget does not hold it; nothing is written then.
+            BadInput: where the ledger knows the client's name with other data.
+        """
+        with self._locked():
+            self._catch_up()
+            self._check(charge)
+            if self.path is not None:
+                line = charge.to_line().encode()
+                with self.path.open("ab") as file:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+                self._read += len(line)
+            self._count(charge)
+            self._charges.append(charge)
 
     @classmethod
-    def go_on(cls, path: Path) -> Ledger:
+    def go_on(cls, path: Path, budget: Budget | None = None) -> Ledger:
         """The ledger of a run that was killed, to charge on.
 
         A torn last line is kept beside it in ``ledger.torn`` and counts as a charge without noise.
@@ -95,25 +208,87 @@ class Ledger:
             BadInput: for any other damage.
         """
         if path.is_file():
-            charges = read_ledger(path)  # refuses any other damage
-            whole, _, torn = path.read_bytes().rpartition(b"\n")
-            if torn:
-                with path.with_suffix(".torn").open("ab") as evidence:
-                    evidence.write(torn + b"\n")
-                    os.fsync(evidence.fileno())
-                counted = json.dumps(asdict(charges[-1])).encode() + b"\n"
-                draft = path.with_suffix(".draft")
-                with draft.open("wb") as file:
-                    file.write((whole + b"\n" if whole else b"") + counted)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(draft, path)
-        return cls(path)
+            with FileLock(f"{path}.lock"):  # a line that another process is writing is not torn
+                _set_aside_torn(path)
+        return cls(path, budget)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
         """What was charged through this object."""
         return tuple(self._charges)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Everybody who was charged."""
+        return tuple(name for name, costs in self._costs.items() if costs)
+
+    def costs_of(self, client: str) -> Counter[Cost]:
+        """What a client was charged, and what is everybody's."""
+        return sum((self._costs[name] for name in (client, *EVERYBODY)), Counter[Cost]())
+
+    def mark(self) -> dict[str, Any]:
+        """How long the file is, and a digest of it: what a checkpoint notes."""
+        found = self.path.read_bytes() if self.path is not None and self.path.is_file() else b""
+        return {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
+
+    def _check(self, charge: Charge) -> None:
+        known = self._data.get(charge.client, "")
+        if known and charge.data and known != charge.data:
+            raise BadInput(
+                f"the ledger {self.path} knows {charge.client} with other data, and budgets of different "
+                "data do not add up: keep data, partition, clients and seed, or give another --ledger"
+            )
+        if self.budget is not None:
+            costs = self.costs_of(charge.client)
+            costs[charge.cost] += 1
+            self.budget.check(events_for(self.budget, costs), charge.client, charge.channel)
+
+    def _count(self, charge: Charge) -> None:
+        self._costs[charge.client][charge.cost] += 1
+        if charge.data:
+            self._data.setdefault(charge.client, charge.data)
+
+    def _catch_up(self) -> None:
+        """Takes note of what other processes have charged."""
+        if self.path is None or not self.path.is_file() or self.path.stat().st_size == self._read:
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            fresh = file.read()
+        if not fresh.endswith(b"\n"):
+            raise BadInput(
+                f"{self.path} ends in a torn line, as a crash leaves it: keep it as evidence and charge to "
+                "another file; adding to it would make it unreadable"
+            )
+        for number, line in enumerate(fresh.split(b"\n")[:-1], start=1):
+            self._count(_charge(line, self.path, number))
+        self._read += len(fresh)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            if self.path is None:
+                yield
+                return
+            with FileLock(f"{self.path}.lock"):
+                yield
+
+
+def _set_aside_torn(path: Path) -> None:
+    charges = read_ledger(path)  # refuses any other damage
+    whole, _, torn = path.read_bytes().rpartition(b"\n")
+    if not torn:
+        return
+    with path.with_suffix(".torn").open("ab") as evidence:
+        evidence.write(torn + b"\n")
+        os.fsync(evidence.fileno())
+    counted = charges[-1].to_line().encode()
+    draft = path.with_suffix(".draft")
+    with draft.open("wb") as file:
+        file.write((whole + b"\n" if whole else b"") + counted)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
 
 
 def read_ledger(path: Path) -> list[Charge]:
@@ -126,133 +301,126 @@ def read_ledger(path: Path) -> list[Charge]:
         raise BadInput(f"no ledger at {path}")
     lines = path.read_bytes().split(b"\n")
     torn = lines.pop()
-    charges = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            charges.append(_charge(json.loads(line)))
-        except (ValueError, TypeError, RecursionError):
-            raise BadInput(
-                f"{path}, line {number} is damaged: a ledger is never repaired; keep it as evidence and "
-                "treat the budget as spent"
-            ) from None
+    charges = [_charge(line, path, number) for number, line in enumerate(lines, start=1)]
     if torn:
-        charges.append(Charge("unknown", "unknown", -1, -1, "torn line", "client", "zero-out", {}))
+        charges.append(Charge("unknown", "unknown", -1, -1, "torn line", "client", "zero-out"))
     return charges
 
 
-def _charge(entry: Any) -> Charge:
-    charge = Charge(**entry)
-    if not (
-        all(
-            type(text) is str
-            for text in (charge.client, charge.run, charge.channel, charge.unit, charge.relation)
+def check_mark(path: Path, mark: Mapping[str, Any]) -> None:
+    """That a ledger still begins with all that a checkpoint saw of it.
+
+    Raises:
+        BadInput: for one that was rolled back or rewritten.
+    """
+    found = path.read_bytes()[: mark["bytes"]] if path.is_file() else b""
+    if len(found) < mark["bytes"] or hashlib.sha256(found).hexdigest() != mark["sha256"]:
+        raise BadInput(
+            f"{path} lacks charges that the checkpoint beside it was made after: a ledger that was rolled "
+            "back under-counts; put the newest one back, or treat the budget as spent"
         )
-        and type(charge.round) is type(charge.exchange) is int
-        and all(type(charge.multipliers[reader]) in (int, float) for reader in charge.multipliers)
-    ):
-        raise ValueError("a charge of other types")
-    return charge
 
 
-def spent(charges: Iterable[Charge], delta: float) -> dict[str, dict[str, float]]:
+def _charge(line: bytes, path: Path, number: int) -> Charge:
+    try:
+        return Charge.from_line(line)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise BadInput(
+            f"{path}, line {number} is damaged: a ledger is never repaired; keep it as evidence and "
+            "treat the budget as spent"
+        ) from None
+
+
+def spent(
+    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = UNITS
+) -> dict[str, dict[str, Spent]]:
     """What the most exposed client has spent: unit -> reader -> epsilon (``inf`` without noise).
 
     Each client's charges compose; the figure is the largest over clients. An upload touches its client's
-    data at every unit, and its noise speaks for the unit that it was scaled to: at the others it counts as
-    without noise. One thing follows: where owners hold whole graphs, a graph is one client's alone, and
-    whatever it changes in that client's upload stays within the clip, from anywhere to anywhere, which is
-    twice the way to zero. So noise scaled to a client's zeroed upload counts half for a graph. No charge at
-    all is an epsilon of 0.
+    data at every unit; :meth:`Cost.at` says what its noise is worth at each. No charge at all is an epsilon
+    of 0. A charge whose client is not known, as a torn line's, counts for every client.
 
     Args:
         charges: any clients' charges.
         delta: the failure probability.
+        holders: how many clients may hold the same node.
+        units: those to tell.
 
     Raises:
         BadInput: for a delta outside (0, 1).
     """
     if not 0 < delta < 1:
         raise BadInput(f"delta {delta} must lie between 0 and 1; 1e-5 is usual")
-    by_client: dict[str, list[Charge]] = defaultdict(list)
-    charges = list(charges)
-    units = OF_GRAPH_SETS if any(charge.unit == "graph" for charge in charges) else UNITS
+    by_client: dict[str, Counter[Cost]] = defaultdict(Counter)
     for charge in charges:
-        by_client[charge.client].append(charge)
+        by_client[charge.client][charge.cost] += 1
+    alike = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run
     return {
         unit: {
-            reader: max((_of_client(c, unit, reader, delta) for c in by_client.values()), default=0.0)
+            reader: max(
+                (composed(dict(costs), unit, reader, holders, delta) for costs in alike),
+                key=lambda found: found.epsilon,
+                default=Spent(0.0, "none"),
+            )
             for reader in READERS
         }
         for unit in units
     }
 
 
-def _of_client(charges: Iterable[Charge], unit: str, reader: str, delta: float) -> float:
-    return epsilon((_multiplier(c, unit, reader) for c in charges), delta)
+def events_of(costs: Mapping[Cost, int], unit: str, reader: str, holders: int) -> Counter[Event] | None:
+    """One client's charges at a unit against a reader, as the accountant's events, counted; None where one of
+    them carries no noise there."""
+    events: Counter[Event] = Counter()
+    for cost, times in costs.items():
+        found = cost.at(unit, reader, holders)
+        if found is None:
+            return None
+        for event in found:
+            events[event] += times
+    return events
 
 
-def _multiplier(charge: Charge, unit: str, reader: str) -> float:
-    """The noise multiplier that a charge is worth at a unit, against a reader."""
-    found = charge.multipliers.get(reader, 0.0)
-    if (charge.unit, unit) == ("client", "graph"):
-        return found if charge.relation == "replace" else found / 2
-    return found if charge.unit == unit else 0.0
+def events_for(budget: Budget, costs: Mapping[Cost, int]) -> Counter[Event] | None:
+    """The same, as a budget counts."""
+    return events_of(costs, budget.unit, budget.against, budget.holders)
 
 
-def epsilon(multipliers: Iterable[float], delta: float) -> float:
-    """Epsilon of Gaussian releases with these noise multipliers, composed, exactly.
-
-    Gaussian releases compose to one Gaussian release: the inverse squares of the multipliers add up. The
-    numerical accountant agrees and needs minutes and gigabytes where the noise is small; it is for
-    subsampling, which no recipe does yet.
-
-    References:
-        Dong, Roth, Su, Gaussian Differential Privacy, 2022, corollary 3.3; Balle and Wang, ICML 2018,
-        theorem 8.
-
-    >>> epsilon([0.0, 1.0], 1e-5)
-    inf
-    >>> round(epsilon([1.0], 1e-5), 2)
-    4.38
-    """
-    known = list(multipliers)
-    if not all(multiplier > 0 for multiplier in known):
-        return math.inf
-    mu = math.hypot(*(1 / multiplier for multiplier in known))
-    if mu > _NO_NOISE:
-        return math.inf
-    return float(dp.get_epsilon_gaussian(1 / mu, delta)) if mu else 0.0
+def composed(costs: Mapping[Cost, int], unit: str, reader: str, holders: int, delta: float) -> Spent:
+    """What one client's charges, counted, come to."""
+    events = events_of(costs, unit, reader, holders)
+    return Spent(math.inf, "none") if events is None else accounting.epsilon(events, delta)
 
 
-def report(charges: Iterable[Charge], delta: float, holders: int = 1) -> dict[str, Any]:
+def report(
+    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = UNITS
+) -> dict[str, Any]:
     """The ``privacy`` entry of a result: for each unit the strictest reader, the others beside it.
 
     Args:
         holders: how many clients may hold the same node: 1 where they share none, all of them in a vertical
             split.
-
-    Client units are accounted, and graphs where every channel bounds what one of them moves. Node and edge
-    rows recur across uploads in ways that no clip bounds yet, so wherever a channel touches a client's data
-    their epsilon is ``inf``.
+        units: those to tell.
     """
     charges = list(charges)
     touched = {c.channel for c in charges}
     entries = {}
-    for unit, row in spent(charges, delta).items():
-        strictest = max(READERS, key=lambda reader, row=row: row[reader])  # type: ignore[misc]
+    for unit, row in spent(charges, delta, holders, units).items():
+        strictest = max(READERS, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
+        found, of = row[strictest], holders if unit in ("node", "edge") else 1
         reason = "nothing left a client but what a referee examined, outside the guarantee"
         if touched:
-            bare = {c.channel for c in charges if not _multiplier(c, unit, strictest) > 0} or touched
-            reason = f"{', '.join(sorted(bare))}: no noise scaled to this unit" * math.isinf(row[strictest])
+            bare = {c.channel for c in charges if c.cost.at(unit, strictest, of) is None} or touched
+            reason = f"{', '.join(sorted(bare))}: no noise speaks for this unit" * math.isinf(found.epsilon)
         entries[unit] = {
-            "epsilon": number(row[strictest]),
+            "epsilon": number(found.epsilon),
             "delta": delta,
             "against": strictest,
             "relation": ", ".join(sorted({c.relation for c in charges})) or "zero-out",
-            "accountant": ACCOUNTANT,
-            "holders": 1 if unit == "client" else holders,
-            "computational": False,
-            "readers": {reader: number(value) for reader, value in row.items()},
+            "accountant": found.accountant,
+            "holders": of,
+            "computational": math.isfinite(found.epsilon) and any(c.computational for c in charges),
+            "readers": {reader: number(value.epsilon) for reader, value in row.items()},
             "reason": reason,
         }
     return entries

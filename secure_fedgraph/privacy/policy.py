@@ -13,6 +13,8 @@ from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
 from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.encoding import FixedPoint
 from secure_fedgraph.privacy.homomorphic import Homomorphic
+from secure_fedgraph.privacy.links import RandomisedLinks
+from secure_fedgraph.privacy.local_step import PrivateSteps
 from secure_fedgraph.privacy.masking import Masked
 from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.noise import Gaussian
@@ -24,6 +26,8 @@ from secure_fedgraph.protocol.channel import Channel, Reveal
 
 Recipe = Callable[[Channel], Protection]
 Make = TypeVar("Make", bound=Callable[..., "Policy"])
+Amount = float | Mapping[str, float]
+"""One number for all channels, or one by a channel's name."""
 RELATIONS = ("zero-out", "add-remove", "replace")
 OUTSIDE = Protection(Plain(), name="outside the guarantee")
 """What a channel to the referee gets under every policy: the experiment's examiner, not the federation."""
@@ -53,6 +57,10 @@ class Policy:
     recipe: Recipe
     exceptions: Mapping[str, Protection] = field(default_factory=dict)
     relation: str = "zero-out"
+    steps: PrivateSteps | None = None
+    """How clients train, where they train under noise."""
+    links: RandomisedLinks | None = None
+    """How clients' links are drawn anew before anything is done with them, where they are."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, for another process to make it again; None for one made by hand."""
 
@@ -89,6 +97,16 @@ class BoundPolicy:
 
     policy: Policy
     bounds: Mapping[str, Bound]
+
+    @property
+    def steps(self) -> PrivateSteps | None:
+        """How clients train, where they train under noise."""
+        return self.policy.steps
+
+    @property
+    def links(self) -> RandomisedLinks | None:
+        """How clients' links are drawn anew, where they are."""
+        return self.policy.links
 
     def __getitem__(self, channel: str) -> Bound:
         if channel not in self.bounds:
@@ -159,29 +177,41 @@ def plaintext() -> Policy:
 
 
 @_named
-def local_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Policy:
+def local_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows: bool = False) -> Policy:
     """Clip and Gaussian noise in the client: the server sees noised uploads only.
 
     What peers read is clipped and noised as well, and sealed.
 
     Args:
-        norm: the clip, an L2 norm.
-        multiplier: noise standard deviation over sensitivity.
+        norm: the clip, an L2 norm; one number, or one by channel.
+        multiplier: noise standard deviation over sensitivity; one number, or one by channel.
+        rows: where an upload has one row a node or a graph, clip each row and not the whole. The noise is
+            then as small as a row; it speaks for nobody, since rows recur, and epsilon is infinite.
     """
-    stages = (Clip(norm), Gaussian(multiplier))
-    server = Protection(Plain(), stages, name="local_dp")
-    return _by_reader(
-        "local_dp", server, Protection(Sealed(Plain()), stages, name="local_dp, sealed"), relation
-    )
+    _check_amounts(norm, multiplier)
+
+    def recipe(channel: Channel) -> Protection:
+        stages = (
+            Clip(_amount("norm", norm, channel), whole=not rows),
+            Gaussian(_amount("multiplier", multiplier, channel)),
+        )
+        if channel.to == "peer":
+            return Protection(Sealed(Plain()), stages, name="local_dp, sealed")
+        return Protection(Plain(), stages, name="local_dp")
+
+    return Policy("local_dp", recipe, relation=relation)
 
 
 @_named
-def central_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Policy:
+def central_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows: bool = False) -> Policy:
     """Clip in the client, Gaussian noise by the server: holds against everybody but the server.
 
     A peer channel does not bind: its values pass the server without being opened there.
+
+    Args:
+        norm, multiplier, rows: as for :func:`local_dp`.
     """
-    server = Protection(Plain(), (Clip(norm), Gaussian(multiplier, by="server")), name="central_dp")
+    _check_amounts(norm, multiplier)
 
     def recipe(channel: Channel) -> Protection:
         if channel.to == "peer":
@@ -189,9 +219,54 @@ def central_dp(norm: float, multiplier: float, relation: str = "zero-out") -> Po
                 f"channel {channel.name!r} is read by a peer, so no server adds central_dp's noise to it: "
                 "use local_dp or masked"
             )
-        return server
+        clip = Clip(_amount("norm", norm, channel), whole=not rows)
+        noise = Gaussian(_amount("multiplier", multiplier, channel), by="server")
+        return Protection(Plain(), (clip, noise), name="central_dp")
 
     return Policy("central_dp", recipe, relation=relation)
+
+
+@_named
+def distributed_dp(
+    norm: Amount,
+    multiplier: Amount,
+    relation: str = "zero-out",
+    quorum: float = 0.8,
+    bits: int = 32,
+    colluders: float = 0.1,
+    dropouts: float = 0.2,
+    batch: int = 1,
+    limit: float = float("inf"),
+) -> Policy:
+    """Every client adds its share of the noise, under masks: the server sees the noised sum only.
+
+    The shares of any ``quorum`` clients, without those of the colluders, make up the whole noise, so the
+    guarantee holds against the server and against whoever contributes, and costs about as little accuracy as
+    noise by a trusted server. That nobody sees a single upload rests on the masks: computationally.
+
+    What peers read as a sum is protected alike, and sealed; a channel whose reader needs each upload is
+    refused.
+
+    Args:
+        norm, multiplier: as for :func:`local_dp`; the clip bounds a client's whole upload.
+        quorum: the smallest cohort that a client answers and the fewest survivors whose sum it opens: a
+            number of clients, or below 1 a share of all. More is less noise, and fewer drop-outs survived.
+        bits, colluders, dropouts, batch: as for :func:`masked`. At least one client is taken to collude.
+        limit: coordinates beyond it are cut: what makes room in a ring of 16 bits.
+    """
+    _check_amounts(norm, multiplier)
+
+    def recipe(channel: Channel) -> Protection:
+        stages = (
+            Clip(_amount("norm", norm, channel), whole=True),
+            Gaussian(_amount("multiplier", multiplier, channel), "shares", limit, colluders),
+        )
+        if channel.to == "peer" and channel.reveal is Reveal.SUM:
+            return Protection(Sealed(Pairwise()), stages, quorum, "distributed_dp, sealed")
+        masks = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch)
+        return Protection(masks, stages, quorum, "distributed_dp")
+
+    return Policy("distributed_dp", recipe, relation=relation)
 
 
 @_named
@@ -265,7 +340,7 @@ def strictest(*policies: Policy) -> Policy:
 
     Without arguments: masked, homomorphic, sealed, plaintext, in that order.
     """
-    candidates = policies or tuple(RECIPES[name]() for name in LADDER)
+    candidates = policies or tuple(RECIPES[name]() for name in LADDER if name not in NOISED)
     return _Strictest(
         "strictest", candidates[0].recipe, relation=candidates[0].relation, candidates=candidates
     )
@@ -299,19 +374,40 @@ class _Strictest(Policy):
         raise Incompatible(f"channel {channel.name!r}: no recipe binds. {' | '.join(reasons)}")
 
 
+def _check_amounts(norm: Amount, multiplier: Amount) -> None:
+    """Refuses what no channel could be clipped or noised with, before one is there."""
+    for kind, amount in ((Clip, norm), (Gaussian, multiplier)):
+        for one in amount.values() if isinstance(amount, Mapping) else (amount,):
+            kind(one)
+
+
+def _amount(key: str, amount: Amount, channel: Channel) -> float:
+    if not isinstance(amount, Mapping):
+        return amount
+    if channel.name not in amount:
+        raise BadInput(
+            f"channel {channel.name!r} has no {key}, and others have one each: set "
+            f"protection.{key}.{channel.name}"
+        )
+    return amount[channel.name]
+
+
 def _least_two(quorum: int) -> int:
     if quorum < 2:
         raise BadInput(f"quorum {quorum}: a sum of one upload is that upload; use 2 or more")
     return quorum
 
 
-LADDER = ("masked", "homomorphic", "sealed", "plaintext")
-"""The order in which ``strictest`` tries the recipes that need no settings."""
+LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plaintext")
+"""The order in which ``strictest`` tries the recipes."""
+NOISED = ("distributed_dp", "local_dp")
+"""Those of them that need a norm and noise."""
 
 RECIPES: dict[str, Callable[..., Policy]] = {
     "plaintext": plaintext,
     "local_dp": local_dp,
     "central_dp": central_dp,
+    "distributed_dp": distributed_dp,
     "masked": masked,
     "homomorphic": homomorphic,
     "sealed": sealed,

@@ -24,8 +24,12 @@ def first(places: np.ndarray, most: int) -> np.ndarray:
     return places & (np.cumsum(places, axis=1) <= most)
 
 
-def pooled(parts: Parts, touches: Touches, unit: Unit) -> tuple[Layout, np.ndarray]:
+def pooled(parts: Parts, touches: Touches, unit: Unit, grid: float = 0.0) -> tuple[Layout, np.ndarray]:
     """The sums ``[rows, width]`` (float64), and their layout.
+
+    Args:
+        grid: a step that each part is rounded to, towards zero, before anything is added up: the sums are
+            whole steps then, and rounding moves none of them by more than the part itself.
 
     Guarantees:
         - zeroing one unit, or leaving it out, moves the whole matrix by at most
@@ -34,8 +38,11 @@ def pooled(parts: Parts, touches: Touches, unit: Unit) -> tuple[Layout, np.ndarr
     """
     layout, matrix, places = parts.packed(unit)
     # float64: in float32 the rounding of long sums would move by more than a short unit does
-    rows = first(places, touches.rows).T.astype(np.float64) @ clipped(matrix, touches.norm).astype(np.float64)
-    return layout, rows
+    short = clipped(matrix, touches.norm).astype(np.float64)
+    if grid:
+        short = np.trunc(short / grid)
+    rows = first(places, touches.rows).T.astype(np.float64) @ short
+    return layout, rows * (grid or 1.0)  # after the sum, which is exact in whole steps
 
 
 def moved(touches: Touches, relation: str) -> float:

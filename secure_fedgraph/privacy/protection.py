@@ -11,13 +11,14 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
+from secure_fedgraph.privacy.accounting import Event
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.protocol import wire
@@ -42,6 +43,8 @@ class Sensitivity:
     """How far one unit's row can be from the zero row, in the unit of the current domain."""
 
     l2: float = math.inf
+    unit: Unit | None = None
+    """Whose data that row is: what noise scaled to it speaks for; None where rows recur unbounded."""
     noised_by: str = ""
     """Who has added noise before this point: a zeroed unit's row is then no longer the zero row."""
 
@@ -84,10 +87,12 @@ class Scope:
 
 @dataclass(frozen=True)
 class Noise:
-    """What a stage's noise earns: the multiplier, and the readers that it holds against."""
+    """What a stage's noise earns: the accountant's events of an upload of so many values, and against whom."""
 
-    multiplier: float
+    release: Callable[[int], tuple[Event, ...]]
     against: frozenset[str]
+    computational: bool = False
+    """Whether its whole amount rests on nobody seeing a single upload."""
 
 
 class Stage(ABC):
@@ -97,6 +102,8 @@ class Stage(ABC):
     gives: Domain
     traces: str = ""
     """What the client's half has done to an upload, in a word, for sentences on what is seen."""
+    grid: float = 0.0
+    """The step that it rounds to, where parts of sums are to be rounded before they are added up."""
 
     @abstractmethod
     def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
@@ -223,13 +230,14 @@ class Protection:
     Args:
         stages: run from left to right in the client and from right to left at the reader.
         carrier: how the result travels.
-        quorum: the smallest cohort that a client answers. The client's own; never read from the wire.
+        quorum: the smallest cohort that a client answers; below 1 the share of all who may contribute. The
+            client's own; never read from the wire.
         name: what tables call it.
     """
 
     carrier: Carrier
     stages: tuple[Stage, ...] = ()
-    quorum: int = 1
+    quorum: float = 1
     name: str = "protection"
 
     def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = "zero-out") -> Bound:
@@ -242,6 +250,11 @@ class Protection:
             BadInput: for a quorum of one under a carrier that reveals only sums.
         """
         carrier = self.carrier
+        # a peer that reads a sum does not contribute to it
+        contributors = len(clients) - (channel.to == "peer" and channel.reveal is Reveal.SUM)
+        if self.quorum < 1:
+            least = max(2, math.ceil(self.quorum * contributors - 1e-9))
+            return replace(self, quorum=least).bind(channel, clients, relation)
         if channel.reveal is Reveal.VALUES and channel.reveal not in carrier.reveals:
             raise Incompatible(
                 f"channel {channel.name!r} is valued without being read, which {self.name} cannot do: "
@@ -259,8 +272,6 @@ class Protection:
                 f"channel {channel.name!r}: quorum {self.quorum} of {self.name}: a sum of one upload is that "
                 "upload; use 2 or more"
             )
-        # a peer that reads a sum does not contribute to it
-        contributors = len(clients) - (channel.to == "peer" and channel.reveal is Reveal.SUM)
         if contributors < self.quorum:
             raise Refused(
                 f"channel {channel.name!r}: {self.name} needs at least {self.quorum} contributors and there "
@@ -275,10 +286,11 @@ class Protection:
             )
         if Reveal.EACH not in carrier.reveals and len(clients) < channel.least and not channel.accepted:
             raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
-        terms = Terms(channel, clients, relation, carrier.ring, self.quorum)
+        terms = Terms(channel, clients, relation, carrier.ring, int(self.quorum))
         domain, sensitivity, stages = Domain.REAL, Sensitivity(), []
         if channel.touches is not None:
-            sensitivity = Sensitivity(moved(channel.touches, relation))
+            touches = channel.touches
+            sensitivity = Sensitivity(moved(touches, relation), channel.unit if touches.alone else None)
         for stage in self.stages:
             if stage.takes is not domain:
                 raise Incompatible(
@@ -344,20 +356,27 @@ class Bound:
         too_few = len(self.terms.clients) < self.channel.least
         return (*found, self.channel.below) if too_few else found
 
-    def multipliers(self) -> dict[str, float]:
-        """For each reader the noise multiplier at the channel's unit; 0 where nothing protects it.
+    @property
+    def unit(self) -> Unit:
+        """Whose data the noise speaks for: the clip's unit, or the channel's where nothing bounds one."""
+        return self.sensitivity.unit or self.channel.unit
 
-        Accounted are client units, and units whose parts in sums the channel bounds. Other rows recur in
-        several uploads and rows, which the clip does not bound, so they count as unprotected; so do parts
-        that depend on other units.
+    def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
+        """For each reader what one upload of so many values costs :attr:`unit`; without noise no entry.
+
+        Accounted are units whose every part in an upload the clip or the channel bounds. Other rows recur in
+        several uploads and rows, so they count as unprotected; so do parts that depend on other units.
         """
-        found, touches = dict.fromkeys(READERS, 0.0), self.channel.touches
-        if self.channel.unit is Unit.CLIENT or (touches is not None and touches.alone):
-            for noise in filter(None, (stage.noise() for stage in self.stages)):
-                found.update(
-                    {reader: math.hypot(found[reader], noise.multiplier) for reader in noise.against}
-                )
-        return found
+        if self.sensitivity.unit is None:
+            return {}
+        noises = [noise for stage in self.stages if (noise := stage.noise())]
+        found = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in READERS}
+        return {reader: events for reader, events in found.items() if events}
+
+    @property
+    def computational(self) -> bool:
+        """Whether the noise's whole amount rests on secure aggregation."""
+        return any(noise.computational for stage in self.stages if (noise := stage.noise()))
 
     def check(self, upload: Any) -> None:
         """That an answer is of the kind that the channel declares: nothing goes round the clip of its parts.
@@ -378,7 +397,8 @@ class Bound:
         channel = self.channel
         if isinstance(upload, Parts):
             assert channel.touches is not None
-            layout, matrix = pooled(upload, channel.touches, channel.unit)
+            grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
+            layout, matrix = pooled(upload, channel.touches, channel.unit, grid)
         else:
             layout, matrix = upload.packed(channel.unit)
         for stage in self.stages:

@@ -104,6 +104,8 @@ class Channel:
         below: what is said then: what happens, and the mend.
         accepted: that somebody accepted fewer by name: it binds, and ``below`` is its excess.
         why: what each upload is needed for, said where a protection that shows only sums is refused.
+        trained: that what is sent is made of what the server gave and of local training alone, so that the
+            noise of private training steps speaks for it.
         touches: for rows that are sums over units: how much of them one unit touches. The answer is then
             the units' parts, which the door clips and adds up.
 
@@ -124,6 +126,7 @@ class Channel:
     below: str = ""
     accepted: bool = False
     why: str = ""
+    trained: bool = False
     touches: Touches | None = None
 
     def __post_init__(self) -> None:

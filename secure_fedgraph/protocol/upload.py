@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -91,6 +92,11 @@ class Upload:
 
     values: Mapping[str, torch.Tensor]
 
+    @property
+    def size(self) -> int:
+        """How many numbers it holds."""
+        return sum(value.numel() for value in self.values.values())
+
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:
         """The layout and the matrix ``[rows, width]`` (float32): one row is one unit's data."""
         if not self.values:
@@ -134,6 +140,12 @@ class Parts:
 
     values: Mapping[str, torch.Tensor]
     places: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """How many numbers the sums hold."""
+        rows = self.places.shape[-1] if self.places.dim() else 0
+        return rows * sum(math.prod(value.shape[1:]) for value in self.values.values())
 
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the parts ``[units, width]`` (float32), and the places as booleans."""

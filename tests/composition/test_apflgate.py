@@ -44,8 +44,11 @@ def federation(request: pytest.FixtureRequest) -> sfg.Federation:
     )
 
 
+NOISED = ("local_dp", "central_dp", "distributed_dp")
+
+
 def policy(name: str) -> Policy:
-    return RECIPES[name](1.0, 1.0) if name in ("local_dp", "central_dp") else RECIPES[name]()
+    return RECIPES[name](1.0, 1.0) if name in NOISED else RECIPES[name]()
 
 
 def run(federation: sfg.Federation, name: str, recipe: str, rounds: int = 1, **arguments: Any) -> sfg.Run:

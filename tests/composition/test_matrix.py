@@ -25,6 +25,7 @@ from secure_fedgraph.privacy.policy import (
     PlaintextWarning,
     Policy,
     central_dp,
+    distributed_dp,
     homomorphic,
     local_dp,
     masked,
@@ -38,6 +39,7 @@ POLICIES: dict[str, Policy] = {
     "plaintext": plaintext(),
     "local_dp": local_dp(1.0, 1.0),
     "central_dp": central_dp(1.0, 1.0),
+    "distributed_dp": distributed_dp(1.0, 1.0),
     "masked": masked(),
     "homomorphic": homomorphic(),
     "strictest": strictest(),
@@ -81,7 +83,7 @@ def run(name: str, policy: str, federation: sfg.Federation, **arguments) -> sfg.
 def refused(name: str, policy: str) -> bool:
     if policy == "sealed":  # it protects what peers read, and these algorithms send to the server
         return name not in ALONE
-    return name in POOLED and policy in PROTECTED
+    return name in POOLED and policy in (*PROTECTED, "distributed_dp")
 
 
 def test_the_grid_is_whole():

@@ -21,6 +21,7 @@ PROMISED = {
     "glasu_by_columns": ["2   4", "plaintext: accuracy", "masked: accuracy", "0 single", "two owners:"],
     "own_algorithm": ["plaintext", "masked", "homomorphic", "accuracy"],
     "own_attack": ["plaintext  right for", "masked     blind: own-majority-class"],
+    "run_under_a_budget": ["client ", "node ", "edge          8.0 sum"],
     "own_graph_and_model": ["accuracy on all owners' test nodes", "first.lin.weight"],
 }
 # Importing torch and its company takes most of an example's time: one process imports them, and nothing of

@@ -509,3 +509,69 @@ def test_statuses_and_streams_of_real_processes() -> None:
     assert refused[2].startswith("secure-fedgraph: channel 'update': masked needs at least 2")
     assert (bad[0], bad[1], bad[2].count("\n")) == (2, "", 1)
     assert (helped[0], helped[2]) == (0, "")
+
+
+# A privacy budget
+
+
+def test_a_budget_plans_the_noise_and_the_run_keeps_to_it() -> None:
+    done = run("--policy", "local_dp", "--epsilon", "4", "--out", "out")
+    assert done.exit_code == 0, done.output
+    result = json.loads(Path("out/result.json").read_text())
+    assert 3.9 < result["privacy"]["client"]["epsilon"] <= 4.0
+    assert result["budget"]["epsilon"] == 4.0
+    assert result["budget"]["planned"] is True
+    assert result["budget"]["spent"] == result["privacy"]["client"]["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "masked", "--epsilon", "8"], "channel 'update' under masked: no noise speaks for"),
+        (["--policy", "central_dp", "--epsilon", "8"], "give --against outsider, or use distributed_dp"),
+        (
+            ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--epsilon", "1"],
+            "epsilon 1 is too small for one round .*the smallest that is not is 4.38",
+        ),
+        (
+            ["--policy", "local_dp", "--norm", "1", "--multiplier", "0.001", "--epsilon", "1"],
+            "too small for one round.*give a larger --multiplier",
+        ),
+    ],
+)
+def test_what_no_budget_holds_is_refused_before_round_1(arguments: list[str], words: str) -> None:
+    fails(run(*arguments, "--out", "out"), 3, words)
+    assert not Path("out/ledger.jsonl").exists()
+
+
+def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> None:
+    # two releases with multiplier 1 cost 6.57, three 8.5: the third round is not in 8
+    noise = ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--epsilon", "8", "--rounds", "3"]
+    fails(
+        run(*noise, "--out", "a", "--ledger", "shared.jsonl"),
+        3,
+        "owner-0's next message would exceed the budget",
+    )
+    assert len(Path("shared.jsonl").read_text().splitlines()) == 6
+    fails(run(*noise, "--out", "b", "--ledger", "shared.jsonl"), 3, "would exceed the budget of epsilon 8")
+    assert len(Path("shared.jsonl").read_text().splitlines()) == 6
+    fails(run(*noise, "--seed", "1", "--out", "c", "--ledger", "shared.jsonl"), 2, "with other data")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--epsilon", "0"], "epsilon = 0"),
+        (["--epsilon", "-1"], "epsilon = -1"),
+        (["--epsilon", "nan"], "epsilon = nan"),
+        (["--epsilon", "inf"], "epsilon = inf"),
+        (["--epsilon", "8", "--delta", "1"], "delta = 1"),
+        (["--epsilon", "8", "--unit", "person"], "unit = 'person'"),
+        (["--epsilon", "8", "--unit", "graph"], "unit 'graph': these data have client, node, edge"),
+        (["--epsilon", "8", "--against", "eve"], "against = 'eve'"),
+        (["--epsilon", "8", "--set", "budget.upload=2"], "budget.upload: no channel of that name pays"),
+        (["--epsilon", "8", "--set", "budget.update=0"], "budget.update = 0.*a positive number"),
+    ],
+)
+def test_figures_that_are_no_budget(arguments: list[str], words: str) -> None:
+    fails(run("--policy", "local_dp", *arguments, "--out", "out"), 2, words)

@@ -11,7 +11,7 @@ from parties import NAMES, scope
 from secure_fedgraph.errors import BadInput, Incompatible
 from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.protection import Sensitivity, Terms
-from secure_fedgraph.protocol import Channel, Reveal
+from secure_fedgraph.protocol import Channel, Reveal, Unit
 
 
 def terms(relation: str) -> Terms:
@@ -48,7 +48,31 @@ def test_zeros_and_giants():
 
 @pytest.mark.parametrize(("relation", "moved"), [("zero-out", 2.0), ("add-remove", 2.0), ("replace", 4.0)])
 def test_sensitivity_by_relation(relation, moved):
-    assert Clip(2.0).bind(Sensitivity(), terms(relation))[1] == Sensitivity(moved)
+    assert Clip(2.0).bind(Sensitivity(), terms(relation))[1] == Sensitivity(moved, Unit.CLIENT)
+
+
+@pytest.mark.parametrize("unit", [Unit.NODE, Unit.EDGE, Unit.GRAPH])
+def test_whose_data_is_bounded(unit):
+    """Rows of nodes recur: clipped one by one, they bound nobody; the whole upload is the client's."""
+    rows = Terms(Channel("egos", Reveal.SUM, unit), NAMES, "zero-out")
+    assert Clip(2.0).bind(Sensitivity(), rows)[1] == Sensitivity(2.0, None)
+    assert Clip(2.0, whole=True).bind(Sensitivity(), rows)[1] == Sensitivity(2.0, Unit.CLIENT)
+    assert Clip(2.0, whole=True).bind(Sensitivity(), terms("replace"))[1] == Sensitivity(4.0, Unit.CLIENT)
+
+
+def test_the_whole_is_scaled_as_one():
+    # ||((3, 4), (0, 12))|| = 13
+    rows = np.array([[3.0, 4.0], [0.0, 12.0]], dtype=np.float32)
+    out = Clip(1.3, whole=True).apply(rows, scope())
+    assert out.shape == rows.shape
+    assert out == pytest.approx(rows / 10, rel=2e-6)
+    assert Clip(13.1, whole=True).apply(rows, scope()).tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_nothing_to_clip(shape):
+    for whole in (False, True):
+        assert Clip(1.0, whole=whole).apply(np.zeros(shape, dtype=np.float32), scope()).shape == shape
 
 
 def test_behind_noise_it_does_not_bind():

@@ -10,6 +10,7 @@ import pytest
 from secure_fedgraph.config import Experiment, load, make_policy
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.policy import RECIPES
+from secure_fedgraph.protocol import Channel, Reveal
 
 TOML = """
 algorithm = "fedprox"
@@ -190,10 +191,26 @@ def test_one_set_of_flags_serves_every_recipe() -> None:
     assert [make_policy(name, flags).name for name in RECIPES] == list(RECIPES)
 
 
-def test_strictest_tries_local_noise_first_where_it_was_given() -> None:
+def test_strictest_tries_noise_where_it_was_given() -> None:
+    """Noise under masks before all; noise on single uploads only where no sum would do."""
     names = [c.name for c in make_policy("strictest", {"norm": 1.0, "multiplier": 1.0}).candidates]
-    assert names == ["local_dp", "masked", "homomorphic", "sealed", "plaintext"]
-    assert [c.name for c in make_policy("strictest", {}).candidates] == names[1:]
+    assert names == ["distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plaintext"]
+    noiseless = ["masked", "homomorphic", "sealed", "plaintext"]
+    assert [c.name for c in make_policy("strictest", {}).candidates] == noiseless
+    assert [c.name for c in make_policy("strictest", {"norm": 1.0}).candidates] == noiseless
+
+
+def test_one_number_or_one_by_channel() -> None:
+    policy = make_policy("local_dp", {"norm": {"update": 0.5, "feedback": 2}, "multiplier": 1.0})
+    bound = policy.bind([Channel("update", Reveal.SUM), Channel("feedback", Reveal.SUM)], ("a", "b"))
+    assert [bound[name].stages[0].norm for name in ("update", "feedback")] == [0.5, 2]
+    with pytest.raises(BadInput, match=r"'hidden' has no norm.*set protection.norm.hidden"):
+        policy.bind([Channel("hidden", Reveal.SUM)], ("a", "b"))
+    for given in ({"update": "one"}, {"update": True}, [1.0]):
+        with pytest.raises(BadInput, match=r"protection.norm = .*: give a number, or one by channel"):
+            make_policy("local_dp", {"norm": given, "multiplier": 1.0})
+    with pytest.raises(BadInput, match="multiplier 0"):
+        make_policy("local_dp", {"norm": 1.0, "multiplier": {"update": 0}})
 
 
 @pytest.mark.parametrize("name", ["local_dp", "central_dp"])

@@ -17,6 +17,7 @@ from secure_fedgraph.privacy.policy import (
     PlaintextWarning,
     Policy,
     central_dp,
+    distributed_dp,
     homomorphic,
     local_dp,
     masked,
@@ -31,10 +32,16 @@ EACH = Channel("egos", Reveal.EACH, Unit.NODE)
 TELL = Channel("tell", Reveal.NOTHING)
 EXAM = Channel("exam", Reveal.EACH, to="referee")
 
+
+def many(count: int) -> tuple[str, ...]:
+    return tuple(f"c{i}" for i in range(count))
+
+
 MADE = {
     "plaintext": plaintext(),
     "local_dp": local_dp(1.0, 1.0),
     "central_dp": central_dp(1.0, 1.0),
+    "distributed_dp": distributed_dp(1.0, 1.0),
     "masked": masked(),
     "homomorphic": homomorphic(),
     "strictest": strictest(),
@@ -53,6 +60,7 @@ def test_every_recipe_is_here():
         ("plaintext", Domain.REAL),
         ("local_dp", Domain.REAL),
         ("central_dp", Domain.REAL),
+        ("distributed_dp", Domain.MASKED),
         ("masked", Domain.MASKED),
         ("homomorphic", Domain.CIPHER),
         ("strictest", Domain.MASKED),
@@ -62,7 +70,7 @@ def test_a_sum_to_the_server(name, domain):
     assert MADE[name].bind([SUM], NAMES)["update"].carrier.gives is domain
 
 
-@pytest.mark.parametrize("name", ["masked", "homomorphic"])
+@pytest.mark.parametrize("name", ["masked", "homomorphic", "distributed_dp"])
 def test_each_upload_needs_another_recipe(name):
     with pytest.raises(Incompatible, match=f"channel 'egos' needs each upload; {name} reveals only the sum"):
         MADE[name].bind([EACH], NAMES)
@@ -116,6 +124,52 @@ def test_default_deny():
         masked().bind([SUM], NAMES)["egos"]
 
 
+@pytest.mark.parametrize("name", ["local_dp", "central_dp", "distributed_dp"])
+@pytest.mark.parametrize("unit", [Unit.NODE, Unit.GRAPH])
+def test_noise_on_rows_is_scaled_to_the_whole_upload_and_speaks_for_the_client(name, unit):
+    bound = RECIPES[name](2.0, 3.0).bind([Channel("egos", Reveal.SUM, unit)], NAMES)["egos"]
+    assert bound.stages[0].whole
+    assert bound.unit is Unit.CLIENT
+    assert {found[0].multiplier for found in bound.releases(9).values()} == {3.0}
+    if (
+        name != "distributed_dp"
+    ):  # whose noise would be that of a row, times the root of nothing that is known
+        rows = RECIPES[name](2.0, 3.0, rows=True).bind([Channel("egos", Reveal.SUM, unit)], NAMES)["egos"]
+        assert not rows.stages[0].whole
+        assert rows.releases(9) == {}
+
+
+def test_distributed_noise_for_a_sum_that_a_peer_reads():
+    bound = distributed_dp(1.0, 2.0).bind([Channel("feedback", Reveal.SUM, to="peer")], many(6))["feedback"]
+    assert bound.carrier.gives is Domain.SEALED
+    assert bound.terms.quorum == 4  # of the five that contribute, 0.8
+    assert bound.stages[1].honest == 3
+    assert bound.releases(3)["peers"][0].multiplier >= 2.0
+    with pytest.raises(Incompatible):
+        distributed_dp(1.0, 2.0).bind([Channel("offers", Reveal.EACH, to="peer")], NAMES)
+
+
+def test_an_amount_by_channel():
+    other = Channel("hidden", Reveal.SUM)
+    policy = distributed_dp({"update": 1.0, "hidden": 0.5}, {"update": 2.0, "hidden": 4.0})
+    bound = policy.bind([SUM, other], NAMES)
+    assert [b.stages[0].norm for b in bound.bounds.values()] == [1.0, 0.5]
+    assert [b.releases()["server"][0].multiplier for b in bound.bounds.values()] == [
+        pytest.approx(2.0, rel=0.01),
+        pytest.approx(4.0, rel=0.01),
+    ]
+    with pytest.raises(BadInput, match=r"'hidden' has no multiplier.*set protection.multiplier.hidden"):
+        local_dp(1.0, {"update": 1.0}).bind([SUM, other], NAMES)
+
+
+@pytest.mark.parametrize("recipe", [local_dp, central_dp, distributed_dp])
+def test_amounts_that_are_none_are_refused_before_there_is_a_channel(recipe):
+    with pytest.raises(BadInput, match="noise needs a positive number"):
+        recipe(1.0, {"update": 1.0, "hidden": 0.0})
+    with pytest.raises(BadInput, match="the clip must be a positive number"):
+        recipe({"update": -1.0}, 1.0)
+
+
 @pytest.mark.parametrize("quorum", [1, 0, -1])
 @pytest.mark.parametrize("recipe", [masked, homomorphic])
 def test_quorums(recipe, quorum):
@@ -128,7 +182,8 @@ def test_relations():
         local_dp(1.0, 1.0, relation="swap")
     bound = local_dp(1.0, 1.0, relation="replace").bind([SUM], NAMES)["update"]
     assert isinstance(bound.stages[1], Gaussian)
-    assert bound.stages[1].scale == 2.0
+    stage = bound.stages[1]
+    assert stage.sigma * stage.step == pytest.approx(2.0, rel=1e-6)
 
 
 def test_noise_without_a_clip_never_binds():

@@ -13,13 +13,15 @@ from dp_accounting.pld import PLDAccountant
 from parties import NAMES, scope
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy import accounting
+from secure_fedgraph.privacy.accounting import GaussianRelease
 from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.encoding import FixedPoint
-from secure_fedgraph.privacy.ledger import Charge, epsilon, report, spent
+from secure_fedgraph.privacy.ledger import OF_GRAPH_SETS, Charge, report, spent
 from secure_fedgraph.privacy.masking import Masked
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.plain import Plain
-from secure_fedgraph.privacy.policy import central_dp, local_dp, plaintext
+from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp, plaintext
 from secure_fedgraph.privacy.pooling import clipped, first, moved, pooled
 from secure_fedgraph.privacy.protection import Protection
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
@@ -186,6 +188,15 @@ class TestDoor:
             Parts({"rows": torch.ones(3, 2)}, torch.ones(2, 4)).packed(Unit.GRAPH)
 
 
+READERS = ("server", "peers", "outsider")
+
+
+def multipliers(bound) -> dict[str, float]:
+    """The noise that each reader saw the sums with; 0 where it saw them bare."""
+    found = bound.releases(ROWS * WIDTH)
+    return {reader: found[reader][0].multiplier if reader in found else 0.0 for reader in READERS}
+
+
 class TestNoise:
     """Noise is scaled to the channel's own bound: sqrt(kappa) times the norm, times the multiplier."""
 
@@ -210,7 +221,7 @@ class TestNoise:
         bound = Protection(Masked(), stages, 2, "masked, noised").bind(SUMS, NAMES)
         grid = self.noised(bound)
         assert grid.std() == pytest.approx(1.7 * math.sqrt(KAPPA) * NORM, rel=0.03)
-        assert bound.multipliers() == {"server": 1.7, "peers": 1.7, "outsider": 1.7}
+        assert multipliers(bound) == dict.fromkeys(READERS, pytest.approx(1.7, rel=0.01))
 
     def noised(self, bound) -> np.ndarray:
         matrix = np.zeros((ROWS, 4000))
@@ -219,22 +230,21 @@ class TestNoise:
         return bound.stages[-1].undo(matrix, scope())
 
     def test_against_whom_it_counts(self):
-        assert local_dp(1.0, 2.0).bind([SUMS], NAMES)["motif_sums"].multipliers() == {
-            "server": 2.0,
-            "peers": 2.0,
-            "outsider": 2.0,
-        }
-        assert central_dp(1.0, 2.0).bind([SUMS], NAMES)["motif_sums"].multipliers() == {
-            "server": 0.0,
-            "peers": 2.0,
-            "outsider": 2.0,
-        }
-        assert set(plaintext().bind([SUMS], NAMES)["motif_sums"].multipliers().values()) == {0.0}
+        def found(policy):
+            bound = policy.bind([SUMS], NAMES)["motif_sums"]
+            assert bound.unit is Unit.GRAPH
+            return multipliers(bound)
+
+        about = pytest.approx(2.0, rel=0.01)
+        assert found(local_dp(1.0, 2.0)) == dict.fromkeys(READERS, about)
+        assert found(central_dp(1.0, 2.0)) == {"server": 0.0, "peers": about, "outsider": about}
+        assert found(distributed_dp(1.0, 2.0, quorum=3, limit=9.0)) == dict.fromkeys(READERS, about)
+        assert found(plaintext()) == dict.fromkeys(READERS, 0.0)
 
     def test_parts_that_other_units_move_are_noised_and_not_accounted(self):
         bound = local_dp(1.0, 2.0).bind([TANGLED], NAMES)["motif_sums"]
         assert np.asarray(bound.seal(self.wide, scope(), None)["data"]).std() > 0
-        assert set(bound.multipliers().values()) == {0.0}
+        assert bound.releases() == {}
         assert "one graph moves the others' parts too: the noise bounds no graph" in bound.excess
         assert not any(
             "moves the others" in line for line in plaintext().bind([TANGLED], NAMES)["motif_sums"].excess
@@ -242,8 +252,18 @@ class TestNoise:
 
 
 def charge(channel: str, unit: str = "graph", relation: str = "zero-out", **multipliers: float) -> Charge:
-    of = {reader: multipliers.get("all", 0.0) for reader in ("server", "peers", "outsider")}
-    return Charge("a", "run", 1, 1, channel, unit, relation, {**of, **multipliers})
+    """With continuous noise, whose epsilon is known exactly; ``all`` stands for every reader."""
+    of = dict.fromkeys(READERS, multipliers.pop("all")) if "all" in multipliers else multipliers
+    releases = {reader: (GaussianRelease(multiplier),) for reader, multiplier in of.items()}
+    return Charge("a", "run", 1, 1, channel, unit, relation, releases)
+
+
+def epsilon(multipliers: list[float], delta: float) -> float:
+    return accounting.epsilon([GaussianRelease(multiplier) for multiplier in multipliers], delta).epsilon
+
+
+def at(charges: list[Charge], unit: str = "graph", reader: str = "server") -> float:
+    return spent(charges, 1e-5, units=OF_GRAPH_SETS)[unit][reader].epsilon
 
 
 class TestLedger:
@@ -251,41 +271,62 @@ class TestLedger:
         # mu^2 = kappa (C^2 / ss^2 + 1 / sc^2), in sums' and counts' own units
         kappa, clip, of_sums, of_counts = 8, 50.0, 600.0, 9.0
         mu = math.sqrt(kappa * (clip**2 / of_sums**2 + 1 / of_counts**2))
-        charges = [
-            charge("motif_counts", all=of_counts / math.sqrt(kappa)),
-            charge("motif_sums", all=of_sums / (math.sqrt(kappa) * clip)),
-        ]
-        found = spent(charges, 1e-5)["graph"]["server"]
+        earned = [of_counts / math.sqrt(kappa), of_sums / (math.sqrt(kappa) * clip)]
+        charges = [charge("motif_counts", all=earned[0]), charge("motif_sums", all=earned[1])]
+        found = at(charges)
         assert found == pytest.approx(epsilon([1 / mu], 1e-5), rel=1e-9)
         accountant = PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
-        for one in charges:
-            accountant.compose(dp.GaussianDpEvent(one.multipliers["server"]))
+        for multiplier in earned:
+            accountant.compose(dp.GaussianDpEvent(multiplier))
         assert found == pytest.approx(accountant.get_epsilon(1e-5), abs=2e-3)
-        assert spent(charges, 1e-5)["node"]["server"] == spent(charges, 1e-5)["client"]["server"] == math.inf
+        assert at(charges, "client") == math.inf
+
+    def test_a_node_of_a_graph_moves_it_from_anywhere_to_anywhere(self):
+        # its graph's part goes from one place within the norm to another: twice the way to nothing
+        sums = charge("motif_sums", all=3.0)
+        for unit in ("node", "edge"):
+            assert at([sums, sums], unit) == pytest.approx(epsilon([1.5, 1.5], 1e-5), rel=1e-9)
+        swapped = charge("motif_sums", relation="replace", all=3.0)
+        assert at([swapped], "node") == pytest.approx(epsilon([3.0], 1e-5), rel=1e-9)
+
+    def test_by_brute_force_it_moves_it_no_farther_and_some_as_far(self):
+        """What a graph turns into when a node of it changes is any row in any places: over all of both."""
+        parts, way = sets(4), moved(TOUCHES, "zero-out")
+        ends = [
+            (torch.tensor(row) * 100, torch.tensor(places))
+            for row in ((1.0, 0, 0), (-1.0, 0, 0))
+            for places in EVERY
+        ]
+        worst = max(
+            float(np.linalg.norm(summed(replaced(parts, 2, *here)) - summed(replaced(parts, 2, *there))))
+            for here in ends
+            for there in ends
+        )
+        assert worst == pytest.approx(2 * way, rel=1e-5)
 
     def test_sums_without_noise_on_the_counts_earn_nothing(self):
-        assert (
-            spent([charge("motif_counts"), charge("motif_sums", all=5.0)], 1e-5)["graph"]["server"]
-            == math.inf
-        )
+        assert at([charge("motif_counts"), charge("motif_sums", all=5.0)]) == math.inf
 
     def test_a_client_is_worth_half_for_a_graph_of_its_own(self):
         # u and u' lie within the clip: 2 C apart, where u and zero are C apart
         update, sums = charge("update", "client", all=4.0), charge("motif_sums", all=3.0)
-        found = spent([update, update, sums], 1e-5)["graph"]["server"]
+        found = at([update, update, sums])
         assert found == pytest.approx(epsilon([2.0, 2.0, 3.0], 1e-5), rel=1e-9)
         swapped = [
             charge("update", "client", "replace", all=4.0),
             charge("motif_sums", relation="replace", all=3.0),
         ]
-        assert spent(swapped, 1e-5)["graph"]["server"] == pytest.approx(epsilon([4.0, 3.0], 1e-5), rel=1e-9)
-        assert spent([update, charge("motif_sums")], 1e-5)["graph"]["server"] == math.inf
+        assert at(swapped) == pytest.approx(epsilon([4.0, 3.0], 1e-5), rel=1e-9)
+        assert at([update, charge("motif_sums")]) == math.inf
         assert "graph" not in spent([update], 1e-5)  # where nobody holds graphs, none is counted
 
     def test_the_report_names_what_earned_nothing(self):
-        entries = report([charge("update", "client"), charge("motif_sums", all=3.0)], 1e-5)
+        charges = [charge("update", "client"), charge("motif_sums", all=3.0)]
+        entries = report(charges, 1e-5, units=OF_GRAPH_SETS)
         assert entries["graph"]["epsilon"] == "inf"
-        assert entries["graph"]["reason"] == "update: no noise scaled to this unit"
-        assert entries["node"]["reason"] == "motif_sums, update: no noise scaled to this unit"
-        earned = report([charge("motif_sums", all=3.0)], 1e-5)["graph"]
-        assert (earned["reason"], earned["epsilon"]) == ("", pytest.approx(epsilon([3.0], 1e-5), abs=1e-4))
+        assert entries["graph"]["reason"] == "update: no noise speaks for this unit"
+        assert entries["node"]["reason"] == "update: no noise speaks for this unit"
+        assert entries["client"]["reason"] == "motif_sums, update: no noise speaks for this unit"
+        earned = report([charge("motif_sums", all=3.0)], 1e-5, units=OF_GRAPH_SETS)
+        assert earned["graph"]["reason"] == ""
+        assert earned["graph"]["epsilon"] == pytest.approx(epsilon([3.0], 1e-5), abs=1e-4)

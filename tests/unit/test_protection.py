@@ -73,25 +73,97 @@ class TestBinding:
     )
     def test_the_sensitivity_is_handed_on(self, relation, scale):
         bound = Protection(Plain(), (Clip(0.5), Gaussian(2.0))).bind(SUM, NAMES, relation)
-        assert bound.stages[1].scale == scale
+        assert bound.stages[1].sigma * bound.stages[1].step == pytest.approx(scale, rel=1e-9)
 
 
-class TestMultipliers:
+READERS = ("server", "peers", "outsider")
+
+
+def multipliers(bound, width: int = 4) -> dict[str, float]:
+    """The one noise that each reader saw an upload with; 0 where it saw it bare."""
+    found = {
+        reader: [e.multiplier for e in events if hasattr(e, "multiplier")]
+        for reader, events in bound.releases(width).items()
+    }
+    assert all(len(of) == 1 for of in found.values())
+    return {reader: found.get(reader, [0])[0] for reader in READERS}
+
+
+class TestReleases:
+    def bound(self, *stages, channel=SUM, carrier=None, quorum=1):
+        return Protection(carrier or Plain(), stages, quorum).bind(channel, NAMES)
+
     def test_by_reader(self):
-        def found(*stages, channel=SUM):
-            return Protection(Plain(), stages).bind(channel, NAMES).multipliers()
+        about = pytest.approx(1.5, rel=0.01)
+        bare = self.bound()
+        assert (bare.releases(), multipliers(bare)) == ({}, dict.fromkeys(READERS, 0))
+        assert multipliers(self.bound(Clip(1))) == dict.fromkeys(READERS, 0)  # a clip alone is no noise
+        assert multipliers(self.bound(Clip(1), Gaussian(1.5))) == dict.fromkeys(READERS, about)
+        by_server = multipliers(self.bound(Clip(1), Gaussian(1.5, by="server")))
+        assert by_server == {"server": 0, "peers": about, "outsider": about}
+        shares = self.bound(Clip(1), Gaussian(1.5, by="shares"), carrier=Masked(), quorum=3)
+        assert multipliers(shares) == dict.fromkeys(READERS, about)
 
-        assert found() == {"server": 0, "peers": 0, "outsider": 0}
-        assert found(Clip(1), Gaussian(1.5)) == {"server": 1.5, "peers": 1.5, "outsider": 1.5}
-        assert found(Clip(1), Gaussian(1.5, by="server")) == {"server": 0, "peers": 1.5, "outsider": 1.5}
-        both = found(Clip(1), Gaussian(3.0), Gaussian(4.0, by="server"))
-        assert both == {"server": 3.0, "peers": 5.0, "outsider": 5.0}
+    def test_only_noise_in_shares_rests_on_the_carrier(self):
+        shares = self.bound(Clip(1), Gaussian(1.5, by="shares"), carrier=Masked(), quorum=3)
+        assert shares.computational
+        assert not self.bound(Clip(1), Gaussian(1.5)).computational
+        assert not self.bound().computational
+
+    def test_the_event_is_of_an_upload_of_that_many_values(self):
+        bound = self.bound(Clip(1), Gaussian(1.5))
+        few, many = (bound.releases(width)["server"] for width in (1, 1000))
+        assert few[0].multiplier == many[0].multiplier
+        assert many[-1].total_variation == pytest.approx(1000 * few[-1].total_variation, rel=1e-9)
+        assert few[-1].total_variation > 0
 
     @pytest.mark.parametrize("unit", [Unit.NODE, Unit.EDGE, Unit.GRAPH])
-    def test_other_units_are_not_claimed(self, unit):
+    def test_rows_recur_so_a_clip_of_each_speaks_for_nobody(self, unit):
         channel = Channel("egos", Reveal.SUM, unit)
-        bound = Protection(Plain(), (Clip(1), Gaussian(1.0))).bind(channel, NAMES)
-        assert bound.multipliers() == {"server": 0, "peers": 0, "outsider": 0}
+        bound = self.bound(Clip(1), Gaussian(1.0), channel=channel)
+        assert bound.releases() == {}
+        assert bound.unit is unit
+
+    @pytest.mark.parametrize("unit", [Unit.NODE, Unit.EDGE, Unit.GRAPH])
+    def test_a_clip_of_the_whole_speaks_for_the_client(self, unit):
+        channel = Channel("egos", Reveal.SUM, unit)
+        bound = self.bound(Clip(1, whole=True), Gaussian(1.0), channel=channel)
+        assert bound.unit is Unit.CLIENT
+        assert multipliers(bound) == dict.fromkeys(READERS, pytest.approx(1.0, rel=0.01))
+        # that is so since no upload, whatever its rows, is longer than the clip
+        rows = Upload({"w": torch.randn(50, 8) * 100})
+        matrix = rows.packed(unit)[1]
+        clipped, each = (c.apply(matrix, scope()) for c in (Clip(1, whole=True), Clip(1)))
+        assert 0.99 < np.linalg.norm(clipped.astype(np.float64)) <= 1.0
+        assert np.linalg.norm(each.astype(np.float64)) > 7  # each row clipped: 50 of them together
+
+    def test_masks_and_rounding_behind_it_take_nothing_from_noise(self):
+        bound = self.bound(Clip(1), Gaussian(1.5), FixedPoint(8.0), carrier=Masked(), quorum=2)
+        assert multipliers(bound) == dict.fromkeys(READERS, pytest.approx(1.5, rel=0.01))
+
+    def test_rounding_before_it_is_no_bound(self):
+        with pytest.raises(Incompatible, match="Gaussian takes real numbers and gets ring ones"):
+            self.bound(Clip(1), FixedPoint(8.0), Gaussian(1.0), carrier=Masked(), quorum=2)
+
+
+class TestQuorum:
+    @pytest.mark.parametrize(
+        ("share", "clients", "least"), [(0.8, 10, 8), (0.8, 11, 9), (0.5, 3, 2), (0.1, 5, 2), (0.99, 3, 3)]
+    )
+    def test_below_one_it_is_a_share_of_the_clients(self, share, clients, least):
+        protection = Protection(Masked(), (FixedPoint(8.0),), share, "masked")
+        bound = protection.bind(SUM, tuple(f"c{i}" for i in range(clients)))
+        assert bound.protection.quorum == bound.terms.quorum == bound.carrier.quorum == least
+
+    def test_a_peer_that_reads_a_sum_does_not_contribute(self):
+        protection = Protection(Pairwise(), (FixedPoint(8.0),), 0.8, "masked")
+        names = tuple(f"c{i}" for i in range(11))
+        assert protection.bind(Channel("feedback", Reveal.SUM, to="peer"), names).terms.quorum == 8
+        assert protection.bind(SUM, names).terms.quorum == 9
+
+    def test_a_share_of_one_client_is_still_two(self):
+        with pytest.raises(Refused, match=r"masked needs at least 2 \w+ and there is 1"):
+            Protection(Masked(), (FixedPoint(8.0),), 0.8, "masked").bind(SUM, NAMES[:1])
 
 
 class TestOpening:

@@ -11,6 +11,8 @@ import pytest
 import secure_fedgraph as sfg
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy import accounting
+from secure_fedgraph.privacy.ledger import number
 from secure_fedgraph.results import (
     execute,
     fresh_folder,
@@ -117,15 +119,24 @@ def test_an_unprotected_unit_is_the_string_inf_and_json_holds_it(
     json.dumps(result, allow_nan=False)
 
 
-def test_local_noise_is_finite_at_client_level_and_infinite_at_node_level() -> None:
+def test_local_noise_is_finite_at_every_level_and_central_noise_not_against_the_server() -> None:
     noise = {"norm": 1.0, "multiplier": 2.0}
-    local = result_of(policy="local_dp", protection=noise)[1]["privacy"]
+    run, result = result_of(policy="local_dp", protection=noise)
+    local = result["privacy"]
     central = result_of(policy="central_dp", protection=noise)[1]["privacy"]
-    # two releases with multiplier 2 are one with 2 / sqrt(2): mu = 0.7071
-    assert local["client"]["epsilon"] == pytest.approx(2.9, abs=0.15)
-    assert set(local["client"]["readers"].values()) == {local["client"]["epsilon"]}
-    assert local["node"]["epsilon"] == "inf"
-    assert central["client"]["epsilon"] == "inf"
+    events = run.charges[0].releases["server"]
+    # two releases with multiplier 2 are one with 2 / sqrt(2): mu = 0.7071, 2.90 if the noise were continuous
+    assert local["client"]["epsilon"] == number(accounting.epsilon(events * 2, 1e-5).epsilon)
+    assert local["client"]["epsilon"] == pytest.approx(2.9, abs=0.05)
+    assert local["client"]["accountant"] == "exact-gaussian"
+    # a node is one of its client's alone: the upload moves from u to u' within the clip, twice the way
+    halved = accounting.epsilon([accounting.GaussianRelease(1.0)] * 2, 1e-5).epsilon
+    assert local["node"]["epsilon"] == pytest.approx(halved, abs=2e-4)
+    assert local["edge"]["epsilon"] == local["node"]["epsilon"] > 2 * local["client"]["epsilon"]
+    for unit in ("client", "node", "edge"):
+        assert set(local[unit]["readers"].values()) == {local[unit]["epsilon"]}
+    assert result["channels"][0]["epsilon"] == local["client"]["epsilon"]
+    assert central["client"]["epsilon"] == central["node"]["epsilon"] == "inf"
     assert central["client"]["against"] == "server"
     assert central["client"]["readers"]["outsider"] == local["client"]["epsilon"]
 

@@ -37,8 +37,8 @@ def test_a_run(federation, tmp_path):
     assert 0 <= run.accuracy["global"] <= 1
     assert len(run.charges) == 6
     assert tuple(read_ledger(tmp_path / "ledger.jsonl")) == tuple(run.charges)
-    # two releases with multiplier 1 are one with 1/sqrt(2): 6.6 on the exact Gaussian curve
-    assert run.privacy("client")["epsilon"] == pytest.approx(6.615, abs=0.05)
+    # two releases with multiplier 1 are one with 1/sqrt(2): 6.573 on the exact Gaussian curve
+    assert run.privacy("client")["epsilon"] == pytest.approx(6.573, abs=0.002)
     assert Transcript.load(tmp_path / "transcript").sent == run.transcript.sent
 
 

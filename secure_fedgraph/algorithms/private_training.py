@@ -1,0 +1,82 @@
+"""Local training by noisy steps, where a client's policy has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithms.local_training import (
+    Penalty,
+    TrainingSettings,
+    moments,
+    optimizer_of,
+    restore,
+)
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.occurrences import capped_neighbours, occurrences, trees
+from secure_fedgraph.graph.packing import some
+from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
+
+
+def fit_privately(
+    me: Any, graph: Data, model: nn.Module, settings: TrainingSettings, penalty: Penalty | None = None
+) -> None:
+    """A round of the client's noisy steps: on trees of a frozen table, or on whole graphs.
+
+    ``batch``, ``epochs`` and ``share`` of the settings give way to the steps' own rate and number: batches
+    are drawn by coins.
+
+    Raises:
+        BadInput: where a record of the data is not the unit that the steps speak for.
+    """
+    training, whole = me.training, graph.get("graph") is not None
+    if graph is not me.graph:
+        raise BadInput(
+            "a graph that was mended or otherwise made of the client's own has no records: one node's data "
+            "are in the others' trees; train under noise with fedsage"
+        )
+    optimizer = optimizer_of(model, settings)
+    restore(optimizer, me.memory.get("optimizer", {}))
+    model.train()
+    items = graph.train_mask.nonzero().flatten()
+    if whole:
+        if settings.dropout:
+            raise BadInput("dropout draws for whole batches: under noisy steps set training.dropout=0")
+
+        def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            return graph_gradients(model, some(graph, items[chosen]))
+
+        times = 1
+    else:
+        most, depth = _fanout(settings)
+        if "frozen" not in me.memory:
+            me.memory["frozen"] = capped_neighbours(
+                graph.edge_index, int(graph.num_nodes or 0), most, me.generator("frozen table")
+            )
+        table = me.memory["frozen"]
+
+        def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            nodes = items[chosen]
+            return tree_gradients(model, graph.x, trees(table, nodes, depth), graph.y[nodes])
+
+        times = occurrences(most, depth)
+    pull = None if penalty is None else lambda: penalty(model).backward()
+    training.run(optimizer, dict(model.named_parameters()), len(items), gradients, times, pull)
+    me.memory["optimizer"] = moments(optimizer)
+
+
+def touched(settings: TrainingSettings, unit: str) -> int:
+    """In how many records one unit is."""
+    return 1 if unit == "graph" else occurrences(*_fanout(settings))
+
+
+def _fanout(settings: TrainingSettings) -> tuple[int, int]:
+    if len(set(settings.fanout)) > 1:
+        raise BadInput(
+            f"fanout = {settings.fanout}: the frozen table of noisy steps caps every layer alike; give equal "
+            "numbers, such as 5, 5"
+        )
+    return settings.fanout[0], len(settings.fanout)

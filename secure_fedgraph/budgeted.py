@@ -1,0 +1,79 @@
+"""An experiment's protection: its policy, with noise from its budget where it has one."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.config import Experiment
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.privacy.budget import Budget
+from secure_fedgraph.privacy.ledger import Ledger
+from secure_fedgraph.privacy.planning import LINKS, TRAINING, Plan, check_first, plan
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.protocol.channel import Channel
+
+
+@dataclass(frozen=True)
+class Protected:
+    """What a run is started with: the policy, the budget, and the plan where one was made."""
+
+    policy: Policy
+    budget: Budget | None = None
+    plan: Plan | None = None
+    foreseen: float | None = None
+    """The epsilon that the whole run comes to, where it has a budget; more than that, and it will stop."""
+
+
+def protect(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> Protected:
+    """The policy of an experiment, calibrated to its budget.
+
+    Raises:
+        BudgetExhausted: where no noise keeps to the budget, or not one round does.
+        BadInput, Refused: as making and binding the policy would.
+    """
+    if experiment.epsilon is None:
+        return Protected(experiment.make_policy())
+    if experiment.unit not in federation.units:
+        raise BadInput(
+            f"unit {experiment.unit!r}: these data have {', '.join(federation.units)}; give one of them"
+        )
+    federation = federation.pooled() if algorithm.pools else federation
+    holders = federation.holders if experiment.unit in ("node", "edge") else 1
+    shared = experiment.ledger is not None
+    budget = Budget(
+        experiment.epsilon, experiment.delta, experiment.unit, experiment.against, holders, shared
+    )
+    book = Ledger(experiment.ledger) if experiment.ledger is not None else Ledger()
+    before = [book.costs_of(name) for name in book.clients]
+    channels = sent_on(experiment, algorithm)
+    rounds = experiment.rounds or algorithm.rounds
+    uses = {channel.name: algorithm.uses(channel, rounds, len(federation.names)) for channel in channels}
+    uses |= {TRAINING: rounds, LINKS: 1}
+    steps = experiment.make_policy().steps
+    times = 1 if steps is None else algorithm.occurrences(steps.unit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # binding says it again when the run starts
+        if experiment.planned:
+            made = plan(
+                budget,
+                experiment.make_policy,
+                channels,
+                federation.names,
+                uses,
+                experiment.budget,
+                times,
+                before,
+            )
+            return Protected(made.policy, budget, made, made.epsilon)
+        policy = experiment.make_policy()
+        foreseen = check_first(budget, policy.bind(channels, federation.names), uses, times)
+        return Protected(policy, budget, None, foreseen)
+
+
+def sent_on(experiment: Experiment, algorithm: Algorithm) -> tuple[Channel, ...]:
+    """The channels that an experiment's clients answer on, without the referee's."""
+    channels = tuple(c for c in algorithm.in_use if c.to != "referee")
+    return (*channels, algorithm.METRICS) if experiment.evaluation == "in_band" else channels

@@ -1,0 +1,121 @@
+"""The gradient of each record's own loss: of trees of a fixed shape, and of whole graphs of any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+
+Gradients = dict[str, Tensor]
+"""Parameter name -> one gradient a record, ``[records, ...]``."""
+CHUNK = 128
+
+
+class _Rooted(nn.Module):
+    """A model's prediction for one tree, as a module of its own, which ``torch.func`` can call."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, values: Tensor, there: Tensor) -> Tensor:
+        scores: Tensor = self.model.forward_positions(values, there)  # type: ignore[operator]
+        return scores
+
+
+def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) -> Gradients:
+    """The gradients of the cross entropy of each tree's root.
+
+    Guarantees:
+        - a record's gradient follows from its own tree, features of its nodes and answer alone.
+
+    Args:
+        model: with ``forward_positions(values [b, positions, features], there [b, positions])``.
+        x: features ``[nodes, features]``.
+        trees: ``[b, positions]`` node indices, -1 where nobody stands.
+        answers: ``[b]`` classes.
+
+    Raises:
+        BadInput: for a model that reads whole neighbourhoods only: its rows are no records, because one
+            node's features are in many rows.
+    """
+    if not hasattr(model, "forward_positions"):
+        raise BadInput(
+            f"{type(model).__name__} reads whole neighbourhoods, so a row of its loss is no record: one node "
+            "is in many rows. Train under noise with training.network=sage"
+        )
+    rooted = _Rooted(model)
+    parameters = {name: p.detach() for name, p in rooted.named_parameters()}
+
+    def loss(params: Any, values: Tensor, there: Tensor, answer: Tensor) -> Tensor:
+        scores = functional_call(rooted, params, (values[None], there[None]))
+        return F.cross_entropy(scores, answer[None])
+
+    there = trees >= 0
+    values = x[trees.clamp(min=0)] * there.unsqueeze(-1)
+    found = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(parameters, values, there, answers)
+    return {name.removeprefix("model."): value for name, value in found.items()}
+
+
+def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
+    """The gradients of the cross entropy of each graph.
+
+    Every parameter sits in a linear layer, whose gradient is a sum over its rows of an outer product; rows of
+    one graph are added up, so graphs need no padding.
+
+    Guarantees:
+        - a graph's gradient follows from that graph alone, as long as no layer of the model mixes graphs.
+
+    Args:
+        model: classifies the graphs of a union, ``forward(packed)``.
+        packed: as :func:`~secure_fedgraph.graph.packing.pack` gives it.
+
+    Raises:
+        BadInput: for a model with parameters elsewhere, or with layers that mix records.
+    """
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
+    covered = {f"{name}.{p}" for name, layer in layers.items() for p, _ in layer.named_parameters()}
+    others = [name for name, _ in model.named_parameters() if name not in covered]
+    mixing = [n for n, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    if others or mixing:
+        raise BadInput(
+            f"{(others + mixing)[0]!r} is no linear layer's: the gradient of one graph of "
+            f"{type(model).__name__} is not known; train under noise with training.network=gin"
+        )
+    graphs = len(packed.y)
+    inputs: dict[str, Tensor] = {}
+    found: Gradients = {}
+
+    def note(name: str) -> Any:
+        def hook(layer: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
+            inputs[name] = given[0].detach()
+            result.register_hook(lambda back: record(name, back))
+
+        return hook
+
+    def record(name: str, back: Tensor) -> None:
+        rows = packed.graph if len(back) == len(packed.graph) else torch.arange(graphs)
+        if len(back) != len(rows):
+            raise BadInput(f"layer {name!r} has {len(back)} rows: neither one a node nor one a graph")
+        outer = torch.einsum("no,ni->noi", back, inputs[name])
+        added = {"weight": outer, "bias": back}
+        for part, _ in layers[name].named_parameters():
+            start = back.new_zeros(graphs, *added[part].shape[1:])
+            whole = start.index_add(0, rows, added[part])
+            key = f"{name}.{part}"
+            found[key] = found[key] + whole if key in found else whole
+
+    handles = [layer.register_forward_hook(note(name)) for name, layer in layers.items()]
+    try:
+        F.cross_entropy(model(packed), packed.y, reduction="sum").backward()
+    finally:
+        for handle in handles:
+            handle.remove()
+        model.zero_grad()
+    return {name: found.get(name, p.new_zeros(graphs, *p.shape)) for name, p in model.named_parameters()}

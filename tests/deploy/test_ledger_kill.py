@@ -1,0 +1,123 @@
+"""kill -9 at random instants of a run under a budget: the ledger never holds less than what was sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import secure_fedgraph as sfg
+from secure_fedgraph.client import Client
+from secure_fedgraph.privacy.budget import Budget
+from secure_fedgraph.privacy.ledger import Ledger, read_ledger, spent
+from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
+
+ROUNDS, EPSILON = 8, 1e4
+SMALL = {"hidden": (8, 8), "fanout": (2, 2), "batch": "full"}
+
+
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
+
+
+def train(federation: sfg.Federation, folder: Path) -> None:
+    """The run, which notes every upload that has left a client's door."""
+    sent = os.open(folder / "sent", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    through = Client.handle
+
+    def noted(self: Client, raw: bytes) -> bytes:
+        reply, asked = through(self, raw), Message.from_bytes(raw)
+        if asked.step == ANSWER and not asked.channel.startswith(CARRIER) and asked.channel != "own_tests":
+            os.write(sent, (json.dumps([self.name, asked.channel, asked.exchange]) + "\n").encode())
+        return reply
+
+    Client.handle = noted  # type: ignore[method-assign]
+    sfg.train(
+        sfg.FedAvg(**SMALL),
+        federation,
+        sfg.policies.distributed_dp(1.0, 2.0),
+        rounds=ROUNDS,
+        out=folder / "run",
+        resume=(folder / "run" / "checkpoint" / "checkpoint.json").exists(),
+        budget=Budget(EPSILON),
+    )
+    (folder / "done").touch()
+
+
+def killed(federation: sfg.Federation, folder: Path, seconds: float) -> bool:
+    """One process that runs, or goes on with the run, until it is done or killed."""
+    child = os.fork()
+    if not child:
+        try:
+            train(federation, folder)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
+    return os.waitstatus_to_exitcode(status) != 0
+
+
+def never_below(folder: Path) -> None:
+    """What was sent is in the ledger, upload by upload, and so is its cost."""
+    path = folder / "run" / "ledger.jsonl"
+    lines = (folder / "sent").read_bytes().split(b"\n")[:-1] if (folder / "sent").exists() else []
+    sent = Counter((name, channel, exchange) for name, channel, exchange in map(json.loads, lines))
+    charges = read_ledger(path) if path.exists() else []
+    charged = Counter((c.client, c.channel, c.exchange) for c in charges)
+    assert not sent - charged, f"left a client without a charge: {sent - charged}"
+    assert all(times == 1 for times in sent.values()), "an exchange number was answered twice"
+    if charges:
+        told = spent(charges, 1e-5)["client"]["server"].epsilon
+        kept = [c for c in charges if (c.client, c.channel, c.exchange) in sent]
+        assert told >= spent(kept, 1e-5)["client"]["server"].epsilon
+
+
+def killed_often(federation: sfg.Federation, tmp_path: Path, kills: int) -> None:
+    instants, done, number = random.Random(7), 0, 0
+    started = time.perf_counter()
+    while done < kills:
+        folder, number = tmp_path / str(number), number + 1
+        folder.mkdir()
+        while done < kills and not (folder / "done").exists():
+            done += killed(federation, folder, instants.uniform(0.02, 0.8))
+            never_below(folder)
+    print(f"{done} kills in {number} runs, {time.perf_counter() - started:.0f} s")
+
+
+def test_killed_a_few_times(federation, tmp_path):
+    killed_often(federation, tmp_path, 6)
+
+
+@pytest.mark.slow
+def test_killed_two_hundred_times(federation, tmp_path):
+    killed_often(federation, tmp_path, 200)
+
+
+def test_a_ledger_that_charges_behind_the_reply_is_caught(federation, tmp_path, monkeypatch):
+    """The control: written after the reply, and not before, charges are missing where a kill came between."""
+    written = Ledger.charge
+    late: list[tuple[Ledger, object]] = []
+    monkeypatch.setattr(Ledger, "charge", lambda self, charge: late.append((self, charge)))
+    through = Client.handle
+
+    def behind(self: Client, raw: bytes) -> bytes:
+        reply = through(self, raw)
+        if len(late) > 3:  # a few are always on their way to the disk
+            written(*late.pop(0))
+        return reply
+
+    monkeypatch.setattr(Client, "handle", behind)
+    with pytest.raises(AssertionError, match="without a charge"):
+        killed_often(federation, tmp_path, 10)
