@@ -54,6 +54,15 @@ class Federation:
         """The clients' public names."""
         return tuple(self.owners)
 
+    def check(self, algorithm: Algorithm, evaluation: str) -> None:
+        """That the algorithm runs on what was handed out.
+
+        Raises:
+            BadInput: as :meth:`~secure_fedgraph.algorithm.Algorithm.check` and ``check_run``.
+        """
+        algorithm.check(self.schema)
+        algorithm.check_run(len(self.names), self.facts.get("partition", {}), evaluation)
+
     def enlist(
         self,
         algorithm: Algorithm,

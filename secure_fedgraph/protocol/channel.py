@@ -104,6 +104,9 @@ class Channel:
         below: what is said then: what happens, and the mend.
         accepted: that somebody accepted fewer by name: it binds, and ``below`` is its excess.
         why: what each upload is needed for, said where a protection that shows only sums is refused.
+        largest: the largest absolute value that its uploads may hold, where the algorithm bounds them; a
+            protection that takes less refuses.
+        largest_is: the setting that bounds them, for the sentence of that refusal.
         touches: for rows that are sums over units: how much of them one unit touches. The answer is then
             the units' parts, which the door clips and adds up.
 
@@ -124,6 +127,8 @@ class Channel:
     below: str = ""
     accepted: bool = False
     why: str = ""
+    largest: float = 0.0
+    largest_is: str = ""
     touches: Touches | None = None
 
     def __post_init__(self) -> None:
