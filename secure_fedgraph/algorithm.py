@@ -129,6 +129,18 @@ class Algorithm:
             "for none: use --unit client, or fedavg, fedprox or fedsage"
         )
 
+    def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
+        """Before anything is sent: that it runs on data handed out like this. Nothing to check by default.
+
+        Args:
+            clients: how many.
+            split: what the partition says about itself (``facts["partition"]``).
+            evaluation: ``referee`` or ``in_band``.
+
+        Raises:
+            BadInput: in a sentence that names the key, the value and the mend.
+        """
+
     def init(self, schema: Schema, seed: int) -> State:
         """The server's state before round 1, from public facts and the seed only."""
         raise NotImplementedError

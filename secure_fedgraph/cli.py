@@ -1,4 +1,4 @@
-"""The command line: run, resume, audit, list, report."""
+"""The command line: run, resume, audit, budget, list, report."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from secure_fedgraph import __version__, listing, tables
+from secure_fedgraph.budget_command import budget
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError, unknown_name
 from secure_fedgraph.privacy.policy import PlaintextWarning
@@ -278,6 +279,9 @@ def list_names(what: str, as_json: bool, debug: bool) -> None:
 def report(folder: Path, debug: bool) -> None:
     """Rebuild report.html from the JSON in a folder."""
     click.echo(write_report(folder))
+
+
+main.add_command(budget)
 
 
 class _Screen:

@@ -80,6 +80,8 @@ class Client:
         self.graph = graph
         self.schema = schema
         self.memory: dict[str, Any] = {}
+        self.scratch: dict[str, Any] = {}
+        """What lives within a round: gone when another round asks, and never kept."""
         self.round = 0
         self._party = party
         self.training = Training(policy.steps, policy.policy.relation) if policy.steps else None
@@ -105,6 +107,11 @@ class Client:
     def clients(self) -> tuple[str, ...]:
         """Everybody's public names, from its own roster."""
         return tuple(self._party.roster)
+
+    @property
+    def roster(self) -> Mapping[str, bytes]:
+        """Everybody's public identity keys, as it was given them."""
+        return self._party.roster
 
     def generator(self, purpose: str) -> torch.Generator:
         """A seeded generator for one purpose in this round. Never for anything that protects somebody."""
@@ -162,6 +169,8 @@ class Client:
         if self._last[0] == mark:
             return self._last[1]
         self._refuse_replays(request)
+        if request.round != self.round:
+            self.scratch.clear()
         self.round = request.round
         reply = request.reply(wire.pack(self._answer(request))).to_bytes()
         self._last = (mark, reply)

@@ -71,7 +71,8 @@ class Referee:
         owners = {
             owner: self._accuracy(scores.get(owner, one), nodes)
             for owner, nodes in exam.tests.items()
-            if owner != EVERYBODY and len(nodes)
+            # nobody's model stands in for one that is gone, where models are personal
+            if owner != EVERYBODY and len(nodes) and (owner in scores or EVERYBODY in scores)
         }
         found: dict[str, Any] = {"global": mean([self._accuracy(s, everywhere) for s in scores.values()])}
         found["local"] = mean(list(owners.values())) if owners else found["global"]
@@ -95,6 +96,7 @@ class Referee:
         if set(asked) == {EVERYBODY}:
             nodes = asked[EVERYBODY]
             return mean([self._auc(_positive(s[nodes]), nodes) for s in scores.values()])
+        asked = {o: nodes for o, nodes in asked.items() if o in scores or EVERYBODY in scores}
         said = [_positive(scores.get(owner, one)[nodes]) for owner, nodes in asked.items()]
         return self._auc(torch.cat(said), _together(asked))
 

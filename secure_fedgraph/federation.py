@@ -66,6 +66,15 @@ class Federation:
         """The units of privacy that these data have, largest first."""
         return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else UNITS
 
+    def check(self, algorithm: Algorithm, evaluation: str) -> None:
+        """That the algorithm runs on what was handed out.
+
+        Raises:
+            BadInput: as :meth:`~secure_fedgraph.algorithm.Algorithm.check` and ``check_run``.
+        """
+        algorithm.check(self.schema)
+        algorithm.check_run(len(self.names), self.facts.get("partition", {}), evaluation)
+
     def enlist(
         self,
         algorithm: Algorithm,

@@ -141,6 +141,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
         "channels": _channels(run, experiment.delta),
         "carriers": _carriers(run),
+        **({"left_out": left} if (left := _left_out(run)) else {}),
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
         "notes": run.algorithm.notes(run.state),
@@ -306,9 +307,10 @@ def rehearse(experiment: Experiment) -> None:
     """
     algorithm = experiment.make_algorithm()
     federation = make_federation(experiment)
-    algorithm.check(federation.schema)
+    federation = federation.pooled() if algorithm.pools else federation
+    federation.check(algorithm, experiment.evaluation)
     policy = protect(experiment, algorithm, federation).policy
-    names = federation.pooled().names if algorithm.pools else federation.names
+    names = federation.names
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will say it
         policy.bind((*algorithm.in_use, *federation.referee.channels(algorithm)), names)
@@ -333,6 +335,12 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _left_out(run: Run) -> list[dict[str, Any]]:
+    """Clients that sums went on without, and why: they sent nonsense, refused, or were gone."""
+    fields = ("round", "channel", "step", "client", "reason")
+    return [{field: getattr(note, field) for field in fields} for note in run.transcript.left_out]
 
 
 def _carriers(run: Run) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
+from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused, SecureFedGraphError
 from secure_fedgraph.privacy import key_agreement
+from secure_fedgraph.privacy.asking import Asking
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum, Valued, given_digest, parted
 from secure_fedgraph.protocol import wire
@@ -17,11 +18,15 @@ from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
-from secure_fedgraph.protocol.transcript import SERVER, Transcript
-from secure_fedgraph.protocol.transport import Transport
+from secure_fedgraph.protocol.transcript import REFEREE, SERVER, Transcript
+from secure_fedgraph.protocol.transport import Answer, Lost, Transport
 
 Given = Mapping[str, Any]
 PEER = "peer"
+NOBODY: tuple[type[SecureFedGraphError], ...] = ()
+GONE: tuple[type[SecureFedGraphError], ...] = (Lost,)
+ANYBODY: tuple[type[SecureFedGraphError], ...] = (Lost, HostileMessage)
+"""Whom an ask goes on without: nobody; clients that are gone; or also those that refuse or send nonsense."""
 
 
 class Courier:
@@ -31,7 +36,9 @@ class Courier:
         - every ask has an exchange number that never repeats, however often a round asks;
         - requests and replies are recorded as they go over the wire;
         - a reply is taken only from the client that was asked, under the number that it was asked with;
-        - a client that does not answer ends the exchange with an error, but where the carrier tolerates it.
+        - a client that does not answer, refuses, or answers nonsense ends the exchange with an error that
+          names it; where the carrier tolerates drop-outs, the exchange goes on without that client, and the
+          transcript says so and why.
 
     Args:
         run: the run's public name.
@@ -66,13 +73,13 @@ class Courier:
         step: str,
         cohort: tuple[str, ...],
         given: Mapping[str, Given],
-        tolerant: bool = False,
+        without: tuple[type[SecureFedGraphError], ...] = NOBODY,
     ) -> tuple[Message, dict[str, wire.Tree]]:
         """Asks some clients one thing each.
 
         Args:
             given: client -> what it is given. Clients of the cohort that are not in it are not asked.
-            tolerant: whether clients may fail to answer.
+            without: what a client may fail with and the exchange goes on without it.
 
         Returns:
             One of the requests (for its numbers), and client -> reply.
@@ -101,22 +108,59 @@ class Courier:
         raw = {name: request.to_bytes() for name, request in requests.items()}
         for name, request in requests.items():
             self.transcript.record(request, raw[name])
+        tolerant = without == ANYBODY
         if tolerant and self._dropouts is not None:
             gone = self._dropouts.gone(round, step, cohort)
             raw = {name: request for name, request in raw.items() if name not in gone}
-        replies = {}
-        for name, answer in self._transport.exchange(raw).items():
-            reply = Message.from_bytes(answer)
-            if name not in requests or not reply.answers(requests[name]):
-                raise HostileMessage(
-                    f"{name!r} answered something that it was not asked (channel {channel!r})"
-                )
-            self.transcript.record(reply, answer)
-            replies[name] = reply.tree()
-        missing = set(requests) - set(replies)
+        replies: dict[str, wire.Tree] = {}
+        failed: list[SecureFedGraphError] = []
+        lost = set()
+        some = next(iter(requests.values()))
+        for name, answer in self._reached(raw, without).items():
+            try:
+                replies[name] = self._opened(requests.get(name), name, answer)
+            except without as failure:
+                failed.append(failure)
+                lost.add(name)
+                self.leave_out(some, name, str(failure))
+        if failed and not replies:  # nobody to go on with: what they say is the matter
+            raise failed[0]
+        missing = set(raw) - set(replies) - lost
         if missing and not tolerant:
             raise Refused(f"round {round}, channel {channel!r}: {', '.join(sorted(missing))} did not answer")
-        return next(iter(requests.values())), replies
+        return some, replies
+
+    @property
+    def roster(self) -> Mapping[str, bytes]:
+        """Clients' public identity keys, where the transport knows them."""
+        found: Mapping[str, bytes] = getattr(self._transport, "roster", {})
+        return found
+
+    def leave_out(self, request: Message, client: str, reason: str) -> None:
+        """Notes that an exchange goes on without a client."""
+        self.transcript.leave_out(request, client, reason)
+
+    def _reached(
+        self, raw: Mapping[str, bytes], without: tuple[type[SecureFedGraphError], ...]
+    ) -> Mapping[str, Answer]:
+        reach: Callable[[Mapping[str, bytes]], Mapping[str, Answer]] | None
+        reach = getattr(self._transport, "reach", None)
+        return self._transport.exchange(raw) if reach is None or not without else reach(raw)
+
+    def _opened(self, request: Message | None, name: str, answer: Answer) -> wire.Tree:
+        """The body of a reply, recorded once it is one."""
+        if isinstance(answer, SecureFedGraphError):
+            raise answer
+        try:
+            reply = Message.from_bytes(answer)
+            tree = reply.tree()
+        except HostileMessage as error:
+            raise HostileMessage(f"{name}'s reply cannot be read: {error}") from None
+        if request is None or not reply.answers(request):
+            asked = "nothing" if request is None else f"channel {request.channel!r}"
+            raise HostileMessage(f"{name!r} answered something that it was not asked (asked was {asked})")
+        self.transcript.record(reply, answer)
+        return tree
 
 
 class Round:
@@ -155,7 +199,8 @@ class Round:
     def reduce(self, channel: Channel, given: Given | None = None) -> Sum:
         """The sum over the cohort of what the clients answer.
 
-        Where the carrier tolerates drop-outs it is the sum over the survivors, and says who they are.
+        Where the carrier tolerates drop-outs it is the sum over the survivors, and says who they are. Clients
+        that answer nonsense, at whatever step, do not survive.
 
         Args:
             channel: declared with ``Reveal.SUM``.
@@ -173,14 +218,16 @@ class Round:
     def _recovering(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
         """A sum whose carrier has steps of its own before and after the uploads, and survives drop-outs."""
         channel, number, cohort = bound.channel.name, self.number, self.cohort
-        ask = self._carrier_ask(bound.channel, tolerant=True)
+        ask = self._asking(bound.channel)
         bound = replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
         asked = {name: {**given, **part} for name, part in bound.carrier.parts(cohort).items()}
-        request, replies = self._courier.ask(
-            self._reader, number, channel, ANSWER, cohort, asked, tolerant=True
-        )
+        replies, wrong = bound.sorted_out(ask(ANSWER, asked))
+        for name, reason in wrong.items():
+            ask.refuse(name, reason)
         if not replies:
             raise Refused(f"round {number}, channel {channel!r}: nobody uploaded, so nothing was opened")
+        request = ask.request
+        assert request is not None
         shown, _ = parted(request.tree())
         return request, bound.open_sum(replies, replace(self._scope(request), given=given_digest(shown)), ask)
 
@@ -208,7 +255,9 @@ class Round:
             given: what every client is given.
         """
         bound = self._verb(channel, Reveal.EACH, self._reader)
-        request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
+        # who is gone is examined no more; what the server reads, it reads of everybody
+        without = GONE if self._reader == REFEREE else NOBODY
+        request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}), without=without)
         opened = bound.open_each(replies, self._scope(request))
         for name, values in opened.items():
             self._record(request, (name,), values)
@@ -227,7 +276,11 @@ class Round:
         return {name: Parcel(channel.name, name, *made, tree) for name, tree in replies.items()}
 
     def share(
-        self, channel: Channel, given: Given | None = None, senders: tuple[str, ...] | None = None
+        self,
+        channel: Channel,
+        given: Given | None = None,
+        senders: tuple[str, ...] | None = None,
+        readers: tuple[str, ...] | None = None,
     ) -> None:
         """What some clients answer, handed to every other client of the cohort to read. Nothing opens here.
 
@@ -235,16 +288,18 @@ class Round:
             channel: a peer channel declared with ``Reveal.EACH``.
             given: what every sender is given.
             senders: who answers; the whole cohort by default.
+            readers: who reads it, of the others; the whole cohort by default.
         """
         self._verb(channel, Reveal.EACH, PEER)
         senders = self.cohort if senders is None else senders
         request, replies = self._ask(channel, dict.fromkeys(senders, given or {}))
         deliveries = {}
-        for reader in self.cohort:
+        for reader in self.cohort if readers is None else readers:
             others = {name: tree for name, tree in replies.items() if name != reader}
             if others:
                 deliveries[reader] = Bundle.of(request, reader, others).to_tree()
-        self._courier.ask(SERVER, self.number, channel.name, READ, self.cohort, deliveries)
+        if deliveries:
+            self._courier.ask(SERVER, self.number, channel.name, READ, self.cohort, deliveries)
 
     def value(self, channel: Channel, weights: Mapping[str, float], given: Given | None = None) -> Valued:
         """The weighted mean of what the cohort answers, and how far each answer agrees with it.
@@ -266,14 +321,14 @@ class Round:
         return found
 
     def scatter(self, channel: Channel, given: Mapping[str, Given]) -> None:
-        """Gives each named client its own; nothing comes back.
+        """Gives each named client its own; nothing comes back. Clients that are gone get nothing.
 
         Args:
             channel: declared with ``Reveal.NOTHING``.
             given: client -> values.
         """
         self._verb(channel, Reveal.NOTHING, self._reader)
-        self._ask(channel, given)
+        self._ask(channel, given, without=GONE)
 
     def _verb(self, channel: Channel, reveal: Reveal, reader: str) -> Bound:
         if channel.reveal is not reveal:
@@ -296,10 +351,14 @@ class Round:
         return bound
 
     def _ask(
-        self, channel: Channel, given: Mapping[str, Given], cohort: tuple[str, ...] | None = None
+        self,
+        channel: Channel,
+        given: Mapping[str, Given],
+        cohort: tuple[str, ...] | None = None,
+        without: tuple[type[SecureFedGraphError], ...] = NOBODY,
     ) -> tuple[Message, dict[str, wire.Tree]]:
         return self._courier.ask(
-            self._reader, self.number, channel.name, ANSWER, cohort or self.cohort, given
+            self._reader, self.number, channel.name, ANSWER, cohort or self.cohort, given, without
         )
 
     def _record(self, request: Message, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
@@ -310,12 +369,26 @@ class Round:
     def _scope(self, request: Message) -> Scope:
         return Scope(request.run, request.round, request.exchange, request.channel, request.cohort)
 
-    def _carrier_ask(self, channel: Channel, tolerant: bool = False) -> Ask:
+    def _carrier_ask(self, channel: Channel) -> Ask:
         def ask(step: str, given: Mapping[str, Given]) -> dict[str, wire.Tree]:
-            asked = (SERVER, self.number, channel.name, step, self.cohort, given, tolerant)
-            return self._courier.ask(*asked)[1]
+            return self._courier.ask(SERVER, self.number, channel.name, step, self.cohort, given)[1]
 
         return ask
+
+    def _asking(self, channel: Channel) -> Asking:
+        """One sum's asks, which go on without some."""
+
+        def ask(step: str, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
+            if not given:
+                raise Refused(f"round {self.number}, channel {channel.name!r}: nobody is left to ask")
+            return self._courier.ask(SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY)
+
+        before = len(self._courier.transcript.left_out)
+
+        def reasons() -> list[str]:
+            return [note.reason for note in self._courier.transcript.left_out[before:]]
+
+        return Asking(ask, self._courier.leave_out, reasons, self._courier.roster)
 
 
 def set_up(policy: BoundPolicy, courier: Courier, clients: tuple[str, ...]) -> None:

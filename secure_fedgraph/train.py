@@ -117,8 +117,12 @@ def train(
     Guarantees:
         - every channel is bound before round 1, or nothing is sent at all;
         - clients are reached as message bytes through their one door;
-        - a killed run that is resumed ends with the weights of one that was not, where no noise is drawn;
-          what its interrupted round was charged stays charged, and clients agree on fresh keys.
+        - a killed run that is resumed ends with the weights of one that was not, where no noise is drawn
+          and nothing is valued encrypted (CKKS has noise of its own, and fresh keys other noise);
+          what its interrupted round was charged stays charged, and clients agree on fresh keys;
+        - sums that survive drop-outs (``masked``) go on without a client that answers nonsense or whose
+          process dies, and the transcript says so; every other exchange ends the run with an error that names
+          it. Where a process died, no checkpoint is kept any more: a resumed run starts from the last before.
 
     Args:
         policy: by default the strictest recipe that binds, channel by channel.
@@ -154,7 +158,7 @@ def train(
         raise BadInput(f"checkpoint_every = {checkpoint_every}: give a number of rounds, or 0 for never")
     if algorithm.pools:
         federation = federation.pooled()
-    algorithm.check(federation.schema)
+    federation.check(algorithm, evaluation)
     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
     if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
         channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
@@ -214,7 +218,8 @@ def train(
                 if on_round is not None:
                     on_round(history[-1])
             seconds = past.seconds + time.perf_counter() - started
-            if number == last or (checkpoint_every and not number % checkpoint_every):
+            # a checkpoint is of everybody: where a client is lost, the last one before stays
+            if not crew.lost and (number == last or (checkpoint_every and not number % checkpoint_every)):
                 kept.commit(number, state, history, seconds, crew, book.mark())
         transcript.close()
         charges = book.charges if book.path is None else _charged(book.path, past.run)

@@ -67,6 +67,7 @@ RULES: dict[str, Rule] = {
                              "checkpoint", "shelf")),
     "listing":     Rule(may=("algorithms", "privacy", "graph", "attacks")),
     "tables":      Rule(outside=("rich",)),
+    "budget_command": Rule(may=("privacy",), outside=("click",)),
     "":            Rule(may=("*",)),                       # secure_fedgraph/__init__.py: the public names
     "cli":         Rule(may=("*", "attacks", "audits")),
     "__main__":    Rule(may=("cli",)),

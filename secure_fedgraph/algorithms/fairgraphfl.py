@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -41,6 +42,10 @@ OF_VALUE = (
     "(training.valuation=encrypted computes it unread)"
 )
 OF_DIVERSITY = "an agent's diversity is its own share of all motifs"
+OF_ROWS = (
+    "with training.prototypes=each rows are matched to what their agent said it has (use "
+    "training.prototypes=sum, bounded or none)"
+)
 SCALE = 1024.0
 """Prototypes are sums over a graph's nodes and so in the hundreds: what is added up travels over this, so
 that it fits the integer road's default limit."""
@@ -113,7 +118,11 @@ class FairGraphFL(GinClassifier):
 
     @property
     def _motifs(self) -> Channel:
-        return self.PRESENCE if self.settings.vocabulary == "public" else self.MOTIFS
+        if self.settings.vocabulary != "public":
+            return self.MOTIFS
+        if self.settings.prototypes == "each":  # rows are told apart by what each agent said it has
+            return replace(self.PRESENCE, exact=True, why=OF_ROWS)
+        return self.PRESENCE
 
     @property
     def _lists(self) -> bool:
@@ -359,11 +368,15 @@ class FairGraphFL(GinClassifier):
             before is not None
             and isinstance(places, Tensor)
             and isinstance(amounts, Tensor)
-            and places.shape == amounts.shape == (len(places),)
+            and places.dim() == 1
+            and places.dtype in (torch.int32, torch.int64)
+            and amounts.is_floating_point()
+            and places.shape == amounts.shape
             and bool(torch.isfinite(amounts).all())
             and len(places.unique()) == len(places)
             and (not len(places) or 0 <= int(places.min()) <= int(places.max()) < length)
             and isinstance(given.get("value"), float)
+            and math.isfinite(given["value"])
         )
         if not right:
             raise HostileMessage(f"{me.name} was given a reward that is none, or before it sent anything")

@@ -65,7 +65,12 @@ def _rarity(me: Any, found: Motifs, given: Mapping[str, Any], settings: FairGrap
     codes = given.get(CODES)
     if settings.vocabulary == "public":
         codes = motifs.every_motif(labels_of(me.schema), settings.rings)
-    if not isinstance(rarity, Tensor) or not isinstance(codes, Tensor) or rarity.shape != codes.shape[:1]:
+    if (
+        not isinstance(rarity, Tensor)
+        or not isinstance(codes, Tensor)
+        or codes.dim() != 2
+        or rarity.shape != codes.shape[:1]
+    ):
         raise HostileMessage(f"{me.name} was told no idf for its motifs, or one of another length")
     at = motifs.places(found.codes, codes)
     if bool((at < 0).any()) or not bool(torch.isfinite(rarity).all()):
@@ -78,7 +83,10 @@ def take_vocabulary(me: Any, given: Mapping[str, Any], settings: FairGraphFLSett
     codes = given.get(CODES)
     if not isinstance(codes, Tensor) or motifs.check_codes(codes, labels_of(me.schema), settings.rings):
         raise HostileMessage(f"{me.name} was told a vocabulary that is no list of motifs")
-    at = motifs.places(_found(me, settings).codes[me.memory[_CHOSEN]], codes.long())
+    chosen = me.memory.get(_CHOSEN)
+    if chosen is None:
+        raise HostileMessage(f"{me.name} was told a vocabulary before it was asked for its motifs")
+    at = motifs.places(_found(me, settings).codes[chosen], codes.long())
     if bool((at < 0).any()):
         raise HostileMessage(f"{me.name} was told a vocabulary without a motif that it has listed")
     me.memory[_PLACES], me.memory[LENGTH] = at, len(codes)

@@ -43,6 +43,7 @@ def pull(me: Any, given: Mapping[str, Any], incidence: Tensor, at: Tensor, width
         isinstance(prototypes, Tensor)
         and isinstance(known, Tensor)
         and prototypes.dim() == 2
+        and known.dim() == 1
         and prototypes.shape == (len(known), width)
         and (not len(at) or int(at.max()) < len(known))
         and bool(torch.isfinite(prototypes).all())

@@ -11,16 +11,18 @@ from torch import nn
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.local_training import Penalty, TrainingSettings, fit
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
+from secure_fedgraph.algorithms.weighting import AveragingSettings, weighed, weighted_mean
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 
 
 class FedAvg(NodeClassifier):
-    """Federated averaging of a graph neural network, unweighted.
+    """Federated averaging of a graph neural network, unweighted unless ``weighted=True``.
 
     Each round every client trains from the global weights and uploads its update; the server adds the mean
-    update. Optimiser moments stay with the client. The server needs the sum only, so masks bind.
+    update. Optimiser moments stay with the client. The server needs the sum only, so masks bind; weights are
+    in the same sum (:class:`~secure_fedgraph.algorithms.weighting.AveragingSettings`).
 
     References:
         McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017.
@@ -31,6 +33,7 @@ class FedAvg(NodeClassifier):
     reference = "McMahan et al. 2017"
     kinds: ClassVar[tuple[str, ...]] = ("node", "graph")
     UPDATE = Channel("update", Reveal.SUM, trained=True)
+    Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
 
     def init(self, schema: Schema, seed: int) -> State:
         """Seeded first weights, which are public."""
@@ -38,15 +41,21 @@ class FedAvg(NodeClassifier):
 
     def round(self, fed: Any, state: State) -> State:
         """Adds the mean update."""
-        return total(state, fed.reduce(self.UPDATE, given=state).mean)
+        found, s = fed.reduce(self.UPDATE, given=state), self.settings
+        if isinstance(s, AveragingSettings) and s.weighted:
+            return total(state, weighted_mean(found.total, len(found.contributors), s.heaviest))
+        return total(state, found.mean)
 
     @UPDATE.answer
     def update(self, me: Any, given: State) -> Upload:
         """Trains from the global weights and returns the difference."""
-        model = self.model(me.schema)
+        model, s = self.model(me.schema), self.settings
         load(model, given)
-        fit(me, self.training_graph(me), model, self.settings, self.penalty(given))
-        return Upload(difference(parameters_of(model), given))
+        fit(me, self.training_graph(me), model, s, self.penalty(given))
+        gone = difference(parameters_of(model), given)
+        if isinstance(s, AveragingSettings) and s.weighted:
+            gone = weighed(gone, int(me.graph.train_mask.sum()), s.heaviest)
+        return Upload(gone)
 
     def penalty(self, given: State) -> Penalty | None:
         """The extra loss term of local training; none here."""
@@ -64,7 +73,7 @@ class FedProx(FedAvg):
     summary = "FedAvg with a proximal term in the local loss"
     reference = "Li et al. 2020"
 
-    class Settings(TrainingSettings):
+    class Settings(AveragingSettings):
         """As FedAvg's, and ``mu``, the weight of the proximal term."""
 
         mu: float = Field(0.01, ge=0)

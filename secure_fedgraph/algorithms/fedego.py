@@ -43,6 +43,9 @@ class FedEgo(NodeClassifier):
         - a client's class frequencies, its mixing coefficient, its upper layers and its optimiser's moments
           do not leave it (the experiment's referee apart).
 
+    A client that drops out of a sum (under ``masked``, with ``mash="across"``) is missing from that round's
+    means: reduction layers and mashes are means over the others, who alone mix.
+
     References:
         FedEgo: Privacy-preserving Personalized Federated Graph Learning with Ego-graphs, ACM TKDD,
         Algorithm 1.
@@ -112,7 +115,8 @@ class FedEgo(NodeClassifier):
             told = {SEED: told[SEED]}
         given = {}
         if self._mixes:
-            mashes = self._mashes(fed, told, state)
+            mashes, there = self._mashes(fed, told, state)
+            cohort = tuple(name for name in cohort if name in there)
             generator = torch.Generator().manual_seed(sub_seed(int(state[SEED]), f"server/{fed.number}"))
             state = self._learn(state, mashes, generator)
             given = {**_part(state, shared=False), SHARES: state[SHARES]}
@@ -121,16 +125,18 @@ class FedEgo(NodeClassifier):
         fed.scatter(self.MIX, dict.fromkeys(cohort, given))
         return state
 
-    def _mashes(self, fed: Any, told: dict[str, Any], state: State) -> Mash:
-        """All mashes of the round in one pile."""
+    def _mashes(self, fed: Any, told: dict[str, Any], state: State) -> tuple[Mash, set[str]]:
+        """All mashes of the round in one pile, and whose ego-graphs are in them."""
         if self.settings.mash == "across":
-            piles = {"the clients' sum": fed.reduce(self.EGOS_ACROSS, given=told).mean}
+            found = fed.reduce(self.EGOS_ACROSS, given=told)
+            piles, there = {"the clients' sum": found.mean}, set(found.contributors)
         else:
             piles = fed.gather(self.EGOS, given=told)
+            there = set(piles)
         classes, width = state["head.weight"].shape
         for name, pile in piles.items():
             self._check(pile, width, classes, name)
-        return {key: torch.cat([pile[key] for pile in piles.values()]) for key in ("rows", "labels")}
+        return {key: torch.cat([pile[key] for pile in piles.values()]) for key in ("rows", "labels")}, there
 
     def _check(self, pile: Mash, width: int, classes: int, name: str) -> None:
         positions = self._positions

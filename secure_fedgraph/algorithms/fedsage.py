@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from secure_fedgraph.algorithms.fedavg import FedAvg
 from secure_fedgraph.algorithms.local import Local
+from secure_fedgraph.algorithms.local_training import TrainingSettings
 
 PAPER = "Zhang et al., NeurIPS 2021"
 
@@ -51,3 +52,5 @@ class GlobSage(FedSage):
     summary = "GraphSAGE on all data pooled (FedSage's upper bound; not federated)"
     reference = PAPER
     pools = True
+    Settings: ClassVar[type[TrainingSettings]] = TrainingSettings
+    """Without weights: there is one client."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -41,6 +42,10 @@ class Glasu(Vertical):
         - with ``sampler="public"`` or ``"full"`` whose rows are sent depends on nobody's links, so index sets
           tell nobody about them.
 
+    A client that drops out of a sum (under ``masked``) is missing from that layer's mean, which is then of
+    the others' rows. Those who were in all sums of an iteration take its step; whoever is missing at the
+    round's last goes back to its weights of the round's start. No fewer than three are summed.
+
     What it does not hide: everybody gets the aggregates, and with two clients the mean gives each the other's
     rows by subtraction; with labels at one client, the gradient that it sends gives the others the labels.
 
@@ -76,6 +81,19 @@ class Glasu(Vertical):
             found.append(self.GRADIENT)
         return (*found, self.STEP, self.EXAMINE)
 
+    def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
+        """As every vertical method, and that there is somebody to aggregate with.
+
+        Raises:
+            BadInput: for one client.
+        """
+        super().check_run(clients, split, evaluation)
+        if clients == 1 and self._hidden in self.in_use:
+            raise BadInput(
+                f"clients = 1: {self.name} aggregates over clients that each hold some columns; give 3 or "
+                "more, or run glasu-centralized"
+            )
+
     @property
     def hops(self) -> int:
         """How far from a training node training looks."""
@@ -88,7 +106,10 @@ class Glasu(Vertical):
         return self.HIDDEN_SHARED if self.settings.carried == "peers" else self.HIDDEN_EACH
 
     def _sum(self, channel: Channel) -> Channel:
-        return replace(channel, accepted=self.settings.accept_two_clients)
+        s = self.settings
+        if channel.name == self.HIDDEN.name:
+            channel = replace(channel, largest=s.bound, largest_is="training.bound")
+        return replace(channel, accepted=s.accept_two_clients)
 
     # -- the server -------------------------------------------------------------------------------
 
@@ -120,16 +141,26 @@ class Glasu(Vertical):
 
     def _iterate(self, fed: Any, task: dict[str, Any]) -> None:
         given = {**task, **self._index_sets(fed, task)}
+        present, among = set(fed.cohort), []
         for number in range(len(self._ends)):
-            given = self._aggregated(fed, {**given, "stretch": number})
-            given = {**task, **given}
+            found, there = self._aggregated(fed, {**given, "stretch": number})
+            given = {**task, **found}
+            present &= there
+            among.append(len(there))
         if self.settings.backward == "server":
             for number in reversed(range(len(self._ends))):
-                gradient = self._backward(fed, {**given, "stretch": number})
-                given = {**task, "gradient": gradient}
-        elif self.settings.labels == "one":
-            fed.share(self.GRADIENT, given, senders=fed.cohort[:1])
-        fed.scatter(self.STEP, dict.fromkeys(fed.cohort, given))
+                total = self._summed(fed, self.BACKWARD, {**given, "stretch": number})
+                # a row weighed one part in as many as its layer's mean is of
+                parts = among[number] if self.settings.aggregation == "mean" else 1
+                given = {**task, "gradient": (total.total["rows"] / parts).float()}
+                present &= set(total.contributors)
+        stepping = tuple(name for name in fed.cohort if name in present)
+        if self.settings.backward == "local" and self.settings.labels == "one":
+            if fed.cohort[0] not in present:  # without its gradient there is no step
+                return
+            fed.share(self.GRADIENT, given, senders=fed.cohort[:1], readers=stepping)
+        if stepping:
+            fed.scatter(self.STEP, dict.fromkeys(stepping, given))
 
     def _index_sets(self, fed: Any, task: dict[str, Any]) -> dict[str, Tensor]:
         """Algorithm 2: the union of the clients' sets at every aggregated layer, from the top."""
@@ -141,32 +172,27 @@ class Glasu(Vertical):
                 united = {"nodes": torch.unique(torch.cat(found)).to(torch.int32)}
         return united
 
-    def _aggregated(self, fed: Any, given: dict[str, Any]) -> dict[str, Tensor]:
-        """Algorithm 3, one aggregated layer; empty where clients aggregate for themselves."""
+    def _aggregated(self, fed: Any, given: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+        """Algorithm 3, one aggregated layer, and of whose rows; clients may aggregate for themselves."""
         if self.settings.aggregation == "mean":
-            return {"aggregate": self._summed(fed, self._hidden, given).mean["rows"]}
+            found = self._summed(fed, self.HIDDEN, given)
+            there = set(found.contributors)
+            return {"aggregate": found.mean["rows"], "among": len(there)}, there
         if self.settings.carried == "peers":
             fed.share(self.HIDDEN_SHARED, given)
-            return {}
+            return {}, set(fed.cohort)
         uploads = fed.gather(self.HIDDEN_EACH, given)
-        return {"aggregate": joined([uploads[name]["rows"] for name in fed.cohort])}
-
-    def _backward(self, fed: Any, given: dict[str, Any]) -> Tensor:
-        """The gradient at one aggregated layer's client rows: the mean's is the sum over M."""
-        total = self._summed(fed, self._sum(self.BACKWARD), given)
-        found: Tensor = (
-            total.mean["rows"] if self.settings.aggregation == "mean" else total.total["rows"].float()
-        )
-        return found
+        aggregate = joined([uploads[name]["rows"] for name in fed.cohort])
+        return {"aggregate": aggregate, "among": len(uploads)}, set(fed.cohort)
 
     def _summed(self, fed: Any, channel: Channel, given: dict[str, Any]) -> Any:
-        """A sum over everybody: what clients take out of a mean of M is an M-th of their own rows."""
+        """A sum of enough clients that none learns another's rows by subtracting its own."""
+        channel = self._sum(channel)
         total = fed.reduce(channel, given)
-        missing = set(fed.cohort) - set(total.contributors)
-        if missing:
+        if len(total.contributors) < min(channel.least, len(fed.cohort)) and not channel.accepted:
             raise Refused(
-                f"round {fed.number}, channel {channel.name!r}: {', '.join(sorted(missing))} dropped out, "
-                "and a vertical split needs every client's columns: go on with 'resume' when all are back"
+                f"round {fed.number}, channel {channel.name!r}: {len(total.contributors)} clients are left, "
+                "and each of two would learn the other's rows: go on with 'resume' when more are back"
             )
         return total
 
@@ -182,12 +208,15 @@ class Glasu(Vertical):
         given: dict[str, Any] = {"parties": "\n".join(fed.cohort), "nodes": nodes}
         for number in range(self._examined_stretches):
             uploads = fed.gather(self.EXAMINE, {**given, "stretch": number})
-            parts = [uploads[name]["rows"] for name in fed.cohort]
+            parts = [uploads[name]["rows"] for name in fed.cohort if name in uploads]
             mean = self.settings.aggregation == "mean"
             given = {**given, "aggregate": torch.stack(parts).mean(0) if mean else joined(parts)}
         uploads = fed.gather(self.EXAMINE, {**given, "stretch": self._examined_stretches})
         asked = fed.cohort if self.settings.labels == "all" else fed.cohort[:1]
-        return {name: uploads[name]["scores"] for name in asked}
+        found = {name: uploads[name]["scores"] for name in asked if name in uploads}
+        if not found:
+            raise Refused(f"{asked[0]} holds the labels and is gone, so nobody says what a node's class is")
+        return found
 
     @property
     def _examined_stretches(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from secure_fedgraph.models.vertical import Tower, stretches_of
 
 MOST_SEED = 2**32
 LIVE = "live"
-"""The entry of a client's memory that lives within a round only."""
+"""The entry of a client's scratch."""
 
 
 @dataclass
@@ -37,6 +38,30 @@ class Vertical(Algorithm):
 
     Settings: ClassVar[type[GlasuSettings]] = GlasuSettings
     settings: GlasuSettings
+
+    def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
+        """That labels are where the settings say, and that somebody outside scores.
+
+        Raises:
+            BadInput: for labels at one client only that all are to have, and for scoring in band.
+        """
+        if split.get("labels") == "one" and not self.pools and self._lacks_labels:
+            raise BadInput(
+                f"split.labels = 'one' gives one client the labels, and every client of {self.name} trains "
+                f"on them: set split.labels=all{self._or_one}"
+            )
+        if evaluation == "in_band":
+            raise BadInput(
+                f"evaluation = 'in_band': a client of {self.name} has some columns of every node, and no "
+                "model or tests of its own: set evaluation=referee"
+            )
+
+    @property
+    def _lacks_labels(self) -> bool:
+        """Whether it cannot do with labels at one client alone."""
+        return self.settings.labels == "all"
+
+    _or_one: ClassVar[str] = ", or training.labels=one too"
 
     @property
     def unites(self) -> bool:
@@ -79,10 +104,10 @@ class Vertical(Algorithm):
         return running
 
     def _work(self, me: Any) -> Work:
-        work = me.memory.get(LIVE)
+        work = me.scratch.get(LIVE)
         if not isinstance(work, Work) or work.round != me.round:
             work = Work(me.round, self._tower(me, len(me.clients)), self._table(me))
-            me.memory[LIVE] = work
+            me.scratch[LIVE] = work
         return work
 
     def _finish(self, me: Any) -> None:
@@ -90,7 +115,7 @@ class Vertical(Algorithm):
         assert work.running is not None
         if work.running.step == self.settings.steps - 1:
             me.memory["model"] = {k: v.detach().clone() for k, v in work.tower.state_dict().items()}
-            del me.memory[LIVE]
+            del me.scratch[LIVE]
 
     def _tower(self, me: Any, parties: int) -> Tower:
         s = self.settings
@@ -128,6 +153,7 @@ class Vertical(Algorithm):
             raise HostileMessage(f"an aggregate of stretch {number} was given out of turn")
         mine = running.inner[number].detach()
         others = self._work(me).others.pop(number, None)
+        among = running.parties
         if self.settings.carried == "peers":
             names = self._parties(me, given)
             if others is None or {*others, me.name} != set(names):
@@ -135,7 +161,8 @@ class Vertical(Algorithm):
             aggregate = joined([mine if name == me.name else others[name] for name in names])
         else:
             aggregate = sent.rows(given, "aggregate", len(mine), running.width)
-        running.take(number, aggregate)
+            among = sent.number(given, "among", 1, running.parties)
+        running.take(number, aggregate, among)
 
     def _gradient(self, running: Pass, number: int, given: State) -> Tensor:
         rows = len(running.sets[self._ends[number]])

@@ -49,6 +49,8 @@ class Pass:
     """Number of a stretch -> what this client computed for its aggregation, ``H+``."""
     given: dict[int, Tensor] = field(default_factory=dict)
     """Number of a stretch -> what was aggregated after it, ``H``."""
+    among: dict[int, int] = field(default_factory=dict)
+    """Number of a stretch -> how many clients' rows its mean is of; all, but where some dropped out."""
     gradient: Tensor | None = None
     """The label holder's, where this client has no labels."""
     _links: dict[int, list[Links]] = field(default_factory=dict)
@@ -132,10 +134,11 @@ class Pass:
                 self.inner[number] = self.forward(number, self.given.get(number - 1), 0, settle=False)
         return self.inner[number].detach()
 
-    def take(self, number: int, aggregate: Tensor) -> None:
+    def take(self, number: int, aggregate: Tensor, among: int) -> None:
         """Keeps what was aggregated after a stretch."""
         if number not in self.inner or number in self.given:
             raise HostileMessage(f"an aggregate of stretch {number} was given out of turn")
+        self.among[number] = among
         self.given[number] = aggregate.clone().requires_grad_(self.settings.backward == "server")
 
     def loss(self, top: Tensor) -> Tensor:
@@ -185,7 +188,7 @@ class Pass:
         rows: Tensor | None = None
         for number in range(len(self.ends)):
             fresh = self.forward(number, rows, update, settle=True)
-            rows = locally(self.given[number], self.inner[number], fresh, self.parties, self.block)
+            rows = locally(self.given[number], self.inner[number], fresh, self.among[number], self.block)
         assert rows is not None
         return rows
 

@@ -80,6 +80,9 @@ class GlasuStandalone(Glasu):
     name = "glasu-standalone"
     summary = "every client alone with its columns and links"
 
+    _lacks_labels = True
+    _or_one = ""
+
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """Nothing but the order to go on, and the examination."""
@@ -108,7 +111,7 @@ class GlasuStandalone(Glasu):
             running.begin(sub_seed(seed, f"{step}"))
             running.update_alone(self._rate(me))
         me.memory["model"] = {k: v.detach().clone() for k, v in work.tower.state_dict().items()}
-        del me.memory[LIVE]
+        del me.scratch[LIVE]
 
     @property
     def _examined_stretches(self) -> int:

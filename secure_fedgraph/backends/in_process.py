@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from secure_fedgraph.client import Client
 from secure_fedgraph.protocol import InProcess
+from secure_fedgraph.protocol.transport import Lost
 
 
 class Together(InProcess):
@@ -14,6 +15,13 @@ class Together(InProcess):
     def __init__(self, clients: Sequence[Client]) -> None:
         super().__init__({client.name: client.handle for client in clients})
         self._clients = clients
+        self.lost: dict[str, Lost] = {}
+        """Nobody: a client's process is this one."""
+
+    @property
+    def roster(self) -> Mapping[str, bytes]:
+        """Clients' public identity keys, as the clients have them."""
+        return self._clients[0].roster
 
     def save(self, label: str, committed: str) -> None:
         """Has every client keep its memory in its own folder."""

@@ -16,6 +16,7 @@ from secure_fedgraph import errors
 from secure_fedgraph.backends import frames
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.protocol import nested, wire
+from secure_fedgraph.protocol.transport import Answer, Lost
 
 PIPE = 2**20
 PATIENCE = 2.0
@@ -32,6 +33,7 @@ class Workers:
           out the roster, not the server;
         - clients work side by side: all requests are written before a reply is read;
         - a refusal arrives as the error that it was, and a process that died as an error that names it;
+        - a client whose process died stays gone: whoever can go on without it, does (:meth:`reach`);
         - the processes end with this one, also when it is killed.
     Needs:
         - algorithm and policy by name; see :mod:`~secure_fedgraph.backends.enlistment`.
@@ -47,12 +49,14 @@ class Workers:
         self._orders: dict[str, IO[bytes]] = {}
         self._answers: dict[str, IO[bytes]] = {}
         self.pids: dict[str, int] = {}
+        self.lost: dict[str, Lost] = {}
+        self._ended: dict[int, int] = {}
         self._nursery: subprocess.Popen[bytes] | None = None
         try:
             self._start(list(told))
             bodies = {name: bytes(nested.pack(body)) for name, body in told.items()}
-            roster = bytes(nested.pack(self._order(frames.TOLD, bodies)))
-            self._order(frames.ROSTER, dict.fromkeys(told, roster))
+            self.roster: Mapping[str, bytes] = self._order(frames.TOLD, bodies)
+            self._order(frames.ROSTER, dict.fromkeys(told, bytes(nested.pack(self.roster))))
         except BaseException:
             self.close()
             raise
@@ -72,6 +76,10 @@ class Workers:
             SecureFedGraphError: what a client refused with, or that its process died.
         """
         return self._order(frames.ASK, requests)
+
+    def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
+        """As :meth:`exchange`, with the error in the place of the reply where a client gives none."""
+        return self._answers_to(frames.ASK, requests)
 
     def save(self, label: str, committed: str) -> None:
         """Has every client keep its memory in its own folder."""
@@ -98,24 +106,31 @@ class Workers:
         if self._nursery.stdout is not None:
             self._nursery.stdout.close()
 
-    def _order(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
+    def _answers_to(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, Answer]:
         for name, body in bodies.items():
             with contextlib.suppress(frames.Ended):  # reading says so, with how the process ended
-                frames.write(self._orders[name], kind, body)
-        answers = {name: self._answer(name) for name in bodies}  # all of them, so that none is left behind
+                if name not in self.lost:
+                    frames.write(self._orders[name], kind, body)
+        return {name: self._answer(name) for name in bodies}  # all of them, so that none is left behind
+
+    def _order(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
+        answers = self._answers_to(kind, bodies)
         for answer in answers.values():
             if isinstance(answer, SecureFedGraphError):
                 raise answer
         return {name: answer for name, answer in answers.items() if isinstance(answer, bytes)}
 
-    def _answer(self, name: str) -> bytes | SecureFedGraphError:
+    def _answer(self, name: str) -> Answer:
+        if name in self.lost:
+            return self.lost[name]
         try:
             kind, body = frames.read(self._answers[name])
         except frames.Ended:
-            return SecureFedGraphError(
+            self.lost[name] = Lost(
                 f"{name}'s process ended ({self._ending(name)}) before it answered: see above for what it "
                 "said; with a checkpoint the run can be resumed"
             )
+            return self.lost[name]
         if kind == frames.DONE:
             return body
         told = wire.decode(body)
@@ -128,11 +143,14 @@ class Workers:
         for pipe in (self._orders[name], self._answers[name]):  # so it ends, if it only talked nonsense
             with contextlib.suppress(OSError):
                 pipe.close()
-        for line in (self._nursery and self._nursery.stdout) or ():
-            pid, status = map(int, line.split())
-            if pid == self.pids[name]:
-                return f"exit status {status}"
-        return "with all the others"
+        mine = self.pids.get(name, 0)
+        if mine not in self._ended:
+            for line in (self._nursery and self._nursery.stdout) or ():
+                pid, status = map(int, line.split())
+                self._ended[pid] = status
+                if pid == mine:
+                    break
+        return f"exit status {self._ended[mine]}" if mine in self._ended else "with all the others"
 
     def _start(self, names: list[str]) -> None:
         theirs = []

@@ -54,6 +54,12 @@ class FixedPoint(Stage):
                 f"channel {terms.channel.name!r}: FixedPoint needs a carrier that adds in a ring "
                 "(masked, homomorphic)"
             )
+        if terms.channel.largest > self.limit:
+            raise BadInput(
+                f"channel {terms.channel.name!r} holds values up to {terms.channel.largest_is} = "
+                f"{terms.channel.largest:g}, and protection.limit = {self.limit:g} is less: set "
+                f"protection.limit={terms.channel.largest:g}, or {terms.channel.largest_is}={self.limit:g}"
+            )
         room = terms.ring / 2 / len(terms.clients) - 1
         if room < 1:
             raise Incompatible(f"{len(terms.clients)} clients do not fit a ring of {terms.ring} values")

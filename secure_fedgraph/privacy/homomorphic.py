@@ -1,4 +1,4 @@
-"""Homomorphic sums: the server adds BFV ciphertexts without the key, and one client opens the sum."""
+"""Homomorphic sums: the server adds ciphertexts without the key, and one client opens the sum."""
 
 from __future__ import annotations
 
@@ -30,19 +30,24 @@ class Homomorphic(Carrier):
 
     Guarantees, against an honest-but-curious server that colludes with no client:
         - it learns the sum of the cohort and no single upload;
-        - the sum is exact in the ring.
+        - the sum is exact in the ring, under both schemes (the proof is in :class:`RingParameters`);
+        - who opens sees a wrong count: each upload carries secret tokens of its client, its sum, and what the
+          client was given, and a sum without each of the cohort's tokens once is refused.
     Needs:
-        - a server that follows the protocol. One that lies can hand a single ciphertext to the opener, or
-          a copy of one ten times: who opens cannot see how many were added;
-        - clients that do not collude with it: each holds the key to every upload.
+        - a server that follows the protocol. The tokens notice copies, gaps and old uploads; they are no
+          proof against all that a server can compute on ciphertexts;
+        - clients that do not collude with it: each holds the key to every upload, and knows the tokens.
 
     Args:
+        scheme: ``"bfv"``, or ``"ckks"``, which opens the same sums for more bytes and time.
         parameters: filled in by binding.
 
     References:
-        Fan and Vercauteren, Somewhat Practical Fully Homomorphic Encryption, 2012.
+        Fan and Vercauteren, Somewhat Practical Fully Homomorphic Encryption, 2012 (BFV).
+        Cheon et al., Homomorphic Encryption for Arithmetic of Approximate Numbers, 2017 (CKKS).
     """
 
+    scheme: str = "bfv"
     parameters: RingParameters | None = None
 
     name = "homomorphic"
@@ -55,21 +60,23 @@ class Homomorphic(Carrier):
     def bind(self, terms: Terms) -> Homomorphic:
         """Sizes the plaintext ring for everybody who may contribute."""
         clients = len(terms.clients)
-        return replace(self, parameters=RingParameters(self.ring // 2 // clients, clients))
+        return replace(self, parameters=RingParameters(self.ring // 2 // clients, clients, self.scheme))
 
     def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
         """The shared key, and what sums give away by subtraction."""
         return (
             DIFFERENCES,
             "any one client that colludes with the server opens every upload: the clients share one key",
-            "a server that gives every client another model reads single updates in the sum",
-            "the opener cannot see how many ciphertexts were added: a server that lies can have one opened",
+            "the opener notices copies and gaps, not all that a server which lies can compute on ciphertexts",
         )
 
     def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
         """Has the first client make the key and carries it, sealed, to the others."""
         dealer, *others = clients
         dealt = ask("deal", {dealer: {}})[dealer]
+        lacking = [name for name in others if not isinstance(dealt.get(name), BYTES)]
+        if lacking:
+            raise HostileMessage(f"{dealer} dealt no key to {', '.join(lacking)}")
         ask("take", {name: {"sealed": dealt[name]} for name in others})
 
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
@@ -84,8 +91,10 @@ class Homomorphic(Carrier):
         # one client opens, only what it contributed to, and that once: another order of the same cohort, or a
         # part of it, would make an opener of everybody, each for a sum of the asker's choice
         if party.name == scope.cohort[0]:
-            party.secrets.setdefault(_SEALED, {})[scope.exchange] = (scope.channel, scope.cohort, matrix.size)
-        return _key(party).encrypt(matrix.reshape(-1))
+            stamps = [_stamp(scope, name) for name in scope.cohort]
+            kept = (scope.channel, scope.cohort, matrix.size, stamps)
+            party.secrets.setdefault(_SEALED, {})[scope.exchange] = kept
+        return _key(party).encrypt(matrix.reshape(-1), _stamp(scope, party.name))
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """Adds, and has the cohort's first client open."""
@@ -129,7 +138,7 @@ class Homomorphic(Carrier):
         return {}
 
     def _open(self, given: Tree, scope: Scope, party: Party) -> Tree:
-        contributed: dict[int, tuple[str, tuple[str, ...], int]] = party.secrets.get(_SEALED, {})
+        contributed: dict[int, tuple[str, tuple[str, ...], int, list[bytes]]] = party.secrets.get(_SEALED, {})
         exchange = given.get("exchange")
         sealed = contributed.pop(exchange, None) if type(exchange) is int else None
         if (
@@ -138,8 +147,8 @@ class Homomorphic(Carrier):
             or not isinstance(given.get("total"), BYTES)
         ):
             raise HostileMessage(f"{party.name} opens a sum once, and only one that it contributed to")
-        length = sealed[2]
-        return {"values": _key(party).decrypt(bytes(given["total"]), length).astype(np.int32)}
+        _, _, length, stamps = sealed
+        return {"values": _key(party).decrypt(bytes(given["total"]), length, stamps).astype(np.int32)}
 
 
 def _key(party: Party) -> SecretKey:
@@ -156,3 +165,17 @@ def _pair_key(party: Party, peer: str, scope: Scope) -> bytes:
 
 def _parcel(scope: Scope, dealer: str, recipient: str) -> bytes:
     return encode({"run": scope.run, "dealer": dealer, "recipient": recipient})
+
+
+def _stamp(scope: Scope, sender: str) -> bytes:
+    # what the cohort was given is in it: updates on different models do not open together
+    return encode(
+        {
+            "run": scope.run,
+            "channel": scope.channel,
+            "exchange": scope.exchange,
+            "cohort": "\n".join(scope.cohort),
+            "given": scope.given,
+            "sender": sender,
+        }
+    )

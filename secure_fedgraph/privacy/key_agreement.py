@@ -15,15 +15,23 @@ from secure_fedgraph.protocol.wire import BYTES, Tree, encode
 
 NAME = "keys"
 STEPS = ("advertise", "introduce")
+SIZES = {"public": 32, "signature": 64}
 _OWN, _PEERS = "agreement", "peers"
 
 
 def set_up(ask: Ask, clients: tuple[str, ...]) -> None:
     """The server's half: collects the signed keys and hands all of them to everybody."""
     offers = ask("advertise", {name: {} for name in clients})
-    keys = {
-        f"{kind}/{name}": offer[kind] for name, offer in offers.items() for kind in ("public", "signature")
-    }
+    keys = {}
+    for name, offer in offers.items():
+        for kind, size in SIZES.items():
+            value = offer.get(kind)
+            if not isinstance(value, BYTES) or len(value) != size:
+                raise HostileMessage(
+                    f"{name} advertised something that is no signed key, and everybody takes part in the key "
+                    "agreement: start the run without it"
+                )
+            keys[f"{kind}/{name}"] = value
     ask("introduce", dict.fromkeys(clients, keys))
 
 
@@ -88,7 +96,12 @@ def _introduce(given: Tree, scope: Scope, party: Party) -> Tree:
         if not isinstance(public, BYTES) or not isinstance(signature, BYTES):
             raise HostileMessage(f"{party.name} was introduced to {name!r} without a signed key")
         public, signature = bytes(public), bytes(signature)
-        verify(party.roster[name], signature, _statement(scope, name, public))
+        try:
+            verify(party.roster[name], signature, _statement(scope, name, public))
+        except HostileMessage as error:
+            raise HostileMessage(
+                f"{party.name} was introduced to {name!r} with a key that {name} did not sign: {error}"
+            ) from None
         peers[name] = public
     if peers.pop(party.name, None) != party.secrets[_OWN].public:
         raise HostileMessage(f"{party.name}'s own key came back changed")

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.crypto import AgreementKey
-from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.crypto import verify
+from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.privacy import masking_deck as decks
 from secure_fedgraph.privacy import masking_session as client
 from secure_fedgraph.privacy import masking_words as ring_words
+from secure_fedgraph.privacy.asking import Asking, enough, sound
+from secure_fedgraph.privacy.masking_dealt import Dealt, Keys, bytes_of
 from secure_fedgraph.privacy.masking_deck import Deck
-from secure_fedgraph.privacy.neighbours import Shape, around, circle, shape
+from secure_fedgraph.privacy.neighbours import around, circle, shape
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Ask, Carrier, Scope, Terms
-from secure_fedgraph.privacy.secret_sharing import BYTES, candidates
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import Tree
-
-Keys = tuple[list[bytes], list[bytes]]
-"""Keys of streams to add to a total of masked words, and of those to subtract."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +41,7 @@ class Masked(Carrier):
           client signs one list and reveals once, for a list that ``(cohort + colluders) // 2 + 1`` clients
           signed, so two lists cannot both be answered, and never both shares for one client;
         - below that many survivors nothing is opened; above, the sum is exact in the ring;
+        - a client that answers nonsense at whatever step is left out like one that dropped out there;
         - any secret that shares can give back serves one sum, and is compared with what was advertised;
         - clients that were shown other keys, another cohort or another broadcast do not mask or sign as one.
     Needs:
@@ -113,7 +111,9 @@ class Masked(Carrier):
         count = len(names) // size  # the last batch takes what is left over
         cuts = [*(size * i for i in range(count)), len(names)]
         batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
-        return replace(self, quorum=max(terms.quorum, 2), batches=batches)
+        # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
+        least = 1 if terms.channel.accepted else terms.channel.least
+        return replace(self, quorum=max(terms.quorum, 2, least), batches=batches)
 
     def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
@@ -157,6 +157,10 @@ class Masked(Carrier):
         ring_words.accumulate(words, plus=plus, minus=minus)
         return ring_words.pack(words, self.bits)
 
+    def context(self, scope: Scope, party: Party) -> str:
+        """Of the broadcast that the client was given and the keys that it was handed."""
+        return client.bound_to(party).hex()
+
     # --- the server's half ----------------------------------------------------------------------------------
 
     def prepare(self, ask: Ask, cohort: tuple[str, ...], channel: str) -> Masked:
@@ -165,27 +169,35 @@ class Masked(Carrier):
         Raises:
             Refused: where too few clients are left.
         """
-        adverts = ask(client.ADVERTISE, {name: {} for name in cohort})
+        found = ask(client.ADVERTISE, {name: {} for name in cohort})
+        scope, roster = (ask.scope, ask.roster) if isinstance(ask, Asking) else (None, {})
+        adverts = sound(
+            ask, found, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
+        )
         least = max(shape(len(cohort), len(cohort), self.colluders, self.dropouts).signatures, self.quorum)
-        _enough(adverts, least, len(cohort), channel, "had advertised a key")
+        enough(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
         deck = Deck.of(adverts)
         numbers = shape(len(cohort), len(deck.names), self.colluders, self.dropouts)
         neighbours = around(circle(deck.names, deck.digest), numbers.degree)
-        replies = ask(client.SHARE, dict.fromkeys(deck.names, deck.to_tree()))
-        _enough(replies, least, len(cohort), channel, "had shared its secrets")
-        for name, tree in replies.items():
-            rows = tree.get("shares")
-            wanted = (len(neighbours[name]), client.SEALED_SHARES)
-            if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape != wanted:
+
+        def check(name: str, tree: Tree) -> None:
+            if not bytes_of(tree.get("shares"), (len(neighbours[name]), client.SEALED_SHARES)):
                 raise HostileMessage(
                     f"channel {channel!r}: {name} shared its secrets with others than its neighbours"
                 )
+
+        replies = sound(ask, ask(client.SHARE, dict.fromkeys(deck.names, deck.to_tree())), check)
+        enough(ask, len(replies), least, len(cohort), channel, "had shared its secrets")
         shares = {name: tree["shares"] for name, tree in replies.items()}
         return replace(self, dealt=Dealt(cohort, deck, numbers, least, neighbours, shares))
 
     def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Each client that is still there, with the shares that its neighbours sealed to it."""
         return self._dealt.parts()
+
+    def check(self, data: Any, layout: Layout, name: str) -> None:
+        """That an upload holds words of this ring, as many as its layout promises."""
+        ring_words.checked(data, self.bits, layout, name)
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum over the contributors, centred.
@@ -209,14 +221,25 @@ class Masked(Carrier):
         A server that cannot hold all uploads adds them up as they come and takes these off at the end.
         """
         dealt, channel = self._dealt, scope.channel
-        names = tuple(sorted(survivors))
-        _enough(names, dealt.least, len(dealt.cohort), channel, "had uploaded")
+        names, of = tuple(sorted(survivors)), len(dealt.cohort)
+        bound_to = decks.context(scope, dealt.deck)
+        enough(ask, len(names), dealt.least, of, channel, "had uploaded")
         shown = {"survivors": "\n".join(names)}
-        signed = ask(client.AGREE, dict.fromkeys(names, shown))
-        _enough(signed, dealt.least, len(dealt.cohort), channel, "had signed the list of survivors")
+        roster = ask.roster if isinstance(ask, Asking) else {}
+        agreed = decks.agreement(bound_to, names)
+        signed = sound(
+            ask,
+            ask(client.AGREE, dict.fromkeys(names, shown)),
+            lambda name, tree: _check_signature(name, tree, agreed, roster.get(name)),
+        )
+        enough(ask, len(signed), dealt.least, of, channel, "had signed the list of survivors")
         given = _signatures(dict(list(signed.items())[: dealt.least]))  # who checks them checks no more
-        revealed = ask(client.UNMASK, dict.fromkeys(signed, given))
-        return dealt.keys(names, revealed, decks.context(scope, dealt.deck), channel)
+        revealed = sound(
+            ask,
+            ask(client.UNMASK, dict.fromkeys(signed, given)),
+            lambda name, tree: dealt.check_shares(name, tree, channel),
+        )
+        return dealt.keys(names, revealed, bound_to, channel, ask)
 
     @property
     def _dealt(self) -> Dealt:
@@ -225,112 +248,21 @@ class Masked(Carrier):
         return self.dealt
 
 
-@dataclass(frozen=True)
-class Dealt:
-    """What the server knows of one sum before the uploads: keys, graph, and shares that it cannot open."""
-
-    cohort: tuple[str, ...]
-    deck: Deck
-    shape: Shape
-    least: int
-    neighbours: Mapping[str, tuple[str, ...]]
-    shares: Mapping[str, np.ndarray]
-
-    @cached_property
-    def held(self) -> dict[str, tuple[str, ...]]:
-        """Client -> whose shares it holds, its own among them, sorted."""
-        there = set(self.shares)
-        return {n: tuple(sorted({*self.neighbours[n], n} & there)) for n in self.shares}
-
-    def parts(self) -> dict[str, Tree]:
-        """The sealed shares by reader."""
-        found: dict[str, Tree] = {}
-        places = {name: {n: i for i, n in enumerate(self.neighbours[name])} for name in self.shares}
-        for reader, held in self.held.items():
-            senders = [name for name in held if name != reader]
-            rows = [self.shares[name][places[name][reader]] for name in senders]
-            stacked = np.stack(rows) if rows else np.empty((0, client.SEALED_SHARES), dtype=np.uint8)
-            found[reader] = {client.SENDERS: "\n".join(senders), client.SHARES: stacked}
-        return found
-
-    def keys(
-        self, survivors: tuple[str, ...], revealed: Mapping[str, Tree], bound_to: bytes, channel: str
-    ) -> Keys:
-        """The keys of what is left in the sum: survivors' own masks, pairs with those that dropped out."""
-        alive, by_owner = set(survivors), self._by_owner(revealed, channel)
-        needed = [n for n in self.shares if n in alive or alive.intersection(self.neighbours[n])]
-        # before anything is put together: below the threshold of one, nothing of anybody is
-        for name in needed:
-            _enough(by_owner.get(name, ()), self.shape.shares, len(self.neighbours[name]) + 1, channel,
-                    f"of those that hold shares of {name}'s secrets had revealed one")  # fmt: skip
-        plus: list[bytes] = []
-        minus: list[bytes] = []
-        info = decks.pair_info(bound_to)
-        for name in needed:
-            if name in alive:
-                minus.append(decks.own_key(self._own_seed(name, by_owner[name]), bound_to))
-                continue
-            key = self._mask_key(name, by_owner[name])
-            for other in alive.intersection(self.neighbours[name]):
-                pair = key.shared_with(self.deck.row(other, "public"), info)
-                (minus if other < name else plus).append(pair)  # the lower name had added it
-        return plus, minus
-
-    def _by_owner(self, revealed: Mapping[str, Tree], channel: str) -> dict[str, dict[int, int]]:
-        found: dict[str, dict[int, int]] = {}
-        for holder, tree in revealed.items():
-            rows, owners = tree.get("shares"), self.held[holder]
-            if (
-                not isinstance(rows, np.ndarray)
-                or rows.dtype != np.uint8
-                or rows.shape != (len(owners), BYTES)
-            ):
-                raise HostileMessage(f"channel {channel!r}: {holder} revealed something that is no shares")
-            for owner, row in zip(owners, rows, strict=True):
-                share = int.from_bytes(row.tobytes(), "little")
-                found.setdefault(owner, {})[self.deck.places[holder] + 1] = share
-        return found
-
-    def _own_seed(self, name: str, shares: Mapping[int, int]) -> bytes:
-        committed = self.deck.row(name, "commitment")
-        for seed in self._seeds(shares):
-            if decks.commitment(seed) == committed:
-                return seed
-        raise _wrong(name)
-
-    def _mask_key(self, name: str, shares: Mapping[int, int]) -> AgreementKey:
-        public = self.deck.row(name, "public")
-        for seed in self._seeds(shares):
-            key = AgreementKey.from_seed(seed)
-            if key.public == public:
-                return key
-        raise _wrong(name)
-
-    def _seeds(self, shares: Mapping[int, int]) -> Iterable[bytes]:
-        return (found.to_bytes(BYTES, "little") for found in candidates(shares, self.shape.shares))
-
-
-def _wrong(name: str) -> HostileMessage:
-    return HostileMessage(
-        f"the shares of {name}'s secret do not give what {name} advertised: it, or those that hold them, "
-        "lied; nothing was opened"
-    )
+def _check_signature(name: str, tree: Tree, agreed: bytes, identity: bytes | None) -> None:
+    row = tree.get("signature")
+    if not bytes_of(row, (64,)):
+        raise HostileMessage(f"{name} signed the list of survivors with something that is no signature")
+    try:
+        if identity is not None:
+            verify(identity, bytes(row), agreed)
+    except HostileMessage:
+        raise HostileMessage(
+            f"{name} signed another list of survivors than it was shown, or was given another broadcast"
+        ) from None
 
 
 def _signatures(signed: Mapping[str, Tree]) -> Tree:
-    for name, tree in signed.items():
-        row = tree.get("signature")
-        if not isinstance(row, np.ndarray) or row.dtype != np.uint8 or row.shape != (64,):
-            raise HostileMessage(f"{name} signed the list of survivors with something that is no signature")
     return {
         "names": "\n".join(signed),
         "signatures": np.stack([tree["signature"] for tree in signed.values()]),
     }
-
-
-def _enough(found: Any, needed: int, of: int, channel: str, had: str) -> None:
-    if len(found) < needed:
-        raise Refused(
-            f"channel {channel!r}: only {len(found)} of {of} clients {had} and {needed} are needed: "
-            "nothing was opened"
-        )

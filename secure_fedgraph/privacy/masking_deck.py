@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.crypto import derive
+from secure_fedgraph.crypto import AgreementKey, derive, verify
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.protection import Scope
 from secure_fedgraph.protocol.wire import Tree, encode
@@ -38,8 +38,7 @@ class Deck:
         """The server's: from the replies."""
         names = tuple(sorted(adverts))
         for name in names:
-            if not all(_is_bytes(adverts[name].get(key), (size,)) for key, size in FIELDS.items()):
-                raise HostileMessage(f"{name} advertised something that is no signed key")
+            check_advert(name, adverts[name])
         return cls(names, **{key: np.stack([adverts[name][key] for name in names]) for key in FIELDS})
 
     @classmethod
@@ -73,6 +72,27 @@ class Deck:
     def row(self, name: str, key: str) -> bytes:
         """One client's bytes."""
         return bytes(getattr(self, key)[self.places[name]])
+
+
+def check_advert(name: str, advert: Tree, scope: Scope | None = None, identity: bytes | None = None) -> None:
+    """That a client advertised keys, as the server sees it: the others would refuse what is wrong with them.
+
+    Args:
+        scope, identity: of the exchange and of the client, where its signature is to be checked too.
+
+    Raises:
+        HostileMessage: for anything that no honest client advertises.
+    """
+    if not all(_is_bytes(advert.get(key), (size,)) for key, size in FIELDS.items()):
+        raise HostileMessage(f"{name} advertised something that is no signed key")
+    if scope is None or identity is None:
+        return
+    public, committed, signature = (bytes(advert[key]) for key in FIELDS)
+    try:
+        verify(identity, signature, statement(scope, name, public, committed))
+        AgreementKey.generate().shared_with(public, b"masked: a key that agrees on nothing")
+    except HostileMessage as error:
+        raise HostileMessage(f"{name} advertised keys that are not its own to use: {error}") from None
 
 
 def statement(scope: Scope, name: str, public: bytes, commitment: bytes) -> bytes:

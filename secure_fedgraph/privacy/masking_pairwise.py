@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from secure_fedgraph.privacy.protection import (
 )
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
+from secure_fedgraph.protocol.wire import encode
 
 _WORD = np.dtype("<u4")
 
@@ -68,6 +70,11 @@ class Pairwise(Carrier):
                 keys[party.name < peer].append(key_agreement.shared_key(party, peer, scope, "mask"))
         accumulate(words, plus=keys[True], minus=keys[False])
         return words
+
+    def context(self, scope: Scope, party: Party) -> str:
+        """Of what the client was given, and of the cohort: masks of other cohorts do not cancel."""
+        told = encode({"cohort": "\n".join(scope.cohort), "given": scope.given})
+        return hashlib.sha256(told).hexdigest()
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum, in which the masks have cancelled; int32, centred."""

@@ -117,7 +117,7 @@ def accept(part: Tree, scope: Scope, party: Party) -> None:
         )
     held = {}
     for name, row in zip(names, rows, strict=True):
-        opened = unseal(_pair(party, name, scope), row.tobytes(), decks.parcel(deck, name, party.name))
+        opened = _unsealed(party, name, row.tobytes(), scope, deck)
         held[name] = (opened[:BYTES], opened[BYTES:])
     session.held.update(held)
     session.scope, session.bound_to, session.next = scope, decks.context(scope, deck), "upload"
@@ -138,6 +138,12 @@ def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
             key = session.key.shared_with(deck.row(name, "public"), info)
             (plus if party.name < name else minus).append(key)
     return plus, minus
+
+
+def bound_to(party: Party) -> bytes:
+    """What the masks of the upload that was just made are bound to; a hash of what all know."""
+    session: Session = party.secrets[_SESSION]
+    return session.bound_to
 
 
 def agree(given: Tree, scope: Scope, party: Party, insists: Insists) -> Tree:
@@ -197,6 +203,13 @@ def _check_signatures(given: Tree, session: Session, party: Party, needed: int) 
             raise HostileMessage(
                 f"{name} signed another list of survivors than {party.name}, or was given another broadcast"
             ) from None
+
+
+def _unsealed(party: Party, name: str, raw: bytes, scope: Scope, deck: Deck) -> bytes:
+    try:
+        return unseal(_pair(party, name, scope), raw, decks.parcel(deck, name, party.name))
+    except HostileMessage:
+        raise HostileMessage(f"what {name} shared with {party.name} does not open as its shares") from None
 
 
 def _next(scope: Scope, party: Party, step: str) -> Session:

@@ -70,11 +70,11 @@ def pack(words: np.ndarray, bits: int) -> np.ndarray:
     return np.concatenate([low, high[0::2] | high[1::2] << 4])
 
 
-def unpack(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
-    """The words of an upload, with the number that its layout promises.
+def checked(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
+    """An upload that holds the number of words that its layout promises.
 
     Raises:
-        HostileMessage: for anything else.
+        HostileMessage: for anything else, and for bits beyond the ring's.
     """
     size = layout.rows * layout.width
     travels = np.dtype("<u4") if bits == 32 else np.dtype("u1")
@@ -83,17 +83,30 @@ def unpack(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
         raise HostileMessage(
             f"{name}'s upload does not hold {layout.rows} x {layout.width} values of {bits} bits"
         )
+    if bits == 20 and size % 2 and data[-1] >> 4:
+        raise HostileMessage(f"{name}'s upload holds more than {size} values of {bits} bits")
+    found: np.ndarray = data
+    return found
+
+
+def unpack(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
+    """The words of an upload, with the number that its layout promises.
+
+    Raises:
+        HostileMessage: for anything else.
+    """
+    found, size = checked(data, bits, layout, name), layout.rows * layout.width
     if bits == 32:
-        return data
+        return found
     if bits == 16:
-        return np.ascontiguousarray(data).view("<u2")
-    both = data[2 * size :]
+        return np.ascontiguousarray(found).view("<u2")
+    both = found[2 * size :]
     words = np.empty(2 * both.size, dtype="<u4")
     words[0::2] = both & 15
     words[1::2] = both >> 4
     words = words[:size]
     words <<= np.uint32(16)
-    words |= np.ascontiguousarray(data[: 2 * size]).view("<u2")
+    words |= np.ascontiguousarray(found[: 2 * size]).view("<u2")
     return words
 
 

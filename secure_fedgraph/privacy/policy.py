@@ -305,8 +305,8 @@ def masked(
 
 
 @_named
-def homomorphic(limit: float = 8.0, quorum: int = 2, holder: str = "") -> Policy:
-    """BFV ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
+def homomorphic(limit: float = 8.0, quorum: int = 2, holder: str = "", scheme: str = "bfv") -> Policy:
+    """Ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
 
     What peers read is sealed, sums over masks: every client has the homomorphic key, so to a peer that got
     ciphertexts they would be single uploads.
@@ -316,12 +316,13 @@ def homomorphic(limit: float = 8.0, quorum: int = 2, holder: str = "") -> Policy
     Args:
         limit, quorum: as for :func:`masked`.
         holder: which client opens values; by default one that is drawn for the run.
+        scheme: of sums: ``"bfv"``, or ``"ckks"``: the same sums, bit for bit, for more bytes and time.
     """
     stages, quorum = (FixedPoint(limit),), _least_two(quorum)
     valued = Protection(EncryptedValues(holder), (), quorum, "homomorphic")
     sums = _by_reader(
         "homomorphic",
-        Protection(Homomorphic(), stages, quorum, "homomorphic"),
+        Protection(Homomorphic(scheme), stages, quorum, "homomorphic"),
         Protection(Sealed(Plain()), name="sealed"),
         peer_sum=Protection(Sealed(Pairwise()), stages, quorum, "masked, sealed"),
     )

@@ -182,6 +182,22 @@ class Carrier(ABC):
         """The client's half of :meth:`parts`, before the algorithm works; by default nothing."""
         return
 
+    def context(self, scope: Scope, party: Party) -> str:
+        """A public mark of what a sealed upload is bound to: uploads of one sum have one. Empty for none.
+
+        Masks that are bound to different things do not cancel, and their sum is noise that nobody would
+        notice; who was told something else is found by this mark.
+        """
+        return ""
+
+    def check(self, data: Any, layout: Layout, name: str) -> None:
+        """That one client's sealed upload has the form that its layout promises; by default anything has.
+
+        Raises:
+            HostileMessage: for one that no honest client sends.
+        """
+        return
+
     def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
         """Whose uploads the sum holds, of those that arrived; by default all."""
         return uploaded
@@ -279,8 +295,9 @@ class Protection:
                 "client's upload: add clients or choose another policy"
             )
         if channel.exact and any(stage.traces for stage in self.stages):
+            why = f", since {channel.why}" if channel.why else ""
             raise Incompatible(
-                f"channel {channel.name!r} carries numbers of nodes or codes of motifs, and {self.name} "
+                f"channel {channel.name!r} carries numbers of nodes or codes of motifs{why}, and {self.name} "
                 "would turn them into others: use plaintext for it, or settings of the algorithm that do not "
                 "send it"
             )
@@ -410,6 +427,8 @@ class Bound:
             **public,
             "data": self.carrier.seal(matrix, scope, party),
         }
+        if context := self.carrier.context(scope, party):
+            reply["context"] = context
         return self.carrier.wrap(reply, scope, party)
 
     def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:
@@ -422,6 +441,28 @@ class Bound:
         sealed = {name: tree["data"] for name, tree in replies.items()}
         matrix = self._undo(self.carrier.open_sum(sealed, layout, scope, ask), scope)
         return Sum(layout.unpack(matrix, by_row=self._by_row), self.carrier.contributors(tuple(replies)))
+
+    def sorted_out(self, replies: Mapping[str, Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
+        """The replies that can be summed up together, and what is wrong with each of the others.
+
+        Raises:
+            HostileMessage: where no form is more common than every other one, so that nobody can say who is
+                at fault.
+        """
+        forms, wrong = {}, {}
+        for name, tree in replies.items():
+            try:
+                forms[name] = self._form(name, tree)
+            except HostileMessage as refusal:
+                wrong[name] = str(refusal)
+        usual = self._usual(forms, single=True)
+        for name, form in forms.items():
+            try:
+                self._insist(name, form, usual)
+                self.carrier.check(replies[name]["data"], form[0], name)
+            except HostileMessage as refusal:
+                wrong[name] = str(refusal)
+        return {name: tree for name, tree in replies.items() if name not in wrong}, wrong
 
     def open_values(
         self, replies: Mapping[str, Tree], weights: Mapping[str, float], scope: Scope, ask: Ask
@@ -461,26 +502,53 @@ class Bound:
         return matrix
 
     def _common_layout(self, replies: Mapping[str, Tree]) -> Layout:
-        layouts = {name: self._layout(name, tree) for name, tree in replies.items()}
-        # the most common one, so that a liar who comes first does not put the blame on the others
-        usual = Counter(layouts.values()).most_common(1)[0][0]
-        for name, layout in layouts.items():
-            if layout != usual:
-                raise HostileMessage(
-                    f"channel {self.channel.name!r}: {name}'s upload has another layout than the others'"
-                )
-        return usual
+        forms = {name: self._form(name, tree) for name, tree in replies.items()}
+        usual = self._usual(forms)
+        for name, form in forms.items():
+            self._insist(name, form, usual)
+        return usual[0]
+
+    def _form(self, name: str, tree: Tree) -> tuple[Layout, str]:
+        """What the uploads of one sum have in common: the layout, and the mark of what they are bound to."""
+        context = tree.get("context", "")
+        if not isinstance(context, str) or len(context) > 64:
+            raise HostileMessage(f"channel {self.channel.name!r}: {name} sent a mark that is none")
+        return self._layout(name, tree), context
+
+    def _usual(self, forms: Mapping[str, tuple[Layout, str]], single: bool = False) -> tuple[Layout, str]:
+        """The most common one, so that a liar who comes first does not put the blame on the others."""
+        ranked = Counter(forms.values()).most_common(2)
+        if single and len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
+            raise HostileMessage(
+                f"channel {self.channel.name!r}: {' and '.join(sorted(forms))} sent uploads of several "
+                "forms, none of them more common than the others: nothing was opened"
+            )
+        return ranked[0][0] if ranked else (Layout(()), "")
+
+    def _insist(self, name: str, form: tuple[Layout, str], usual: tuple[Layout, str]) -> None:
+        if form[0] != usual[0]:
+            raise HostileMessage(
+                f"channel {self.channel.name!r}: {name}'s upload has another layout than the others'"
+            )
+        if form != usual:
+            raise HostileMessage(
+                f"channel {self.channel.name!r}: {name} was told something else than the others, or says so"
+            )
 
     def _layout(self, name: str, tree: Tree) -> Layout:
-        if tree.get("domain") != self.carrier.opens.value or "data" not in tree:
+        domain = tree.get("domain")
+        if not isinstance(domain, str) or domain != self.carrier.opens.value or "data" not in tree:
             raise HostileMessage(
-                f"channel {self.channel.name!r}: {name} sent {str(tree.get('domain'))[:20]!r} numbers, "
+                f"channel {self.channel.name!r}: {name} sent {str(domain)[:20]!r} numbers, "
                 f"the policy promises {self.carrier.opens.value}"
             )
         text = tree.get("layout")
         if not isinstance(text, str):
             raise HostileMessage(f"channel {self.channel.name!r}: {name}'s upload has no layout")
-        return Layout.from_text(text)
+        try:
+            return Layout.from_text(text)
+        except HostileMessage as error:
+            raise HostileMessage(f"channel {self.channel.name!r}: {name}'s upload: {error}") from None
 
 
 def parted(tree: Tree) -> tuple[Tree, Tree]:

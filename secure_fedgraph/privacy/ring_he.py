@@ -1,122 +1,39 @@
-"""Exact sums of integer vectors under encryption: BFV, one shared key, a server that only adds.
+"""Exact sums of integer vectors under encryption: one shared key, a server that only adds.
 
-The clients hold one secret key; the server adds what they encrypted and cannot read it. Integers that
-are small enough for the ring come out exactly, so there is no rounding and no approximate-decryption
-attack (Li and Micciancio 2021 concerns CKKS).
+The clients hold one secret key; the server adds what they encrypted and cannot read it. Integers that are
+small enough for the ring come out exactly: under BFV by construction, under CKKS because what opens is
+rounded to whole numbers, in the process that opens it, and nobody sees what lies between (Li and
+Micciancio 2021).
 
-References: Fan and Vercauteren 2012 (BFV); Microsoft SEAL through TenSEAL's ``sealapi``.
+References: Fan and Vercauteren 2012 (BFV); Cheon et al. 2017 (CKKS); Microsoft SEAL through TenSEAL's
+``sealapi``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import struct
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
-from secure_fedgraph.crypto import KEY_BYTES, Secret, derive
+from secure_fedgraph.crypto import KEY_BYTES, Secret, derive, key_stream
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.privacy import ring_he_native as native
+from secure_fedgraph.privacy.ring_he_parameters import TOKENS, RingParameters
 from secure_fedgraph.privacy.ring_he_worker import NativeWorker
 
-SLOTS = native.DEGREE
-"""Values in one ciphertext."""
+__all__ = ["Adder", "RingParameters", "SecretKey"]
 
-# SEAL's error is a centred binomial of 42 coins, so at most 21 in every coefficient, and scaling a
-# message up by q/t rounds by at most 1/2. Both add over contributors, and nothing else does.
-_NOISE_PER_UPLOAD = 22
-_PLAIN_BITS = range(20, 55)
-_HEADERS = 256  # SEAL's envelope and the frame of its compression; 98 bytes were seen
+_SUMS_WORTH_A_WORKER = 16
+_ADD, _OPEN = {native.BFV: b"A", native.CKKS: b"a"}, {native.BFV: (b"O", b"T"), native.CKKS: (b"o", b"t")}
 
-# Two processes, so that the server's never sees a key, also where one program plays all parties.
-_server_side = NativeWorker()
+# Other processes than the opener's, so that the server's never see a key, also where one program plays all
+# parties. One for each core, which start as they are needed.
+_server_side = tuple(NativeWorker() for _ in range(min(os.cpu_count() or 1, 8)))
 _client_side = NativeWorker()
-
-
-@dataclass(frozen=True)
-class RingParameters:
-    """What all parties agree on before the first sum; all of it is public.
-
-    Guarantees:
-        - a sum of at most ``contributors`` vectors within ``±bound`` opens exactly: it cannot wrap
-          (``2 * bound * contributors < t``), and the noise, at its worst case and not only with high
-          probability, leaves a bit to spare (``88 * contributors * t < q``);
-        - 128-bit security by the HomomorphicEncryption.org tables, with the smallest modulus that does.
-
-    Args:
-        bound: largest absolute value of one coordinate of one upload.
-        contributors: the most uploads that are ever added.
-
-    Raises:
-        Incompatible: no modulus is large enough for the sum and leaves room for the noise.
-
-    >>> RingParameters(bound=2**24, contributors=10).data_bits
-    48
-    """
-
-    bound: int
-    contributors: int
-    plain_bits: int = field(init=False)
-    data_bits: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        if self.bound < 1 or self.contributors < 1:
-            raise BadInput(
-                f"bound and contributors are at least 1, not {self.bound} and {self.contributors}."
-            )
-        for data_bits in native.CHAINS:
-            # The smallest modulus leaves the most room for noise, and costs the same bytes.
-            for plain_bits in _PLAIN_BITS:
-                t = native.plain_modulus(plain_bits)
-                if 2 * self.bound * self.contributors < t and _quiet(self.contributors, t, data_bits):
-                    object.__setattr__(self, "plain_bits", plain_bits)
-                    object.__setattr__(self, "data_bits", data_bits)
-                    return
-        raise Incompatible(
-            f"A homomorphic sum of {self.contributors} uploads within ±{self.bound} fits no ring: "
-            f"for {self.contributors} uploads the bound is at most {_largest_bound(self.contributors)}."
-        )
-
-    @property
-    def plain_modulus(self) -> int:
-        """The prime t: sums are exact modulo it."""
-        return native.plain_modulus(self.plain_bits)
-
-    def pieces(self, length: int) -> int:
-        """How many ciphertexts hold ``length`` values."""
-        return -(-length // SLOTS)
-
-    def upload_bytes(self, length: int) -> int:
-        """The most bytes that an encrypted vector of ``length`` values has; 0.5 % more than it usually has
-        at 60 data bits, 17 % at 48 (compression takes the zero bits out)."""
-        return self.pieces(length) * (4 + self._piece_bytes(1)[1])
-
-    def _piece_bytes(self, polynomials: int) -> tuple[int, int]:
-        # Coefficients are uniform modulo q, so no compression gets below their entropy; SEAL holds each
-        # in 8 bytes, so none stays above.
-        return polynomials * SLOTS * (self.data_bits - 1) // 8, polynomials * SLOTS * 8 + _HEADERS
-
-    def _check(self, packed: bytes, length: int, polynomials: tuple[int, ...]) -> None:
-        ranges = [self._piece_bytes(count) for count in polynomials]
-        limit = self.pieces(length) * (4 + max(high for _, high in ranges))
-        if len(packed) > limit:
-            raise HostileMessage(
-                f"A ciphertext of {length} values has at most {limit} bytes, not {len(packed)}."
-            )
-        try:
-            pieces = native.split(packed)
-        except ValueError as error:
-            raise HostileMessage(f"A ciphertext does not divide into pieces: {error}.") from None
-        if len(pieces) != self.pieces(length):
-            raise HostileMessage(
-                f"A ciphertext of {length} values has {self.pieces(length)} pieces, not {len(pieces)}."
-            )
-        for piece in pieces:
-            if not any(low <= len(piece) <= high for low, high in ranges):
-                raise HostileMessage(
-                    f"A piece of a ciphertext has {len(piece)} bytes, which no honest one has."
-                )
 
 
 class SecretKey(Secret):
@@ -125,11 +42,15 @@ class SecretKey(Secret):
     Guarantees:
         - equal vectors never encrypt to equal bytes; the size tells the length only;
         - a sum under another key, with noise it should not have, or outside
-          ``±bound * contributors`` is refused, not returned.
+          ``±bound * contributors`` is refused, not returned;
+        - every ciphertext carries secret tokens of its sender's stamp, so that a sum in which an upload is
+          missing, stands twice, or comes from another exchange is refused by whoever opens it with the
+          right stamps: no choice of whole multiples of uploads passes but with probability
+          ``(2 * bound + 1) ** -4`` for each ciphertext.
 
     Needs:
-        - an honest-but-curious server: it can add a constant of its own, add one upload ten times or
-          leave one out, and no client notices;
+        - an honest-but-curious server: it can add constants of its own to what is no token, and whatever
+          else can be computed on ciphertexts;
         - clients that do not collude with it: each holds the key to every upload;
         - the same TenSEAL build at all clients, since a key is re-made from its 32 bytes.
 
@@ -145,11 +66,11 @@ class SecretKey(Secret):
     def __init__(self, parameters: RingParameters, secret: bytes) -> None:
         if len(secret) != KEY_BYTES:
             raise BadInput(f"A homomorphic key has {KEY_BYTES} bytes; this one has {len(secret)}.")
-        self.parameters = parameters
+        self.parameters, ring = parameters, parameters.ring
         self._secret = secret
-        bits = parameters.plain_bits, parameters.data_bits
-        self._seed = derive(secret, b"secure-fedgraph ring_he %d %d" % bits, native.SEED_BYTES)
-        self._key = native.secret_key(*bits, self._seed)
+        named = b"secure-fedgraph ring_he %s %d %d" % (ring.scheme.encode(), ring.plain_bits, ring.data_bits)
+        self._seed = derive(secret, named, native.SEED_BYTES)
+        self._key = native.secret_key(ring, self._seed)
 
     @classmethod
     def generate(cls, parameters: RingParameters) -> SecretKey:
@@ -164,11 +85,12 @@ class SecretKey(Secret):
         """32 secret bytes, to be sealed for the other clients and never to be sent to the server."""
         return self._secret
 
-    def encrypt(self, values: np.ndarray) -> bytes:
-        """A vector's ciphertexts, ``SLOTS`` values each.
+    def encrypt(self, values: np.ndarray, stamp: bytes = b"") -> bytes:
+        """A vector's ciphertexts.
 
         Args:
             values: signed integers, one dimension, within ``±parameters.bound``.
+            stamp: names the sender and the sum, and never serves twice.
 
         Raises:
             BadInput: another type or shape, or a value beyond the bound.
@@ -182,23 +104,59 @@ class SecretKey(Secret):
             and not -self.parameters.bound <= values.min() <= values.max() <= self.parameters.bound
         ):
             raise BadInput(f"A value to encrypt is outside ±{self.parameters.bound}; clip before encoding.")
-        return native.encrypt(self.parameters.plain_bits, self.parameters.data_bits, self._key, values)
+        return native.encrypt(self.parameters.ring, self._key, self._slots(values, stamp))
 
-    def decrypt(self, ciphertext: bytes, length: int) -> np.ndarray:
+    def decrypt(self, ciphertext: bytes, length: int, stamps: Sequence[bytes] | None = None) -> np.ndarray:
         """The ``length`` values of a sum (or of one upload) as int64.
+
+        Args:
+            ciphertext: what the server hands over.
+            length: of the vectors.
+            stamps: of the uploads that the sum has to hold, each once; None leaves that unchecked.
 
         Raises:
             HostileMessage: bytes that no honest server sends.
         """
         ours = self.parameters
-        ours._check(ciphertext, length, polynomials=(1, 2))
+        pieces = ours.divided(ciphertext, length, polynomials=(1, 2))
+        found = np.empty(len(pieces) * ours.values, dtype=np.int64)
+        tokens = np.empty((len(pieces), TOKENS), dtype=np.int64)
         if not length:
-            return np.empty(0, dtype=np.int64)
-        opened = _client_side.call(b"O", ours.plain_bits, ours.data_bits, [self._seed, ciphertext])
-        values = np.frombuffer(opened, dtype="<i8").astype(np.int64)
-        if values[length:].any() or np.abs(values).max() > ours.bound * ours.contributors:
+            return found
+        task = _OPEN[ours.scheme][stamps is not None]
+        opened = _client_side.call(task, ours.plain_bits, ours.data_bits, [self._seed], pieces)
+        slots = np.frombuffer(opened, dtype="<i8").reshape(len(pieces), native.DEGREE)
+        for number, piece in enumerate(slots):
+            numbers = ours.packing.unpack(piece)
+            tokens[number] = numbers[:TOKENS]
+            found[number * ours.values : (number + 1) * ours.values] = numbers[TOKENS:]
+        if stamps is not None and not self._genuine(tokens, stamps):
+            raise HostileMessage("A sum does not hold the upload of everybody in the cohort once.")
+        reach = ours.bound * ours.contributors
+        if found[length:].any() or not -reach <= found.min() <= found.max() <= reach:
             raise HostileMessage("A sum opens to values that no honest uploads add up to.")
-        return values[:length]
+        return found[:length]
+
+    def _slots(self, values: np.ndarray, stamp: bytes) -> Iterator[np.ndarray]:
+        ours = self.parameters
+        for number, tokens in enumerate(self._tokens([stamp], ours.pieces(values.size))):
+            part = values[number * ours.values : (number + 1) * ours.values]
+            numbers = np.zeros(ours.numbers, dtype=np.int64)
+            numbers[:TOKENS] = tokens
+            numbers[TOKENS : TOKENS + part.size] = part
+            yield ours.packing.pack(numbers, native.DEGREE)
+
+    def _genuine(self, tokens: np.ndarray, stamps: Sequence[bytes]) -> bool:
+        return np.array_equal(tokens, self._tokens(stamps, len(tokens)))
+
+    def _tokens(self, stamps: Sequence[bytes], pieces: int) -> np.ndarray:
+        """The sum of the tokens of some stamps, ``[pieces, TOKENS]``, each uniform within the bound."""
+        total, words = np.zeros((pieces, TOKENS), dtype=np.int64), np.empty((pieces, TOKENS), dtype="<u8")
+        for stamp in stamps:
+            key_stream(derive(self._secret, b"secure-fedgraph ring_he tokens " + stamp), words.data)
+            total += (words % np.uint64(2 * self.parameters.bound + 1)).astype(np.int64)
+            total -= self.parameters.bound
+        return total
 
 
 @dataclass(frozen=True)
@@ -227,20 +185,19 @@ class Adder:
                 f"These parameters add 1 to {self.parameters.contributors} uploads, not {len(uploads)}; "
                 "size contributors by the cohort."
             )
-        for upload in uploads:
-            self.parameters._check(upload, length, polynomials=(1,))
-        if not length:
+        divided = [self.parameters.divided(upload, length, polynomials=(1,)) for upload in uploads]
+        sums = list(zip(*divided, strict=True))
+        if not sums:
             return b""
-        return _server_side.call(b"A", self.parameters.plain_bits, self.parameters.data_bits, list(uploads))
+        workers = _server_side[: max(1, len(sums) // _SUMS_WORTH_A_WORKER)]
+        if len(workers) == 1:
+            return self._added(workers[0], sums)
+        each = -(-len(sums) // len(workers))
+        shares = [sums[start : start + each] for start in range(0, len(sums), each)]
+        with ThreadPoolExecutor(len(workers)) as pool:
+            return b"".join(pool.map(self._added, workers, shares))
 
-
-def _quiet(contributors: int, t: int, data_bits: int) -> bool:
-    # Opening rounds correctly while noise < q / 2t; each spare bit halves that.
-    noise = _NOISE_PER_UPLOAD * contributors
-    return (2 * t * noise) << native.SPARE_BITS < native.data_modulus(data_bits)
-
-
-def _largest_bound(contributors: int) -> int:
-    moduli = map(native.plain_modulus, _PLAIN_BITS)
-    fitting = [t for t in moduli if any(_quiet(contributors, t, bits) for bits in native.CHAINS)]
-    return (max(fitting, default=1) - 1) // (2 * contributors)
+    def _added(self, worker: NativeWorker, sums: Sequence[tuple[memoryview, ...]]) -> bytes:
+        ring, terms = self.parameters.ring, struct.pack("<I", len(sums[0]))
+        pieces = [piece for one in sums for piece in one]
+        return worker.call(_ADD[ring.scheme], ring.plain_bits, ring.data_bits, [terms], pieces)

@@ -13,13 +13,16 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy import ring_he_native
+from secure_fedgraph.privacy import ring_he_native as native
+from secure_fedgraph.privacy.ring_he_native import Bytes
 
-_SCRIPT = Path(ring_he_native.__file__)
+_SCRIPT = Path(native.__file__)
 _REPLY = struct.Struct("<cI")
+_SHELVES = 16
 
 
 class NativeWorker:
@@ -44,10 +47,24 @@ class NativeWorker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
+        self._shelves: list[native.Scratch] = []
         atexit.register(self.close)
 
-    def call(self, task: bytes, plain_bits: int, data_bits: int, parts: list[bytes]) -> bytes:
+    def call(
+        self,
+        task: bytes,
+        plain_bits: int,
+        data_bits: int,
+        parts: Sequence[Bytes],
+        pieces: Sequence[Bytes] = (),
+    ) -> bytes:
         """The result of one piece of work.
+
+        Args:
+            task: a key of the script's table.
+            plain_bits, data_bits: the ring.
+            parts: bytes that the task takes.
+            pieces: bytes that it takes one after the other, as files; never a key.
 
         Raises:
             HostileMessage: the child refused the bytes, died of them or did not come back.
@@ -57,13 +74,13 @@ class NativeWorker:
             assert process.stdin is not None
             assert process.stdout is not None
             # A megabyte takes about 10 ms; a second is for machines that are busy.
-            limit = self._seconds + sum(map(len, parts)) / 1e6
+            limit = self._seconds + (sum(map(len, parts)) + sum(map(len, pieces))) / 1e6
             alarm = threading.Timer(limit, process.kill)
             alarm.daemon = True
             alarm.start()
             try:
-                process.stdin.write(ring_he_native.request(task, plain_bits, data_bits, parts))
-                process.stdin.flush()
+                native.send(process.stdin, (task, plain_bits, data_bits), parts, len(pieces))
+                native.put(process.stdin, process.stdout, self._shelves, pieces)
                 status, length = _REPLY.unpack(process.stdout.read(_REPLY.size))
                 reply = process.stdout.read(length)
                 if len(reply) < length:
@@ -94,12 +111,14 @@ class NativeWorker:
         elif self._process is not None and self._process.poll() is not None:
             self._end()  # it died between two calls, so of nobody's bytes
         if self._process is None:
+            self._shelves = [native.Scratch() for _ in range(_SHELVES)]
             # A fresh interpreter: a fork would carry this process's keys, and spawn would run its main.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(self._script)],
+                [sys.executable, "-P", str(self._script), *(file.path for file in self._shelves)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                pass_fds=[file.fd for file in self._shelves],
             )
             self._owner = os.getpid()
             assert self._process.stdout is not None
@@ -114,6 +133,8 @@ class NativeWorker:
             return
         process.kill()  # it keeps no state, so there is nothing to say good-bye to
         process.wait()
+        for file in self._shelves:
+            file.close()
         for pipe in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):
                 if pipe is not None:

@@ -94,6 +94,10 @@ class Sealed(Carrier):
         """What the carrier under the seal makes of the matrix."""
         return self.over.seal(matrix, scope, party)
 
+    def context(self, scope: Scope, party: Party) -> str:
+        """The mark of the carrier under the seal."""
+        return self.over.context(scope, party)
+
     def wrap(self, tree: wire.Tree, scope: Scope, party: Party) -> wire.Tree:
         """The whole reply under a fresh key, and that key under each reader's, bound to this content."""
         inner = wire.pack(tree)

@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import accumulate as running
 from itertools import combinations, islice
 
+import numpy as np
+
 from secure_fedgraph.errors import BadInput, HostileMessage
 
 PRIME = 2**255 - 19
@@ -73,6 +75,13 @@ def weights(points: tuple[int, ...]) -> list[int]:
                 found = found * (other - point) % PRIME
         below.append(found)
     return [product * inverse % PRIME for inverse in _inverses(below)]
+
+
+def are_shares(rows: np.ndarray) -> bool:
+    """Whether rows of 32 bytes, little-endian, are all numbers of the field."""
+    top = rows[:, 31] == 0x7F
+    beyond = top & (rows[:, 1:31] == 0xFF).all(axis=1) & (rows[:, 0] >= 0xED)
+    return not bool(((rows[:, 31] > 0x7F) | beyond).any())
 
 
 def combine(shares: Mapping[int, int]) -> int:

@@ -61,6 +61,9 @@ class EncryptedValues(Carrier):
         - what the holder hands back says nothing on its key: it adds noise of its own to each number;
         - other clients learn nothing;
         - the weighted sum has at least ``least`` effective contributors, ``(sum w)^2 / sum w^2``.
+    Values carry the noise of their ciphertexts, so a run that is resumed, or made again, agrees in them to
+    about 1e-3 and not to the bit.
+
     Needs:
         - a server that follows the protocol: the holder opens blindly, so a server that lies can have it
           open a single update;
@@ -90,11 +93,18 @@ class EncryptedValues(Carrier):
 
         Raises:
             BadInput: for a holder that is no client, or fewer effective contributors than more than one.
+            Refused: for clients too few to have so many effective contributors with unequal weights.
         """
         if self.holder and self.holder not in terms.clients:
             raise BadInput(f"protection.holder = {self.holder!r}: name one of {', '.join(terms.clients)}")
         if not self.least > 1:
             raise BadInput(f"least = {self.least}: a sum of one effective contributor is its update")
+        if len(terms.clients) <= self.least:
+            raise Refused(
+                f"channel {terms.channel.name!r}: {len(terms.clients)} clients make {self.least:g} effective "
+                "contributors only while all weigh the same, which values end after a round: give "
+                f"{math.floor(self.least) + 1} clients or more, or set training.valuation=plain"
+            )
         return replace(self, public={})
 
     def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:

@@ -106,6 +106,9 @@ class Channel:
         why: what each upload is needed for, said where a protection that shows only sums is refused.
         trained: that what is sent is made of what the server gave and of local training alone, so that the
             noise of private training steps speaks for it.
+        largest: the largest absolute value that its uploads may hold, where the algorithm bounds them; a
+            protection that takes less refuses.
+        largest_is: the setting that bounds them, for the sentence of that refusal.
         touches: for rows that are sums over units: how much of them one unit touches. The answer is then
             the units' parts, which the door clips and adds up.
 
@@ -127,6 +130,8 @@ class Channel:
     accepted: bool = False
     why: str = ""
     trained: bool = False
+    largest: float = 0.0
+    largest_is: str = ""
     touches: Touches | None = None
 
     def __post_init__(self) -> None:

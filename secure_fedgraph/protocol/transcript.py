@@ -72,6 +72,22 @@ class Opened:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A client that an exchange went on without, and why: it sent nonsense, refused, or could not be reached.
+
+    A reason names what was wrong and holds nothing of what was sent.
+    """
+
+    number: int
+    round: int
+    exchange: int
+    channel: str
+    step: str
+    client: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Seen:
     """Values that a party could read: an upload of one client, or the sum of several."""
 
@@ -107,6 +123,7 @@ class Transcript:
         self.public: dict[str, Any] = dict(public or {})
         self.sent: list[Sent] = []
         self.opened: list[Opened] = []
+        self.left_out: list[LeftOut] = []
         self._bodies: dict[int, bytes] = {}
         self._next = 0
         if folder is not None:
@@ -162,6 +179,13 @@ class Transcript:
         )
         self._write_down("opened", self.opened[-1])
 
+    def leave_out(self, request: Message, client: str, reason: str) -> None:
+        """Notes that an exchange goes on without a client."""
+        number, self._next = self._next, self._next + 1
+        place = (request.round, request.exchange, request.channel, request.step)
+        self.left_out.append(LeftOut(number, *place, client, reason))
+        self._write_down("left_out", self.left_out[-1])
+
     def body(self, number: int) -> bytes:
         """The bytes kept under a number."""
         if self.folder is None:
@@ -176,6 +200,7 @@ class Transcript:
             "public": self.public,
             "sent": [asdict(s) for s in self.sent],
             "opened": [asdict(o) for o in self.opened],
+            "left_out": [asdict(one) for one in self.left_out],
         }
         (self.folder / "index.json").write_text(json.dumps(index))
 
@@ -196,6 +221,7 @@ class Transcript:
         transcript.opened = [
             Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index["opened"]
         ]
+        transcript.left_out = [LeftOut(**one) for one in index.get("left_out", [])]
         return transcript
 
     def view(self, *parties: str) -> View:
@@ -217,7 +243,7 @@ class Transcript:
         total = sum(s.bytes for s in self.sent)
         return {"up": up, "down": down, "evaluation": total - up - down}
 
-    def _write_down(self, kind: str, note: Sent | Opened) -> None:
+    def _write_down(self, kind: str, note: Sent | Opened | LeftOut) -> None:
         """Beside the index, which is written at the end: a run may not get that far."""
         if self.folder is not None:
             with (self.folder / NOTES).open("a") as file:
@@ -232,8 +258,11 @@ class Transcript:
         try:
             for line in whole.splitlines():
                 note = json.loads(line)
-                if note.pop("kind") == "sent":
+                kind = note.pop("kind")
+                if kind == "sent":
                     self.sent.append(Sent(**note))
+                elif kind == "left_out":
+                    self.left_out.append(LeftOut(**note))
                 else:
                     self.opened.append(Opened(**{**note, "contributors": tuple(note["contributors"])}))
                 self._next = max(self._next, note["number"] + 1)

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+
+Answer = bytes | SecureFedGraphError
+"""A reply as it came, or why there is none."""
+
+
+class Lost(SecureFedGraphError):
+    """A client that cannot be reached any more, as its process has ended."""
+
 
 class Transport(Protocol):
-    """Carries one request to each of some clients."""
+    """Carries one request to each of some clients.
+
+    One that can go on without somebody has ``reach`` too, as :class:`InProcess`, and one that knows the
+    clients' public identity keys, from whoever gave them to the clients, has them as ``roster``.
+    """
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """Sends each client its request and returns the replies of those that answered."""
@@ -29,3 +42,13 @@ class InProcess:
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """Calls the doors one after the other."""
         return {name: self._doors[name](request) for name, request in requests.items()}
+
+    def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
+        """As :meth:`exchange`, with its refusal in the place of the reply where a client refuses."""
+        found: dict[str, Answer] = {}
+        for name, request in requests.items():
+            try:
+                found[name] = self._doors[name](request)
+            except HostileMessage as refusal:
+                found[name] = refusal
+        return found

@@ -1,4 +1,4 @@
-"""Attacks on masked sums (threats.md, section F): refused or harmless, and successful with the defence out.
+"""Attacks on sums (threats.md, section F): refused or harmless, and successful with the defence out.
 
 The server here holds everything that passes through its hands, asks whom it likes for what it likes, and may
 have clients in its pay. What it wants is always the same: one client's upload.
@@ -12,7 +12,7 @@ import itertools
 
 import numpy as np
 import pytest
-from parties import Toy, introduced, pairwise, people, scope, session, vectors
+from parties import NAMES, Toy, introduced, pairwise, people, scope, session, vectors
 
 from secure_fedgraph import client as client_module
 from secure_fedgraph import round as round_module
@@ -25,10 +25,11 @@ from secure_fedgraph.privacy.masking import Masked
 from secure_fedgraph.privacy.masking_words import accumulate, centred
 from secure_fedgraph.privacy.neighbours import Shape
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.policy import masked
+from secure_fedgraph.privacy.policy import homomorphic, masked
 from secure_fedgraph.privacy.protection import Terms
+from secure_fedgraph.privacy.ring_he import Adder, SecretKey
 from secure_fedgraph.privacy.secret_sharing import combine
-from secure_fedgraph.protocol import Channel, Layout, Reveal
+from secure_fedgraph.protocol import Channel, Layout, Reveal, wire
 
 SIX = tuple(f"c{i}" for i in range(6))
 VICTIM = "c2"
@@ -542,11 +543,13 @@ class TestBroadcasts:
         bound = made.prepared()
         times = {n: float(n == VICTIM) for n in SIX}
         asked = {n: made.upload(bound, n, {"times": times[n]}) for n in SIX}
-        replies = {n: made.tell(m) for n, m in asked.items()}
+        told = {n: made.tell(m) for n, m in asked.items()}
+        # it does not mind that the uploads say themselves that they are of different broadcasts
+        replies = {n: {k: v for k, v in tree.items() if k != "context"} for n, tree in told.items()}
         given = {"times": 1.0}
         place = dataclasses.replace(scope(100, cohort=SIX), given=client_module.given_digest(given))
         made.courier._exchange = 100
-        ask = made.round()._carrier_ask(bound.channel, tolerant=True)
+        ask = made.round()._asking(bound.channel)
         total = bound.open_sum(replies, place, ask).total["w"].numpy()
         return np.abs(total - vectors(made)[VICTIM]).max()
 
@@ -752,3 +755,86 @@ def test_carried_entries_do_not_reach_the_algorithm():
     made = session(masked(), algorithm=Nosy()).set_up()
     made.round().reduce(Toy.UPDATE, {"times": 1.0})
     assert seen == [{"times"}] * 3
+
+
+# --- ciphertexts that the opening client is handed ----------------------------------------------------------
+
+
+class Adds:
+    """A server that adds what it likes, and has the cohort's first client open it as the cohort's sum."""
+
+    def __init__(self, scheme):
+        self.made = session(homomorphic(scheme=scheme)).set_up()
+        self.adder = Adder(self.made.policy["update"].carrier.parameters)
+        self.number = self.made.courier._exchange + 1
+        self.uploads = self.take(self.number)
+
+    def take(self, number, times=None):
+        self.made.courier._exchange = number + 1
+        bodies = {name: wire.encode({} if times is None else {"times": times[name]}) for name in NAMES}
+        asked = {n: self.made.message(n, exchange=number, body=bodies[n]) for n in NAMES}
+        return {name: bytes(self.made.tell(message)["data"]) for name, message in asked.items()}
+
+    def opened(self, uploads, number=None):
+        self.made.courier._exchange += 1
+        given = {"total": self.adder.add(uploads, 5), "exchange": number or self.number}
+        asked = self.made.message(
+            NAMES[0], step="open", exchange=self.made.courier._exchange, body=wire.encode(given)
+        )
+        return self.made.tell(asked)["values"] * 2.0**-24
+
+    def victim(self, name):
+        return vectors(self.made)[name]
+
+
+def copies_of_one(server):
+    victim = NAMES[1]
+    return server.opened([server.uploads[victim]] * len(NAMES)) / len(NAMES), server.victim(victim)
+
+
+def a_single_upload(server):
+    return server.opened([server.uploads[NAMES[1]]]), server.victim(NAMES[1])
+
+
+def without_one(server):
+    """The difference to the sum, which the server has from elsewhere, is the missing client's upload."""
+    total = sum(vectors(server.made).values())
+    return total - server.opened([server.uploads[n] for n in NAMES if n != NAMES[1]]), server.victim(NAMES[1])
+
+
+def zeros_for_the_others(server):
+    """Toy's answers are multiples of what is given: nothing but one client's upload is in the sum."""
+    number = server.made.courier._exchange + 1
+    uploads = server.take(number, {name: float(name == NAMES[1]) for name in NAMES})
+    return server.opened(list(uploads.values()), number), server.victim(NAMES[1])
+
+
+def an_old_upload(server):
+    """The opener's own upload of the exchange before stands for everybody else's."""
+    old, number = server.uploads, server.made.courier._exchange + 1
+    new = server.take(number)
+    found = server.opened([new[NAMES[1]], old[NAMES[0]], old[NAMES[0]]], number)
+    return found - 2 * server.victim(NAMES[0]), server.victim(NAMES[1])  # by a helper that is the opener
+
+
+@pytest.mark.parametrize("scheme", ["bfv", "ckks"])
+@pytest.mark.parametrize(
+    "attack", [copies_of_one, a_single_upload, without_one, zeros_for_the_others, an_old_upload]
+)
+class TestCiphertextsThatAreNoSum:
+    def test_the_opening_client_refuses(self, attack, scheme):
+        with pytest.raises(HostileMessage, match="does not hold the upload of everybody in the cohort once"):
+            attack(Adds(scheme))
+
+    def test_without_the_tokens_it_opens_one_upload(self, attack, scheme, monkeypatch):
+        monkeypatch.setattr(SecretKey, "_genuine", lambda *_: True)
+        found, upload = attack(Adds(scheme))
+        assert np.abs(found - upload).max() <= 2.0**-22
+
+
+def test_a_server_with_a_client_in_its_pay_knows_the_tokens():
+    """What no token covers: whoever holds the clients' key decrypts, and makes whatever passes."""
+    server = Adds("bfv")
+    key = server.made.parties[NAMES[2]].secrets["homomorphic/key"]
+    found = key.decrypt(server.uploads[NAMES[1]], 5) * 2.0**-24
+    assert np.abs(found - server.victim(NAMES[1])).max() <= 2.0**-24

@@ -63,8 +63,8 @@ def test_below_the_threshold_the_server_holds_too_few_shares_of_every_secret(roo
     numbers = neighbours.shape(len(uploads), len(uploads), carrier.colluders, 0.2)
     real = Dealt._by_owner
 
-    def watch(self, revealed, channel):
-        found = real(self, revealed, channel)
+    def watch(self, revealed):
+        found = real(self, revealed)
         shown.update({owner: set(shares) for owner, shares in found.items()})
         return found
 

@@ -68,9 +68,13 @@ def test_fedsages_defaults_are_the_papers() -> None:
         "network": "sage",
         "share": 1.0,
         "dropout": 0.0,
+        "weighted": False,
+        "heaviest": 10_000,
     }
     assert sfg.FedSage.rounds == 50
-    assert sfg.LocSage().settings == sfg.GlobSage().settings == sfg.FedSage().settings
+    assert sfg.LocSage().settings == sfg.GlobSage().settings
+    weights = {"weighted": False, "heaviest": 10_000}  # which one client has no use for
+    assert sfg.LocSage().settings.model_dump() | weights == sfg.FedSage().settings.model_dump()
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "fedsage", "globsage"])

@@ -217,7 +217,7 @@ def test_a_reply_carries_nothing_beside_the_upload():
     made = session(masked()).set_up()
     asked = made.upload(made.prepared(), "owner-0")
     reply = made.tell(asked)
-    assert set(reply) == {"domain", "layout", "grid", "data"}
+    assert set(reply) == {"domain", "layout", "grid", "data", "context"}  # the last a hash of what all know
     raw = made.clients["owner-0"].handle(asked.to_bytes())
     envelope = Message.from_bytes(raw)
     assert dataclasses.replace(envelope, body=b"") == asked.reply(b"")

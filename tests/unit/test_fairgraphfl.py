@@ -249,18 +249,35 @@ class TestRewards:
             {"places": [10**6], "amounts": [1.0]},
             {"places": [0], "amounts": [float("nan")]},
             {"places": [0], "amounts": [1.0], "value": "much"},
+            {"places": [0], "amounts": [1.0], "value": float("inf")},
+            {"places": [0], "amounts": [1.0], "value": float("nan")},
+            {"places": 0, "amounts": 1.0},
+            {"places": [float("nan")], "amounts": [1.0], "kind": torch.float32},
+            {"places": [0.5], "amounts": [1.0], "kind": torch.float32},
+            {"places": [True], "amounts": [1.0], "kind": torch.bool},
+            {"places": [0], "amounts": [1.0], "whole": True},
         ],
         ids=str,
     )
     def test_rewards_that_no_server_gives(self, given):
         me, algorithm, _ = self._me("fill")
-        made = self._given(given["places"], given["amounts"]) if given else {}
+        made = self._given([] if "kind" in given else given["places"], given["amounts"]) if given else {}
         if "value" in given:
             made["value"] = given["value"]
+        if "kind" in given:
+            made["places"] = torch.tensor(given["places"], dtype=given["kind"])
+        if "whole" in given:
+            made["amounts"] = made["amounts"].long()
         model = me.memory["model"]
         with pytest.raises(HostileMessage, match="a reward that is none"):
             algorithm.reward(me, made)
         assert me.memory["model"] is model
+
+    def test_a_vocabulary_before_motifs(self):
+        me, algorithm, _ = self._me("fill")
+        codes = every_motif(LABELS, algorithm.settings.rings)
+        with pytest.raises(HostileMessage, match="told a vocabulary before it was asked for its motifs"):
+            algorithm.vocabulary(me, {"codes": codes})
 
     def test_a_reward_before_an_update(self):
         me, algorithm, _ = self._me("fill")
@@ -331,6 +348,7 @@ class TestRegulariser:
             {PROTOTYPES: torch.zeros(2, 2), KNOWN: torch.ones(3)},
             {PROTOTYPES: torch.full((2, 2), float("inf")), KNOWN: torch.ones(2)},
             {PROTOTYPES: torch.zeros(1, 2), KNOWN: torch.ones(1)},
+            {PROTOTYPES: torch.zeros(2, 2), KNOWN: torch.tensor(1)},
         ],
     )
     def test_prototypes_that_no_server_tells(self, given):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from parties import NAMES, Toy, scope, session, vectors
 
-from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.homomorphic import Homomorphic
 from secure_fedgraph.privacy.policy import homomorphic
 from secure_fedgraph.privacy.protection import Terms
-from secure_fedgraph.privacy.ring_he import SecretKey
+from secure_fedgraph.privacy.ring_he import Adder, SecretKey
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 
 STEP = 2.0**-24  # limit 8, three clients, ring 2**30: see test_encoding
@@ -32,10 +32,31 @@ def test_the_ring_is_shared_out_among_everybody():
     assert bound.parameters.contributors == 3
 
 
-def test_the_sum_is_the_fixed_point_sum(made):
+@pytest.mark.parametrize("scheme", ["bfv", "ckks"])
+def test_the_sum_is_the_fixed_point_sum_under_both_schemes(scheme):
+    made = session(homomorphic(scheme=scheme)).set_up()
     total = made.round().reduce(Toy.UPDATE).total["w"].numpy()
     expected = sum(np.rint(v.astype(np.float64) / STEP) for v in vectors(made).values()) * STEP
     assert total.tolist() == expected.tolist()
+
+
+def test_another_scheme_is_refused_by_name():
+    with pytest.raises(BadInput, match="unknown scheme 'bgv': did you mean 'bfv'"):
+        session(homomorphic(scheme="bgv"))
+
+
+def test_clients_that_were_given_different_things_do_not_open_together(made):
+    # else a server that gives all but one client zeros reads that one's update in the sum
+    made.courier._exchange += 2
+    number = made.courier._exchange
+    uploads = []
+    for name in NAMES:
+        body = wire.encode({"times": 1.0 if name == NAMES[0] else 0.0})
+        uploads.append(made.tell(made.message(name, exchange=number - 1, body=body))["data"])
+    total = Adder(made.policy["update"].carrier.parameters).add([bytes(u) for u in uploads], 5)
+    body = wire.encode({"total": total, "exchange": number - 1})
+    with pytest.raises(HostileMessage, match="does not hold the upload of everybody"):
+        made.tell(made.message(NAMES[0], step="open", exchange=number, body=body))
 
 
 def test_everybody_holds_the_dealers_key_and_the_courier_saw_it_sealed(made):

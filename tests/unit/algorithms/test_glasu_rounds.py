@@ -41,6 +41,7 @@ class Party:
         self.name, self.graph, self.schema = name, graph, Schema(COLUMNS, CLASSES)
         self.clients = clients or (name,)
         self.memory: dict[str, Any] = {}
+        self.scratch: dict[str, Any] = {}
         self.round = 1
 
     def generator(self, purpose: str) -> torch.Generator:
@@ -69,7 +70,8 @@ class Bench:
 
     def reduce(self, channel: Any, given: Any) -> Any:
         assert channel.reveal is Reveal.SUM
-        found = [self._answer(channel, name, given) for name in self.cohort]
+        answered = [(name, self._answer(channel, name, given)) for name in self.cohort]
+        found = [values for name, values in answered if name in (self.contributors or self.cohort)]
         total = {k: sum(f[k] for f in found) for k in found[0]}
         mean = {k: v / len(found) for k, v in total.items()}
         return SimpleNamespace(total=total, mean=mean, contributors=self.contributors or self.cohort)
@@ -82,9 +84,10 @@ class Bench:
         for name, values in given.items():
             self._answer(channel, name, values)
 
-    def share(self, channel: Any, given: Any, senders: Any = None) -> None:
+    def share(self, channel: Any, given: Any, senders: Any = None, readers: Any = None) -> None:
         found = {name: self._answer(channel, name, given) for name in senders or self.cohort}
-        for name, me in self.parties.items():
+        for name in readers or self.cohort:
+            me = self.parties[name]
             others = {k: v for k, v in found.items() if k != name}
             if others:
                 getattr(self.algorithm, self.algorithm.readers[channel.name])(me, others)
@@ -514,9 +517,13 @@ def test_a_hostile_aggregate_is_refused(begun, aggregate):
         if isinstance(aggregate, str) else aggregate  # fmt: skip
     with pytest.raises(HostileMessage, match="'aggregate' must be finite rows of shape"):
         algorithm.hidden(me, {**given, "stretch": 1, "aggregate": aggregate})
-    algorithm.hidden(me, {**given, "stretch": 1, "aggregate": rows})
+    for among in (None, 0, len(me.clients) + 1, 1.0, True):
+        with pytest.raises(HostileMessage, match="'among' must be a whole number from 1 to"):
+            algorithm.hidden(me, {**given, "stretch": 1, "aggregate": rows, "among": among})
+    fine = {**given, "stretch": 1, "aggregate": rows, "among": len(me.clients)}
+    algorithm.hidden(me, fine)
     with pytest.raises(HostileMessage, match="out of turn"):
-        algorithm.hidden(me, {**given, "stretch": 1, "aggregate": rows})
+        algorithm.hidden(me, fine)
     with pytest.raises(HostileMessage, match="'gradient' must be finite rows"):
         algorithm.step(me, {**given, "gradient": rows[:, 1:]})
 
@@ -553,10 +560,35 @@ def test_every_client_takes_part_in_every_round():
 def test_a_sum_without_somebody_is_not_taken_for_the_mean_of_all():
     parties = bench(algorithm := Glasu(**SMALL))
     parties.contributors = parties.cohort[:2]
-    with pytest.raises(
-        Refused, match="owner-2 dropped out, and a vertical split needs every client's columns"
-    ):
+    with pytest.raises(Refused, match="2 clients are left, and each of two would learn the other's rows"):
         algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
+
+
+@pytest.mark.parametrize("backward", ["server", "local"])
+@pytest.mark.parametrize("labels", ["all", "one"])
+def test_three_of_four_are_averaged_as_three_and_the_fourth_takes_no_step(backward, labels):
+    algorithm = Glasu(**{**SMALL, "backward": backward, "labels": labels})
+    parties = bench(algorithm, clients=4)
+    parties.contributors = parties.cohort[:3]
+    told: list[int] = []
+    real = parties._answer
+
+    def watched(channel: Any, name: str, given: Any) -> Any:
+        told.extend([given["among"]] if "among" in (given or {}) else [])
+        return real(channel, name, given)
+
+    parties._answer = watched  # type: ignore[method-assign]
+    algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
+    assert set(told) == {3}
+    assert ["model" in me.memory for me in parties.parties.values()] == [True, True, True, False]
+
+
+def test_an_iteration_without_the_label_holder_is_no_step():
+    algorithm = Glasu(**{**SMALL, "backward": "local", "labels": "one"})
+    parties = bench(algorithm, clients=4)
+    parties.contributors = parties.cohort[1:]
+    algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
+    assert not {"gradient", "step"} & set(parties.asks)
 
 
 def test_other_node_sets_are_refused():

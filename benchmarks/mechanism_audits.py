@@ -1,0 +1,98 @@
+"""How near the mechanism-level audits come to what is claimed, through the real upload road.
+
+    python benchmarks/mechanism_audits.py [--json] [--trials 100000] [--epsilon 4] [--delta 1e-5]
+
+One row a road: the claim of the ledger for one upload, the lower bound that worst-case neighbours give
+(confidence 1 - 1e-4 for both bounds together), the share of the claim that it reaches, the bound without the
+hypothesis that the noise is Gaussian, and the ceiling, which is what a road without noise would show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import dp_accounting as dp
+
+from audits.mechanisms import audit
+from audits.worst_cases import Neighbours, client_rows, pooled_parts
+from secure_fedgraph.privacy.policy import Policy, central_dp, local_dp
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.protocol import Channel, Reveal
+from secure_fedgraph.protocol.channel import Touches, Unit
+
+CLIENTS = ("a", "b", "c")
+NORM = 1.5
+UPDATE = Channel("update", Reveal.SUM)
+SINGLE = Channel("single", Reveal.EACH)
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=Touches(3, 0.7))
+Worst = Callable[[Bound], Neighbours]
+
+
+def roads(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, str, tuple[str, ...]]]:
+    """Name, policy, channel, neighbours, reader, colluders."""
+    found: list[tuple[str, Policy, Channel, Worst, str, tuple[str, ...]]] = []
+    row = partial(client_rows, norm=NORM, tensors=1)
+    for relation in ("zero-out", "replace"):
+        local, central = local_dp(NORM, multiplier, relation), central_dp(NORM, multiplier, relation)
+        found += [
+            (f"local_dp, {relation}", local, UPDATE, row, "server", ()),
+            (f"local_dp, {relation}", local, SINGLE, row, "server", ()),
+            (f"local_dp, {relation}", local, SUMS, pooled_parts, "server", ()),
+            (f"local_dp, {relation}, all others collude", local, SUMS, pooled_parts, "peers", CLIENTS[1:]),
+            (f"local_dp, {relation}, nobody colludes", local, SUMS, pooled_parts, "peers", ()),
+            (f"central_dp, {relation}", central, UPDATE, row, "outsider", ()),
+            (f"central_dp, {relation}", central, SUMS, pooled_parts, "outsider", ()),
+        ]
+    return found
+
+
+def table(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows."""
+    multiplier, rows = float(dp.get_sigma_gaussian(args.epsilon, args.delta)), []
+    for name, policy, channel, worst, reader, colluders in roads(multiplier):
+        bound = policy.bind((channel,), CLIENTS)[channel.name]
+        started = time.process_time()
+        found = audit(bound, worst(bound), reader, trials=args.trials, delta=args.delta, colluders=colluders)
+        rows.append(
+            {
+                "name": name,
+                "channel": f"{channel.name} ({channel.unit.value})",
+                "reader": reader,
+                "claim": round(found.claim, 3),
+                "lower": round(found.lower.epsilon, 3),
+                "reached": round(found.reached, 3),
+                "any_noise": round(found.any_noise.epsilon, 3),
+                "ceiling": round(found.lower.ceiling, 1),
+                "holds": not found.broken,
+                "trials": found.lower.scores_in,
+                "cpu_s": round(time.process_time() - started, 1),
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    """Prints the rows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="one object with rows")
+    parser.add_argument("--trials", type=int, default=100_000)
+    parser.add_argument("--epsilon", type=float, default=4.0)
+    parser.add_argument("--delta", type=float, default=1e-5)
+    args = parser.parse_args()
+    rows = table(args)
+    if args.json:
+        print(json.dumps({"rows": rows}))
+        return
+    for row in rows:
+        print("  ".join(f"{key} {value}" for key, value in row.items()))
+
+
+if __name__ == "__main__":
+    main()
