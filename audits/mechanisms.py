@@ -116,11 +116,11 @@ def centred(values: Any, ring: int) -> np.ndarray:
 
 def claims(bound: Bound, delta: float) -> dict[str, float]:
     """What the ledger says that one upload costs: reader -> epsilon at the channel's unit."""
-    channel = bound.channel
+    unit = bound.unit.value
     charge = Charge(
-        "audited", "audit", 1, 1, channel.name, channel.unit.value, bound.terms.relation, bound.multipliers()
+        "audited", "audit", 1, 1, bound.channel.name, unit, bound.terms.relation, bound.releases()
     )
-    return spent([charge], delta)[channel.unit.value]
+    return {reader: told.epsilon for reader, told in spent([charge], delta, units=(unit,))[unit].items()}
 
 
 def view(
