@@ -122,8 +122,8 @@ def table(out: Path, only: list[str]) -> list[dict[str, Any]]:
                 "without": round(fmean(whole), 4),
                 "with": round(fmean(dropped), 4),
                 "difference": round(fmean(dropped) - fmean(whole), 4),
-                "noise": round(noise, 4),
-                "within": abs(fmean(dropped) - fmean(whole)) <= noise,
+                "noise": round(noise, 4) if len(seeds) > 1 else "-",
+                "within": abs(fmean(dropped) - fmean(whole)) <= noise if len(seeds) > 1 else "-",
                 "contributors": round(fmean(both["dropped"][s]["contributors"] for s in seeds), 2),
                 "fewest": min(both["dropped"][s]["fewest"] for s in seeds),
             }

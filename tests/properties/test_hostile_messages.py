@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedgraph.privacy import masking, protection
-from secure_fedgraph.protocol import Message
 
 ROOT = Path(__file__).resolve().parents[2]
 RANDOM = st.randoms(use_true_random=False)
