@@ -149,7 +149,8 @@ def view(
 
     def sent(reply: Mapping[str, Any], name: str) -> np.ndarray:
         layout = Layout.from_text(reply["layout"])
-        return road.carrier.open_each(reply["data"], layout, name) * float(reply.get("grid", 1.0))
+        step = float(reply["grid"]) if road.carrier.gives is Domain.RING else 1.0
+        return road.carrier.open_each(reply["data"], layout, name) * step
 
     def opened(values: Mapping[str, torch.Tensor], rows: int) -> np.ndarray:
         return np.concatenate([value.numpy().reshape(rows, -1) for value in values.values()], axis=1)

@@ -22,6 +22,10 @@ def _level_sizes(positions: int, depth: int) -> list[int]:
     raise BadInput(f"{positions} positions are no tree of {depth} levels")
 
 
+SHORT = 1e-6
+"""Rows shorter than this are not normalised."""
+
+
 class SageLayer(nn.Module):
     """One GraphSAGE layer: half of its output sees the node itself, the other half its neighbours' mean.
 
@@ -167,5 +171,7 @@ class GraphSage(nn.Module):
         return F.relu(x) if depth < len(self.layers) - 1 else x
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = self.head(F.normalize(x, dim=-1))
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        # a row of (nearly) no length has no direction, and dividing by it would make its gradient explode
+        scores: torch.Tensor = self.head(x / torch.where(length > SHORT, length, 1.0))
         return scores

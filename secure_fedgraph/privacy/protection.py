@@ -87,7 +87,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Noise:
-    """What a stage's noise earns: the accountant's events of an upload of so many values, and against whom."""
+    """What a stage's noise earns: the accountant's events for so many values, and against whom."""
 
     release: Callable[[int], tuple[Event, ...]]
     against: frozenset[str]

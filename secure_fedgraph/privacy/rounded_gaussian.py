@@ -10,9 +10,9 @@ The mass of ``k`` is the integral of the density ``phi`` over ``[k - 1/2, k + 1/
 
     phi(k) * sum over even n of He_n(k / sigma) / (sigma**n * n! * (n + 1) * 2**n)
 
-with Hermite polynomials ``He``. Terms up to n = 14 are summed exactly. ``|He_16(z)| <= (|z| + 16)**16``, so for
-``sigma >= 512`` and ``|k| <= 11 sigma`` what is left is below ``2**-150``, and each weight gives up a whole unit
-of ``2**-128`` for it. The table and the draws are those of the discrete Gaussian.
+with Hermite polynomials ``He``. Terms up to n = 14 are summed exactly. ``|He_16(z)| <= (|z| + 16)**16``, so
+for ``sigma >= 512`` and ``|k| <= 11 sigma`` what is left is below ``2**-150``, and each weight gives up one
+unit of ``2**-128`` for it. The table and the draws are those of the discrete Gaussian.
 """
 
 from __future__ import annotations

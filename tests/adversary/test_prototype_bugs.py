@@ -237,10 +237,8 @@ class TestNoise:
         assert noise_of_sum(central_dp(0.5, 2.0)) == pytest.approx(1.0, rel=0.03)
 
     def test_a_share_of_the_noise_would_be_seen(self, monkeypatch):
-        noised = Gaussian._noised
-        monkeypatch.setattr(
-            Gaussian, "_noised", lambda self, matrix: matrix + noised(self, matrix * 0) / 3**0.5
-        )
+        drawn = Gaussian._draw
+        monkeypatch.setattr(Gaussian, "_draw", lambda self, shape: drawn(self, shape) / 3**0.5)
         assert noise_of_each(local_dp(0.5, 2.0))[0] < 0.7
         assert noise_of_sum(central_dp(0.5, 2.0)) < 0.7
 

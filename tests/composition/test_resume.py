@@ -181,7 +181,7 @@ def test_a_torn_ledger_counts_as_no_noise_and_is_charged_on(
         with pytest.raises(Killed):
             sfg.train(small.algorithm("fedavg"), federation, dp, rounds=ROUNDS, out=tmp_path)
     path = tmp_path / "ledger.jsonl"
-    path.write_bytes(path.read_bytes()[:-9])
+    path.write_bytes(path.read_bytes() + path.read_bytes().split(b"\n")[0][:-9])  # killed while it wrote
     run = sfg.train(small.algorithm("fedavg"), federation, dp, rounds=ROUNDS, out=tmp_path, resume=True)
     assert run.privacy("client")["epsilon"] == "inf"
     assert (tmp_path / "ledger.torn").read_bytes().startswith(b'{"client"')
@@ -290,7 +290,7 @@ def test_a_client_without_its_memory_is_named(federation: sfg.Federation, stoppe
 def test_what_stands_in_the_files(stopped: Path) -> None:
     """No key and no counter of a key stream: the round, the scores, what the run is made of."""
     kept = read_json(stopped / "checkpoint" / "checkpoint.json")
-    assert set(kept) == {"schema", "run", "label", "round", "seconds", "history", "facts"}
+    assert set(kept) == {"schema", "run", "label", "round", "seconds", "history", "ledger", "facts"}
     lists = list((stopped / "checkpoint" / "clients").glob(f"*/{kept['label']}.json"))
     assert len(lists) == 3
     assert all(set(read_json(path)["parts"]) == {"optimizer"} for path in lists)

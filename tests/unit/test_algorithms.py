@@ -175,6 +175,7 @@ def test_sgd_keeps_no_moments_and_one_full_step_is_the_gradient(federation: sfg.
     state = algorithm.init(federation.schema, 0)
     graph = federation.owners["owner-0"]
     me = SimpleNamespace(
+        training=None,
         graph=graph,
         schema=federation.schema,
         memory={},
@@ -332,7 +333,7 @@ def test_training_resumed_from_plain_memory_is_the_same_training(federation: sfg
     def trained(through_the_wire: bool) -> dict[str, torch.Tensor]:
         model = algorithm.start(schema, 0)
         me = SimpleNamespace(
-            graph=graph, memory={}, generator=lambda purpose: torch.Generator().manual_seed(1)
+            training=None, graph=graph, memory={}, generator=lambda purpose: torch.Generator().manual_seed(1)
         )
         for _ in range(2):
             fit(me, graph, model, algorithm.settings)
@@ -359,7 +360,9 @@ def test_a_batch_is_a_pass_over_all_training_nodes_once(federation: sfg.Federati
     from secure_fedgraph.algorithms.local_training import _batches
 
     graph = federation.owners["owner-0"]
-    me = SimpleNamespace(graph=graph, generator=lambda purpose: torch.Generator().manual_seed(1))
+    me = SimpleNamespace(
+        training=None, graph=graph, generator=lambda purpose: torch.Generator().manual_seed(1)
+    )
     batches = list(_batches(me, graph, sfg.FedSage(batch=10, epochs=2).settings))
     nodes = graph.train_mask.nonzero().flatten().tolist()
     assert sorted(torch.cat(batches).tolist()) == sorted(nodes * 2)

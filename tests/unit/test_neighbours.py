@@ -31,7 +31,7 @@ def names(count):
 
 
 @given(st.integers(2, 3000), st.floats(0, 0.99), st.data())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_two_lists_cannot_both_be_signed(cohort, colluders, data):
     present = data.draw(st.integers(2, min(cohort, 60)))
     made = shape(cohort, present, colluders, 0.2)
