@@ -154,7 +154,7 @@ def audit(
     who = adversaries(attacks, adversary)
     for seed in seeds:
         for policy in policies:
-            chosen = experiment.model_copy(update={"policy": policy, "seed": seed})
+            chosen = experiment.under(policy).model_copy(update={"seed": seed})
             for variant in variants(chosen, attacks, controls):
                 progress(f"{policy}, seed {seed}: {variant.name}")
                 _one_run(grid, chosen, variant, who, out)

@@ -1,4 +1,4 @@
-"""The command line: run, resume, audit, budget, list, report."""
+"""The command line: run, compare, resume, audit, budget, list, report."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _experiment_options(command: Command) -> Command:
         click.option("--rounds", type=int, help="Training rounds; the algorithm's own number by default."),
         click.option("--norm", type=float, help="The clip: an L2 norm."),
         click.option("--multiplier", type=float, help="Noise standard deviation over sensitivity."),
-        click.option("--epsilon", type=float, help="A privacy budget; noise is planned from it."),
+        click.option("--epsilon", help="A privacy budget; noise is planned from it."),
         click.option("--unit", help="Whose data it is about: client, graph, node or edge."),
         click.option("--against", help="Whom it holds against: server, peers or outsider."),
         click.option("--ledger", type=click.Path(path_type=Path), help="A ledger that several runs share."),
@@ -237,13 +237,13 @@ def audit(
         experiment, seeds = _experiment(None, {**flags, "policy": policies[0]})
         for name in policies:
             # every name is checked before work starts
-            experiment.model_copy(update={"policy": name}).make_policy()
+            experiment.under(name).make_policy()
         if attack == "all":  # of the attacks those that read a channel of this algorithm, if any does
             channels = {channel.name for channel in experiment.make_algorithm().in_use}
             attacks = [a for a in attacks if a.channel in channels] or attacks
         controls = grid.controls(attacks, [name for one in control for name in _names("control", one)])
         if flags["overwrite"]:
-            rehearse(experiment.model_copy(update={"policy": "plaintext"}))
+            rehearse(experiment.under("plaintext"))
         out = fresh_folder(flags["out"] or _default_folder(experiment, "audit"), flags["overwrite"])
         total = len(policies) * len(seeds) * len(grid.variants(experiment, attacks, controls))
         with screen.bar("auditing", total) as advance, _plain_warnings():
@@ -256,6 +256,90 @@ def audit(
     screen.finish(result, tables.audit_tables(result), page)
     if result["broken"]:
         raise BrokenClaim(" ".join(result["broken"]))
+
+
+COMPARE_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph compare --algorithm fedsage,fedavg --data pubmed --clients 200 --epsilon 1,8,inf --seeds 3
+  secure-fedgraph compare --algorithm fedsage --policy plaintext,masked,homomorphic --rounds 5 --attack a1,a4
+"""
+
+
+@main.command(epilog=COMPARE_EXAMPLES)
+@click.option("--policy", help="Policies, by commas; distributed_dp with a budget, else strictest.")
+@click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
+@click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
+@_experiment_options
+def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
+    """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
+    from secure_fedgraph import comparison
+
+    screen, started = _Screen(flags), time.perf_counter()
+    algorithms = _names("algorithm", flags["algorithm"] or "fedsage")
+    epsilons = _epsilons(flags.pop("epsilon"))
+    policies = _names("policy", policy or ("distributed_dp" if epsilons else "strictest"))
+    base, seeds = _experiment(
+        None, {**flags, "algorithm": algorithms[0], "policy": policies[0], "epsilon": None}, made=False
+    )
+    leaks = None
+    if attack is not None:
+        from audits import grid
+
+        leaks = partial(_leaks, attacks=[kind.id for kind in grid.choose(_names("attack", attack))])
+    chosen = comparison.points(base, algorithms, policies, epsilons)
+    out = flags["out"] or _default_folder(base, "compare")
+    if flags["overwrite"] or not (out / "runs").is_dir():
+        fresh_folder(out, flags["overwrite"])
+    total = len(chosen) * (len(seeds) + (leaks is not None))
+    with screen.bar("comparing", total) as advance:
+        rows = comparison.compare(chosen, seeds, out, advance, leaks, workers)
+    seconds = time.perf_counter() - started
+    result = comparison.compare_result(base, rows, seeds, seconds, _command_line())
+    write_json(out / "compare.json", result)
+    comparison.write_tables(rows, out)
+    page = write_report(out)
+    screen.finish(result, tables.compare_tables(result), page)
+
+
+def _epsilons(text: Any) -> list[float]:
+    """Budgets by commas; ``inf`` is the baseline without privacy, which is there anyway."""
+    found = []
+    for part in str(text or "").split(","):
+        if not part.strip():
+            continue
+        try:
+            found.append(float(part))
+        except ValueError:
+            found.append(-1.0)
+        if not found[-1] > 0:
+            raise BadInput(
+                f"--epsilon {text}: {part!r} is no budget; give positive numbers or inf, by commas"
+            )
+    return found
+
+
+def _leaks(config: dict[str, Any], attacks: list[str]) -> dict[str, float | str]:
+    """What attacks make of one point's run as configured: the best score at single owners, or a word."""
+    from audits import grid
+
+    experiment = Experiment(**config)
+    channels = {channel.name for channel in experiment.make_algorithm().in_use}
+    kinds = [kind for kind in grid.choose(attacks) if kind.channel in channels]
+    found: dict[str, float | str] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = grid.audit(experiment, [experiment.policy], kinds, [experiment.seed], controls=())
+    for cell in made.cells:
+        if cell["settings"]["aim"] != grid.EACH:
+            continue  # what all owners' sum shows is no single owner's
+        score = cell.get("score")
+        known = found.get(cell["attack"])
+        if score is not None and not (isinstance(known, float) and known >= score):
+            found[cell["attack"]] = float(score)
+        elif known is None:
+            found[cell["attack"]] = cell["outcome"]
+    return found
 
 
 @main.command("list", epilog="\b\nExample:\n  secure-fedgraph list policies --json")
@@ -331,7 +415,7 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
-def _experiment(path: Path | None, flags: dict[str, Any]) -> tuple[Experiment, list[int]]:
+def _experiment(path: Path | None, flags: dict[str, Any], made: bool = True) -> tuple[Experiment, list[int]]:
     if flags["seed"] is not None and flags["seeds"] is not None:
         raise BadInput("--seed runs one and --seeds runs many: give one of them")
     protection = [
@@ -340,7 +424,8 @@ def _experiment(path: Path | None, flags: dict[str, Any]) -> tuple[Experiment, l
     keys = Experiment.model_fields.keys() & flags.keys()
     experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
     experiment.make_algorithm()
-    experiment.make_policy()
+    if made:
+        experiment.make_policy()
     seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
     return experiment, seeds
 

@@ -132,10 +132,13 @@ class Experiment(BaseModel):
         elif self.planned and not self.draws_links:
             protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
         policy = make_policy(self.policy, protection, self.relation)
+        # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
         if self.draws_links:
             share = self.links if self.links is not None else 1 / noises.get(LINKS, 1.0)
-            policy = replace(policy, links=RandomisedLinks(share))
-        return replace(policy, steps=_private_steps(steps)) if self.trains_under_noise else policy
+            policy = replace(policy, links=RandomisedLinks(share), relation=self.relation)
+        if self.trains_under_noise:
+            policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
+        return policy
 
     @property
     def draws_links(self) -> bool:
@@ -155,6 +158,16 @@ class Experiment(BaseModel):
         the policy has no noise of its own."""
         wanted = self.epsilon is not None and self.unit in RECORDS and not self._noised
         return bool(self.steps) or wanted
+
+    def under(self, policy: str) -> Experiment:
+        """This experiment with another policy, as one row of several.
+
+        ``plaintext`` is what the others are held against and has no budget; nor have, at client level,
+        policies without noise: nothing there could keep one.
+        """
+        changed = self.model_copy(update={"policy": policy})
+        silent = self.unit == "client" and not changed._noised and policy != "strictest"
+        return changed.model_copy(update={"epsilon": None}) if silent or policy == "plaintext" else changed
 
     @property
     def planned(self) -> bool:

@@ -144,6 +144,51 @@ def _outcome(cell: dict[str, Any] | None) -> Text:
     return Text(text, style="red" if cell["leaks"] else "")
 
 
+def compare_tables(result: dict[str, Any]) -> list[Any]:
+    """Every point: accuracy with its interval, what was spent, what leaks, bytes and seconds."""
+    config, best = result["config"], set(result["pareto"])
+    unit = config["unit"]
+    leaks = list(dict.fromkeys(attack for row in result["points"] for attack in row.get("leak") or {}))
+    table = Table(title=f"{config['data']}, {config['clients']} clients, {len(result['seeds'])} seeds")
+    for column in (
+        "algorithm",
+        "policy",
+        f"epsilon ({unit})",
+        "spent",
+        "accuracy",
+        "local",
+        *leaks,
+        "bytes up",
+        "s",
+    ):
+        table.add_column(column)
+    for row in result["points"]:
+        label = "inf" if row["epsilon"] == "inf" else f"{row['epsilon']:g}"
+        if row["outcome"] != "ran":
+            table.add_row(
+                row["algorithm"], row["policy"], label, "refused", Text(row["reason"], overflow="fold")
+            )
+            continue
+        scores, spread = row["accuracy"], row["std"]
+        shown = next(k for k in ("global", "auc", "mae", "local") if k in scores)
+        table.add_row(
+            row["algorithm"] + ("" if row["kind"] in ("budget", "as configured") else f" ({row['kind']})"),
+            row["policy"],
+            label + (" *" if row["name"] in best else ""),
+            str(row["spent"]),
+            f"{scores[shown]:.4f} ± {spread[shown]:.4f}",
+            _score(scores.get("local")),
+            *(_leak(row["leak"].get(attack)) for attack in leaks),
+            _bytes(row["bytes"]),
+            f"{row['seconds']:.0f}",
+        )
+    return [table, Text("* no other point has a better score at a budget as small", style="dim")]
+
+
+def _leak(value: float | str | None) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value or "")
+
+
 def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:
     """One row a name."""
     table = Table(title=what)

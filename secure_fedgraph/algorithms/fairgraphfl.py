@@ -75,6 +75,7 @@ class FairGraphFL(GinClassifier):
     """
 
     name = "fairgraphfl"
+    alone: ClassVar[str] = "gin-local"
     summary = "graph classification; agents are valued, rewarded and paid by gradient and motif diversity"
     reference = "FairGraphFL, AAAI 2024"
     Settings: ClassVar[type[Settings]] = FairGraphFLSettings

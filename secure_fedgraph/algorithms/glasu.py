@@ -54,6 +54,7 @@ class Glasu(Vertical):
     """
 
     name = "glasu"
+    alone: ClassVar[str] = "glasu-standalone"
     summary = "a graph network split by columns: lazy aggregation, stale updates"
     reference = PAPER
     rounds = 32

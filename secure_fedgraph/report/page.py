@@ -13,17 +13,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.report import words
 from secure_fedgraph.report.audit_page import audit_story
+from secure_fedgraph.report.compare_page import compare_story
 from secure_fedgraph.report.run_page import run_story
 from secure_fedgraph.report.svg import Picture
 
 SCHEMA = "secure-fedgraph/"
 # The first file found is what the folder is about: an audit of a finished run leaves both.
 KINDS: dict[str, tuple[str, Callable[[dict[str, Any], Path], dict[str, Any]]]] = {
+    "compare": ("compare.json", compare_story),
     "audit": ("audit.json", audit_story),
     "run": ("result.json", run_story),
 }
 # Without these there is nothing to report: a page of blanks would look like a result.
-ESSENTIAL = {"audit": ("config", "cells"), "run": ("config", "accuracy")}
+ESSENTIAL = {"compare": ("config", "points"), "audit": ("config", "cells"), "run": ("config", "accuracy")}
 
 
 def write_report(folder: Path) -> Path:
@@ -76,8 +78,8 @@ def _load(folder: Path) -> tuple[str, dict[str, Any]]:
                 f"{path} holds no {' and no '.join(missing)}: write it again with 'secure-fedgraph {kind}'"
             )
         return kind, value
-    names = " and no ".join(name for name, _ in KINDS.values())
-    raise BadInput(f"{folder} holds no {names}: give the folder of a finished run or audit")
+    names = ", no ".join(name for name, _ in KINDS.values())
+    raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit or comparison")
 
 
 def _environment() -> Environment:

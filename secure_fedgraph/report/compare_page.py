@@ -1,0 +1,205 @@
+"""What the page of a comparison says: accuracy over budgets, every point, what leaks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from secure_fedgraph.report import words
+from secure_fedgraph.report.plots import DASHES, MARKERS, WIDTH
+from secure_fedgraph.report.svg import MUTED, SERIES, Picture, draw
+
+BASELINES = ("no privacy", "no collaboration")
+
+
+def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Everything that ``compare.html`` prints, from a ``secure-fedgraph/compare/1`` object."""
+    config, points = value["config"], value["points"]
+    ran = [row for row in points if row.get("outcome") == "ran"]
+    unit, best = str(config.get("unit", "client")), set(value.get("pareto") or [])
+    key = _key(ran)
+    curve = _curve(ran, key, unit)
+    attacks = list(dict.fromkeys(attack for row in ran for attack in row.get("leak") or {}))
+    versions = value.get("versions") or {}
+    return {
+        "kind": "compare",
+        "title": f"{_subjects(points)} on {config.get('data')}: accuracy under privacy",
+        "measure": {"mae": "error (mean absolute)", "auc": "area under the ROC curve"}.get(key, "accuracy"),
+        "command": value.get("command", ""),
+        "config": config,
+        "source": {"name": str(config.get("data", "")), "nodes": None, "source": "", "digest": ""},
+        "rounds": config.get("rounds"),
+        "seed": value.get("seeds"),
+        "seconds": value.get("seconds"),
+        "accuracy": None,
+        "unit": unit,
+        "verdicts": _verdicts(ran, key, unit),
+        "curve": curve,
+        "caption": f"{key} at each budget for one {unit}",
+        "numbers": _numbers(ran, key),
+        "every": _every(ran, key, unit, best),
+        "refused": [row for row in points if row.get("outcome") != "ran"],
+        "leaks": _leaks(ran, attacks) if attacks else None,
+        "settings": [(k, json.dumps(v)) for k, v in sorted(config.items()) if v not in (None, {}, [])]
+        + sorted(versions.items()),
+        "facts": {"own_version": versions.get("secure-fedgraph", "")},
+        "pictures": [curve] if curve else [],
+    }
+
+
+def _subjects(points: Sequence[Mapping[str, Any]]) -> str:
+    compared = (r.get("algorithm") for r in points if r.get("kind") != "no collaboration")
+    return words.listed(dict.fromkeys(words.named(words.ALGORITHMS, name) for name in compared))
+
+
+def _key(ran: Sequence[Mapping[str, Any]]) -> str:
+    scores = ran[0]["accuracy"] if ran else {}
+    return next((k for k in ("global", "auc", "mae", "local") if k in scores), "global")
+
+
+def _score(row: Mapping[str, Any], key: str) -> float | None:
+    found = row["accuracy"].get(key, row["accuracy"].get("local"))
+    return None if found is None else float(found)
+
+
+def _lines(ran: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """(algorithm, policy) -> its points with a budget, by budget."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in ran:
+        if row["kind"] == "budget":
+            found.setdefault((str(row["algorithm"]), str(row["policy"])), []).append(row)
+    return {name: sorted(rows, key=lambda r: float(r["epsilon"])) for name, rows in found.items()}
+
+
+def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | None:
+    lines = _lines(ran)
+    if not lines:
+        return None
+    algorithms = list(dict.fromkeys(name for name, _ in lines))
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for i, ((algorithm, policy), rows) in enumerate(lines.items()):
+            middles = [_score(row, key) or 0.0 for row in rows]
+            spans = [(row.get("interval") or {}).get(key) for row in rows]
+            axes.errorbar(
+                [float(row["epsilon"]) for row in rows],
+                middles,
+                yerr=[
+                    [m - (s[0] if s else m) for m, s in zip(middles, spans, strict=True)],
+                    [(s[1] if s else m) - m for m, s in zip(middles, spans, strict=True)],
+                ],
+                color=SERIES[i % len(SERIES)],
+                linestyle=DASHES[i % len(DASHES)],
+                marker=MARKERS[i % len(MARKERS)],
+                capsize=3,
+                label=f"{algorithm}, {policy}",
+            )
+        for row in ran:
+            if row["kind"] in BASELINES and (score := _score(row, key)) is not None:
+                several = row["kind"] == "no privacy" and len(algorithms) > 1
+                owner = f" ({row['algorithm']})" if several else ""
+                axes.axhline(
+                    score,
+                    color=MUTED,
+                    linewidth=1.2,
+                    linestyle="-" if row["kind"] == "no privacy" else (0, (2, 2)),
+                    label=f"{row['kind']}{owner}",
+                )
+        budgets = sorted({float(row["epsilon"]) for rows in lines.values() for row in rows})
+        axes.set_xscale("log")
+        axes.set_xticks(budgets, [f"{b:g}" for b in budgets])
+        axes.minorticks_off()
+        axes.set_xlabel(f"epsilon for one {unit}")
+        axes.set_ylabel({"mae": "mean absolute error"}.get(key, f"{key} score"))
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0.0), high if key == "mae" else min(high, 1.0))
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        figure.legend(loc="outside lower center", ncols=2, handlelength=3.0)
+
+    told = "; ".join(
+        f"{algorithm} under {policy}: "
+        + ", ".join(f"{_score(r, key):.3f} at epsilon {float(r['epsilon']):g}" for r in rows)
+        for (algorithm, policy), rows in lines.items()
+    )
+    return draw("budget-curve", f"{key} score over budgets. {told}.", paint, WIDTH, 3.6)
+
+
+def _numbers(ran: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
+    rows = []
+    for (algorithm, policy), points in _lines(ran).items():
+        for row in points:
+            span = (row.get("interval") or {}).get(key)
+            rows.append(
+                [
+                    f"{algorithm}, {policy}",
+                    f"{float(row['epsilon']):g}",
+                    f"{_score(row, key):.4f}",
+                    f"{span[0]:.4f} to {span[1]:.4f}" if span else "one seed",
+                ]
+            )
+    return {"heads": ["line", "epsilon", "mean", "95 % interval"], "rows": rows}
+
+
+def _every(ran: Sequence[Mapping[str, Any]], key: str, unit: str, best: set[str]) -> dict[str, Any]:
+    rows = []
+    for row in ran:
+        spread, local = (row.get("std") or {}).get(key), row["accuracy"].get("local")
+        label = f"{words.named(words.ALGORITHMS, row['algorithm'])}, {row['policy']}"
+        if row["kind"] in BASELINES:
+            label += f" ({row['kind']})"
+        rows.append(
+            [
+                label + (" *" if row["name"] in best else ""),
+                "inf" if row["epsilon"] == "inf" else f"{float(row['epsilon']):g}",
+                f"{row['spent']}" + (" (rests on masks)" if row.get("computational") else ""),
+                f"{_score(row, key):.4f}" + (f" ± {spread:.4f}" if spread is not None else ""),
+                "" if local is None else f"{local:.4f}",
+                words.size(row["bytes"]),
+                words.seconds(row["seconds"]),
+                row["seeds"],
+            ]
+        )
+    heads = ["point", f"budget ({unit})", "spent", key, "local", "bytes up", "time", "seeds"]
+    return {"heads": heads, "rows": rows}
+
+
+def _leaks(ran: Sequence[Mapping[str, Any]], attacks: Sequence[str]) -> dict[str, Any]:
+    def told(found: Any) -> str:
+        return "not run" if found is None else f"{found:.3f}" if isinstance(found, float) else str(found)
+
+    rows = [[row["name"], *(told((row.get("leak") or {}).get(attack)) for attack in attacks)] for row in ran]
+    return {"heads": ["point", *attacks], "rows": rows}
+
+
+def _beats(score: float | None, other: float, lower: bool) -> bool:
+    return score is not None and (score < other if lower else score > other)
+
+
+def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str]:
+    """One sentence a line: the smallest budget that is worth more than staying alone."""
+    lower, found = key == "mae", []
+    alone = [s for r in ran if r["kind"] == "no collaboration" and (s := _score(r, key)) is not None]
+    for (algorithm, policy), rows in _lines(ran).items():
+        name = words.named(words.ALGORITHMS, algorithm)
+        bare = (r for r in ran if r["kind"] == "no privacy" and r["algorithm"] == algorithm)
+        full = next((_score(r, key) for r in bare), None)
+        last = rows[-1]
+        text = f"{name} under {policy}: {_score(last, key):.3f} at epsilon {float(last['epsilon']):g} "
+        text += f"for one {unit}"
+        text += f", {full:.3f} without privacy." if full is not None else "."
+        if alone:
+            worth = list(takewhile(lambda r: _beats(_score(r, key), alone[0], lower), reversed(rows)))
+            text += (
+                f" From epsilon {float(worth[-1]['epsilon']):g} on it is worth more than staying alone "
+                if worth
+                else " At the largest budget tried it is not worth more than staying alone "
+            ) + f"({alone[0]:.3f})."
+        found.append(text)
+    return found or ["No point has a budget: the table shows each policy as configured."]
