@@ -47,12 +47,31 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         "time_head": "time, all seeds" if seeds else "time",
         "finals": learning.finals([shown]),
         "only_seed": seeds[0].get("seed") if seeds and len(shown.histories) == 1 else None,
+        "budget": _budget(result.get("budget")),
         "traffic": trained.traffic([shown]),
         "privacy": trained.privacy([shown]),
         "seen": trained.seen([shown]),
         "partition": trained.partition([each]),
         "facts": trained.facts(config, result.get("versions") or {}),
         "pictures": trained.pictures(by_round),
+    }
+
+
+def _budget(budget: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What was asked for and what is left of it; None where the run had no budget."""
+    if not budget:
+        return None
+    asked, spent = float(budget["epsilon"]), budget["spent"]
+    left = None if spent == "inf" else max(asked - float(spent), 0.0)
+    unit, against = words.named(words.UNITS, budget["unit"]), words.named(words.READERS, budget["against"])
+    return {
+        "asked": f"epsilon {asked:g} at delta {budget['delta']:g} for {unit}, against {against}",
+        "spent": f"{spent}" + ("" if left is None else f", {left:.4g} left"),
+        "planned": bool(budget.get("planned")),
+        "rows": [
+            [name, f"{row['multiplier']:.4g}", row["uses"]]
+            for name, row in (budget.get("channels") or {}).items()
+        ],
     }
 
 
