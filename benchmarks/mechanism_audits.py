@@ -20,7 +20,7 @@ import dp_accounting as dp
 
 from audits.mechanisms import audit
 from audits.worst_cases import Neighbours, client_rows, pooled_parts
-from secure_fedgraph.privacy.policy import Policy, central_dp, local_dp
+from secure_fedgraph.privacy.policy import Policy, central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import Touches, Unit
@@ -47,6 +47,12 @@ def roads(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, str, tup
             (f"local_dp, {relation}, nobody colludes", local, SUMS, pooled_parts, "peers", ()),
             (f"central_dp, {relation}", central, UPDATE, row, "outsider", ()),
             (f"central_dp, {relation}", central, SUMS, pooled_parts, "outsider", ()),
+        ]
+        # a quorum of all three, of whom one colludes: two shares are all that is counted on
+        shares = distributed_dp(NORM, multiplier, relation, quorum=3, colluders=1 / 3, limit=50.0)
+        found += [
+            (f"distributed_dp, {relation}, one colludes", shares, UPDATE, row, "server", CLIENTS[2:]),
+            (f"distributed_dp, {relation}, one colludes", shares, SUMS, pooled_parts, "server", CLIENTS[2:]),
         ]
     return found
 
