@@ -62,6 +62,8 @@ class Algorithm:
     """The data set that a run takes where none is named."""
     clients: ClassVar[Mapping[str, int]] = {}
     """Data set -> how many clients its paper has on it; 3 on others."""
+    alone: ClassVar[str] = "local"
+    """The algorithm of clients that do not collaborate, which comparisons show beside it."""
     metric: ClassVar[str] = "accuracy"
     """What the referee measures: ``accuracy``, ``auc`` (area under the ROC curve) or ``mae``."""
     Settings: ClassVar[type[Settings]] = Settings
@@ -128,6 +130,14 @@ class Algorithm:
             f"{self.name} does not train on records that are one {unit} each, so noisy training steps speak "
             "for none: use --unit client, or fedavg, fedprox or fedsage"
         )
+
+    def check_records(self, schema: Schema, unit: str) -> None:
+        """Before anything is sent: that noisy training steps can be taken, on records of one unit each.
+
+        Raises:
+            BadInput: as :meth:`occurrences`, or for a model of which nobody knows one record's gradient.
+        """
+        self.occurrences(unit)
 
     def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
         """Before anything is sent: that it runs on data handed out like this. Nothing to check by default.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from secure_fedgraph.algorithm import Algorithm
@@ -27,8 +28,17 @@ class Protected:
     """The epsilon that the whole run comes to, where it has a budget; more than that, and it will stop."""
 
 
-def protect(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> Protected:
+def protect(
+    experiment: Experiment,
+    algorithm: Algorithm,
+    federation: Federation,
+    kept: Mapping[str, float] | None = None,
+) -> Protected:
     """The policy of an experiment, calibrated to its budget.
+
+    Args:
+        kept: the multipliers that a run which goes on was planned with. Planned anew they would be others:
+            what it spent so far stands in a shared ledger, and so does what others spent since.
 
     Raises:
         BudgetExhausted: where no noise keeps to the budget, or not one round does.
@@ -46,6 +56,8 @@ def protect(experiment: Experiment, algorithm: Algorithm, federation: Federation
     budget = Budget(
         experiment.epsilon, experiment.delta, experiment.unit, experiment.against, holders, shared
     )
+    if experiment.planned and kept is not None:
+        return Protected(experiment.make_policy(kept), budget)
     book = Ledger(experiment.ledger) if experiment.ledger is not None else Ledger()
     before = [book.costs_of(name) for name in book.clients]
     channels = sent_on(experiment, algorithm)

@@ -22,6 +22,7 @@ from secure_fedgraph import __version__, listing, tables
 from secure_fedgraph.budget_command import budget
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError, unknown_name
+from secure_fedgraph.privacy.budget import DeltaWarning
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.results import (
@@ -93,7 +94,7 @@ def main() -> None:
     """
 
 
-def _experiment_options(command: Command) -> Command:
+def _experiment_options(command: Command, epsilon: Any = float) -> Command:
     options = [
         click.option("--algorithm", help="An algorithm's name; see 'list algorithms'."),
         click.option("--data", help="A data set's name; see 'list datasets'."),
@@ -102,7 +103,7 @@ def _experiment_options(command: Command) -> Command:
         click.option("--rounds", type=int, help="Training rounds; the algorithm's own number by default."),
         click.option("--norm", type=float, help="The clip: an L2 norm."),
         click.option("--multiplier", type=float, help="Noise standard deviation over sensitivity."),
-        click.option("--epsilon", help="A privacy budget; noise is planned from it."),
+        click.option("--epsilon", type=epsilon, help="A privacy budget; noise is planned from it."),
         click.option("--unit", help="Whose data it is about: client, graph, node or edge."),
         click.option("--against", help="Whom it holds against: server, peers or outsider."),
         click.option("--ledger", type=click.Path(path_type=Path), help="A ledger that several runs share."),
@@ -140,11 +141,12 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
 
 @main.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
 @click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--epsilon", type=float, help="A larger budget; a round that is done again is paid again.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
-def resume(folder: Path, **flags: Any) -> None:
-    """Go on with a run that was killed, after its last whole round."""
+def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
+    """Go on with a run that was killed, or stopped by its budget, after its last whole round."""
     screen = _Screen(flags)
     if (folder / "result.json").exists():
         result = read_json(folder / "result.json", "run")
@@ -154,7 +156,18 @@ def resume(folder: Path, **flags: Any) -> None:
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
     experiment, seeds, command = begun(folder)
+    if epsilon is not None:
+        experiment = _with_budget(experiment, epsilon)
     _run_seeds(folder, experiment, seeds, command, screen)
+
+
+def _with_budget(experiment: Experiment, epsilon: float) -> Experiment:
+    """The same experiment with a larger budget; its noise stays as it was."""
+    if experiment.epsilon is None:
+        raise BadInput(f"--epsilon {epsilon:g}: this run has no budget that could be larger")
+    if not epsilon >= experiment.epsilon:
+        raise BadInput(f"--epsilon {epsilon:g}: the run was started with {experiment.epsilon:g}; give more")
+    return experiment.model_copy(update={"epsilon": epsilon})
 
 
 def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> None:
@@ -270,7 +283,7 @@ Examples:
 @click.option("--policy", help="Policies, by commas; distributed_dp with a budget, else strictest.")
 @click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
-@_experiment_options
+@partial(_experiment_options, epsilon=str)
 def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
     """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
     from secure_fedgraph import comparison
@@ -406,9 +419,10 @@ class _Screen:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """A channel left in plaintext is said in one line, whatever else warns."""
+    """A channel left in plaintext, or a delta too large, is said in one line, whatever else warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlaintextWarning)
+        warnings.simplefilter("always", DeltaWarning)
         warnings.showwarning = lambda message, *_, **__: click.echo(
             f"secure-fedgraph: warning: {message}", err=True
         )

@@ -245,7 +245,7 @@ class Client:
                     exchange=scope.exchange,
                     channel=channel.name,
                     unit=bound.unit.value,
-                    relation=bound.terms.relation,
+                    relation=bound.relation,
                     releases=bound.releases(upload.size),
                     steps=self._steps(channel),
                     computational=bound.computational,
@@ -255,7 +255,7 @@ class Client:
         return bound.seal(upload, scope, self._party)
 
     def _draw_links(self, scope: Scope) -> None:
-        """Once, before anything is done with the graph: links that are drawn in place of its own."""
+        """Once, before anything is done with the graph, an upload or a read: links in place of its own."""
         links = self._policy.links
         if links is None or LINKS in self.memory:
             return
@@ -282,10 +282,11 @@ class Client:
 
     def _steps(self, channel: Channel) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""
-        taken = self.training.taken() if self.training is not None else {}
+        # steps wait for the upload that shows them; one that does not must not take them off the bill
+        taken = self.training.taken() if self.training is not None and channel.trained else {}
         # whatever is made of links that were drawn once costs them nothing more
         free: dict[str, tuple[Event, ...]] = {"edge": ()} if self._policy.links is not None else {}
-        return {**free, **(taken if channel.trained else {})}
+        return {**free, **taken}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
         """What the answer is given: the server's values, and a peer's offer opened; who made it, and when."""
@@ -318,6 +319,7 @@ class Client:
         self._check_bundle(bundle, bound)
         self._delivered = bundle.exchange
         scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort)
+        self._draw_links(scope)  # what it makes of its graph while it reads may be sent later
         read: Any
         if channel.reveal is Reveal.SUM:
             read = self._read_sum(bound, bundle, replace(scope, reader=self.name, offer=self._offered))

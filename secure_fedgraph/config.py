@@ -125,9 +125,12 @@ class Experiment(BaseModel):
         """The policy with its settings, and noise by channel where a budget planned it."""
         noises, protection = dict(multipliers or {}), self.protection
         steps = {"unit": self._record, **self.steps}
-        if self.trains_under_noise and (noises or "noise" not in steps):
-            if not self.planned:
-                raise BadInput("steps.noise is missing: set it, or give a budget with --epsilon")
+        if self.trains_under_noise and "noise" not in steps:
+            if not (self.planned and self._steps_pay):
+                raise BadInput(
+                    "steps.noise is missing: set it, or give a budget with --epsilon and --unit "
+                    f"{steps['unit']}"
+                )
             steps["noise"] = noises.pop(TRAINING, 1.0)
         elif self.planned and not self.draws_links:
             protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
@@ -173,11 +176,21 @@ class Experiment(BaseModel):
     def planned(self) -> bool:
         """Whether a budget decides the noise."""
         by_hand = "multiplier" in self.protection
-        if self.trains_under_noise:
+        if self._steps_pay:
             by_hand = "noise" in self.steps
         elif self.draws_links:
             by_hand = self.links is not None
         return self.epsilon is not None and not by_hand
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether anything is noised, so that a finite epsilon may be printed."""
+        return self._noised or self.trains_under_noise or self.draws_links
+
+    @property
+    def _steps_pay(self) -> bool:
+        """Whether the noise of clients' steps is what the budget's unit is covered by."""
+        return self.trains_under_noise and self.steps.get("unit", self._record) == self.unit
 
     @property
     def _record(self) -> str:

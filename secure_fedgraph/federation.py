@@ -66,6 +66,12 @@ class Federation:
         """The units of privacy that these data have, largest first."""
         return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else UNITS
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many clients, graphs and nodes there are, which is public; how many links is not."""
+        found = {"client": len(self.names), "graph": int(self.facts["partition"].get("graphs", 0))}
+        return {**found, "node": int(self.facts.get("nodes", 0))}
+
     def check(self, algorithm: Algorithm, evaluation: str) -> None:
         """That the algorithm runs on what was handed out.
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from secure_fedgraph.budgeted import protect
+from secure_fedgraph.budgeted import Plan, protect
 from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.federation import Federation, federate
-from secure_fedgraph.privacy.ledger import number, spent
+from secure_fedgraph.privacy.budget import Budget, warn_of_delta
+from secure_fedgraph.privacy.ledger import number, read_ledger, spent
 from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
@@ -28,7 +29,7 @@ from secure_fedgraph.shelf import read_json as read_checked
 from secure_fedgraph.shelf import write_json as write_checked
 from secure_fedgraph.train import OnRound, Run, train
 
-ASKED = "experiment.json"
+ASKED, PLANNED = "experiment.json", "plan.json"
 PACKAGES = (
     "secure-fedgraph",
     "torch",
@@ -56,7 +57,15 @@ def execute(
     """
     algorithm = experiment.make_algorithm()
     federation = make_federation(experiment)
-    protected = protect(experiment, algorithm, federation)
+    resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
+    note = out / "checkpoint" / PLANNED if checkpoints and out is not None else None
+    protected = protect(experiment, algorithm, federation, _planned(note) if resume else None)
+    if not resume:
+        _note_plan(note, protected.plan)
+    if experiment.adds_noise:
+        asked = federation.units if experiment.epsilon is None else (experiment.unit,)
+        sizes = federation.sizes
+        warn_of_delta(experiment.delta, {unit: sizes[unit] for unit in asked if unit in sizes})
     return train(
         algorithm,
         federation,
@@ -71,9 +80,23 @@ def execute(
         on_round=on_round,
         on_start=on_start if experiment.checkpoint_every else None,
         isolated=experiment.isolated,
-        resume=checkpoints and out is not None and commit_path(out / "checkpoint").exists(),
+        resume=resume,
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
     )
+
+
+def _note_plan(note: Path | None, plan: Plan | None) -> None:
+    """For a run that goes on: it keeps the noise that it was planned with."""
+    if note is None:
+        return
+    note.unlink(missing_ok=True)
+    if plan is not None:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        write_checked(note, {"multipliers": dict(plan.multipliers)})
+
+
+def _planned(note: Path | None) -> dict[str, float] | None:
+    return dict(read_checked(note)["multipliers"]) if note is not None and note.is_file() else None
 
 
 def make_federation(experiment: Experiment) -> Federation:
@@ -161,6 +184,7 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
         "relation": run.policy.policy.relation,
         "planned": experiment.planned,
         "spent": left,
+        **({"spent_by_all_runs": _by_all_runs(run.budget, experiment.ledger)} if experiment.ledger else {}),
         "channels": {
             name: {
                 "multiplier": max((getattr(e, "multiplier", 0.0) for e in found), default=0.0),
@@ -170,6 +194,12 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
             if (found := bound.releases().get(run.budget.against, ()))
         },
     }
+
+
+def _by_all_runs(budget: Budget, ledger: Path) -> float | str:
+    """What a shared ledger's runs come to for the budget's unit and reader."""
+    told = spent(read_ledger(ledger), budget.delta, budget.holders, (budget.unit,))
+    return number(told[budget.unit][budget.against].epsilon)
 
 
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -331,6 +361,7 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
                 "bytes_down": sum(s.bytes for s in mine if s.sender == SERVER),
                 "messages": len(mine),
                 "epsilon": number(by_reader["server"]) if by_reader else None,
+                "epsilon_unit": unit if by_reader else None,
                 "epsilon_by_reader": {reader: number(value) for reader, value in by_reader.items()},
             }
         )

@@ -231,7 +231,7 @@ def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federati
     """That noise inside the clients fits the data and the algorithm, before anything is sent."""
     kind = federation.schema.kind
     if bound.steps is not None:
-        algorithm.occurrences(bound.steps.unit)
+        algorithm.check_records(federation.schema, bound.steps.unit)
         record = "graph" if kind == GraphSetDataset.kind else "node"
         if bound.steps.unit != record:
             raise BadInput(

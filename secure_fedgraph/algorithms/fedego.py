@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -10,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms import fedego_bounded as bounded
 from secure_fedgraph.algorithms.fedego_settings import FedEgoSettings
 from secure_fedgraph.algorithms.local_training import fit, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
@@ -21,9 +24,11 @@ from secure_fedgraph.models.ego import REDUCTION, EgoSage
 from secure_fedgraph.models.ego_free import EgoFree
 from secure_fedgraph.models.ego_mash import LEAST, class_shares, coefficient, crowded, mash, mean_shares
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Reveal, Unit, Upload
+from secure_fedgraph.protocol import Channel, Reveal, Trees, Unit, Upload
 
-ADAM, SEED, SHARES = "adam.", "seed", "shares"
+ADAM, SEED, SHARES, RELEASED = "adam.", "seed", "shares", "released."
+TRAINED = "trained"
+PILE = ("rows", "labels")
 Mash = dict[str, Tensor]
 
 
@@ -40,6 +45,8 @@ class FedEgo(NodeClassifier):
           of a pool is not sent (rule R1);
         - batches are drawn afresh every round, from the operating system: who knew them could solve the
           mashes of some rounds for single nodes (``threats`` B6). So a resumed run draws others;
+        - under ``rules="node"`` they are drawn once and kept; with a frozen reduction too, one node moves a
+          client's mashes by an amount that its door enforces, and noise has a finite epsilon for it;
         - a client's class frequencies, its mixing coefficient, its upper layers and its optimiser's moments
           do not leave it (the experiment's referee apart).
 
@@ -71,13 +78,47 @@ class FedEgo(NodeClassifier):
         return self.settings.mixing != 0
 
     @property
+    def _averages(self) -> bool:
+        return self.settings.average_reduction and self.settings.reduction == "trained"
+
+    @property
+    def _bounded(self) -> bool:
+        return self.settings.rules == "node"
+
+    @property
+    def _egos(self) -> Channel:
+        return self._bounding(self.EGOS)
+
+    @property
+    def _egos_across(self) -> Channel:
+        return self._bounding(self.EGOS_ACROSS)
+
+    def _bounding(self, channel: Channel) -> Channel:
+        """The channel with what one node moves of it, under the rules that bound it."""
+        s = self.settings
+        if not self._bounded:
+            return channel
+        return replace(
+            channel,
+            touches=bounded.touches(s),
+            largest=bounded.reach(s),
+            largest_is="training.clip and label_clip together",
+        )
+
+    def uses(self, channel: Channel, rounds: int, clients: int) -> int:
+        """Mashes may be uploaded in the first rounds only."""
+        wanted = self.settings.mash_rounds
+        once = wanted and channel.name in (self.EGOS.name, self.EGOS_ACROSS.name)
+        return min(wanted, rounds) if once else super().uses(channel, rounds, clients)
+
+    @property
     def in_use(self) -> tuple[Channel, ...]:
         """What these settings send."""
         across = self.settings.mash == "across"
         used = {
-            self.REDUCTION: self.settings.average_reduction,
-            self.EGOS: self._mixes and not across,
-            self.EGOS_ACROSS: self._mixes and across,
+            self.REDUCTION: self._averages,
+            self._egos: self._mixes and not across,
+            self._egos_across: self._mixes and across,
             self.MIX: True,
             self.PERSONAL: True,
         }
@@ -90,7 +131,8 @@ class FedEgo(NodeClassifier):
             raise BadInput("fedego mixes the layers of its own model: it takes no other")
         if not s.ego:
             return EgoFree(schema.features, schema.classes, s.hidden[0], s.fanout, s.dropout)
-        return EgoSage(schema.features, schema.classes, s.hidden[0], s.fanout, s.linear, s.dropout)
+        clip = s.clip if self._bounded else math.inf
+        return EgoSage(schema.features, schema.classes, s.hidden[0], s.fanout, s.linear, s.dropout, clip)
 
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed: clients start from the same."""
@@ -106,7 +148,7 @@ class FedEgo(NodeClassifier):
         """Algorithm 1: average the reduction, train the upper layers on mashes, hand both out."""
         told: dict[str, Any] = {SEED: int(state[SEED])}
         state, cohort = dict(state), fed.cohort
-        if self.settings.average_reduction:
+        if self._averages:
             shared = _part(state, shared=True)
             told |= shared
             reduced = fed.reduce(self.REDUCTION, given=told)
@@ -115,12 +157,16 @@ class FedEgo(NodeClassifier):
             told = {SEED: told[SEED]}
         given = {}
         if self._mixes:
-            mashes, there = self._mashes(fed, told, state)
-            cohort = tuple(name for name in cohort if name in there)
+            if not self.settings.mash_rounds or fed.number <= self.settings.mash_rounds:
+                mashes, there = self._mashes(fed, told, state)
+                cohort = tuple(name for name in cohort if name in there)
+                state |= self._kept(state, mashes)
+            else:
+                mashes = {key: state[RELEASED + key] for key in PILE}
             generator = torch.Generator().manual_seed(sub_seed(int(state[SEED]), f"server/{fed.number}"))
             state = self._learn(state, mashes, generator)
             given = {**_part(state, shared=False), SHARES: state[SHARES]}
-        if self.settings.average_reduction and self.settings.profile == "paper":
+        if self._averages and self.settings.profile == "paper":
             given |= _part(state, shared=True)
         fed.scatter(self.MIX, dict.fromkeys(cohort, given))
         return state
@@ -128,15 +174,24 @@ class FedEgo(NodeClassifier):
     def _mashes(self, fed: Any, told: dict[str, Any], state: State) -> tuple[Mash, set[str]]:
         """All mashes of the round in one pile, and whose ego-graphs are in them."""
         if self.settings.mash == "across":
-            found = fed.reduce(self.EGOS_ACROSS, given=told)
+            found = fed.reduce(self._egos_across, given=told)
             piles, there = {"the clients' sum": found.mean}, set(found.contributors)
         else:
-            piles = fed.gather(self.EGOS, given=told)
+            piles = fed.gather(self._egos, given=told)
             there = set(piles)
+        if self._bounded:
+            piles = {name: bounded.opened(pile, self.settings, name) for name, pile in piles.items()}
         classes, width = state["head.weight"].shape
         for name, pile in piles.items():
             self._check(pile, width, classes, name)
-        return {key: torch.cat([pile[key] for pile in piles.values()]) for key in ("rows", "labels")}, there
+        return {key: torch.cat([pile[key] for pile in piles.values()]) for key in PILE}, there
+
+    def _kept(self, state: State, mashes: Mash) -> State:
+        """What later rounds use again, where mashes are released in the first rounds only."""
+        if not self.settings.mash_rounds:
+            return {}
+        before = {key: state.get(RELEASED + key, value[:0]) for key, value in mashes.items()}
+        return {RELEASED + key: torch.cat([before[key], value]) for key, value in mashes.items()}
 
     def _check(self, pile: Mash, width: int, classes: int, name: str) -> None:
         positions = self._positions
@@ -197,12 +252,12 @@ class FedEgo(NodeClassifier):
         return Upload(difference(me.memory["model"], shared))
 
     @EGOS.answer
-    def egos(self, me: Any, given: State) -> Upload:
+    def egos(self, me: Any, given: State) -> Upload | Trees:
         """This client's mashes."""
         return self._mashed(me, given)
 
     @EGOS_ACROSS.answer
-    def egos_across(self, me: Any, given: State) -> Upload:
+    def egos_across(self, me: Any, given: State) -> Upload | Trees:
         """As many mashes as everybody makes, to be added up."""
         return self._mashed(me, given)
 
@@ -211,8 +266,10 @@ class FedEgo(NodeClassifier):
         """Takes the averaged reduction over, and the share of the global layers that its classes ask for."""
         if "model" not in me.memory:
             raise HostileMessage(f"{me.name} was handed something to mix before it was asked to train")
+        if not self._averages and TRAINED not in me.scratch:  # nothing was asked of this client this round
+            self._train(me, self._own(me, None))
         own: State = me.memory["model"]
-        averaged = self.settings.average_reduction and self.settings.profile == "paper"
+        averaged = self._averages and self.settings.profile == "paper"
         told = {k: v for k, v in given.items() if k != SHARES}
         expected = {k: v for k, v in own.items() if (averaged if k.startswith(REDUCTION) else self._mixes)}
         _insist(expected, told)
@@ -245,28 +302,31 @@ class FedEgo(NodeClassifier):
 
     def _train(self, me: Any, model: nn.Module) -> None:
         s = self.settings
-        if int(me.graph.train_mask.sum()) < s.batch:  # its size stays out of a sentence that others may read
-            raise BadInput(
-                f"training.batch = {s.batch} is more than the training nodes of {me.name}, and a mash mixes "
-                "that many: lower it, or use fewer clients"
-            )
+        bounded.check_pool(me, s)
         if "egos" not in me.memory:
             me.memory["egos"] = ego_table(
                 me.graph, s.fanout, generator=me.generator("egos"), slots=s.slots
             ).to(torch.int32)
+        if s.reduction == "frozen":
+            for name, p in model.named_parameters():
+                p.requires_grad_(not name.startswith(REDUCTION))
         table = me.memory["egos"]
         fresh = s.redraw and s.slots == "sampled"
         fit(
             me, me.graph, model, s, trees=None if fresh else lambda rows: levels(table[rows].long(), s.fanout)
         )
         me.memory["model"] = parameters_of(model)
+        me.scratch[TRAINED] = True
 
-    def _mashed(self, me: Any, given: State) -> Upload:
+    def _mashed(self, me: Any, given: State) -> Upload | Trees:
         model: Any = self._own(me, given.get(SEED))
-        if not self.settings.average_reduction:  # nothing has been asked of this client yet this round
+        bounded.count(me, self.settings)
+        if not self._averages:  # nothing has been asked of this client yet this round
             self._train(me, model)
         if "egos" not in me.memory:
             raise HostileMessage(f"{me.name} was asked for mashes before it was asked to train")
+        if self._bounded:
+            return bounded.mashes(me, model, self.settings)
         model.eval()
         rows = me.memory["egos"][self._centres(me)].long()[..., : model.positions]
         rows = once(rows) if self.settings.once else rows
@@ -321,7 +381,7 @@ def _part(values: State, *, shared: bool) -> State:
 
 
 def _parameters(state: State) -> State:
-    return {k: v for k, v in state.items() if k not in (SEED, SHARES) and not k.startswith(ADAM)}
+    return {k: v for k, v in state.items() if k not in (SEED, SHARES) and not k.startswith((ADAM, RELEASED))}
 
 
 def _insist(own: State, given: State) -> None:

@@ -33,6 +33,20 @@ class FedEgoSettings(TrainingSettings):
             here do. False trains on the table that mashes are made from. Stable slots never redraw.
         slots: of ego-graphs, ``sampled`` or ``stable`` (rule R2 of node-level bounds).
         once: whether a node occurs at most once in a mash (rule R3).
+        rules: ``node``: mashes are made from a table of occurrences that is drawn once, with stable slots,
+            each node once a mash and ``caps`` times in all (rules R1 to R3), of rows that are shortened, so
+            that one node moves a known part of them; ``paper``: none of it.
+        caps: under ``rules="node"``, how often a node occurs as a neighbour, as a neighbour's neighbour ...
+            in all mashes of a round; by default what the fan-out makes of it, 6 and 36.
+        filled: under ``rules="node"``, how many places of an ego-graph are filled at most, its centre
+            counted; 0 is all. Stable slots fill few on sparse graphs, and the bound counts what could be.
+        clip: under ``rules="node"``, the L2 norm that reduced features are shortened to, in training too.
+        label_clip: under ``rules="node"``, the length of a node's label beside them: labels are noised as
+            much as features, and count for this much of the bound.
+        reduction: ``frozen``: the reduction layer is random, public and never trained, so that a node's
+            reduced features depend on nobody else (rule R4); ``trained`` as in the paper.
+        mash_rounds: mashes are uploaded in the first so many rounds, and used again in the later ones; 0 is
+            every round.
     """
 
     learning_rate: float = Field(3e-4, gt=0, allow_inf_nan=False)
@@ -57,6 +71,13 @@ class FedEgoSettings(TrainingSettings):
     redraw: bool = True
     slots: Literal["sampled", "stable"] = "sampled"
     once: bool = False
+    rules: Literal["paper", "node"] = "paper"
+    caps: tuple[int, ...] = ()
+    filled: int = Field(0, ge=0)
+    clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+    label_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+    reduction: Literal["trained", "frozen"] = "trained"
+    mash_rounds: int = Field(0, ge=0)
 
     @field_validator("batch", mode="before")
     @classmethod
@@ -88,5 +109,39 @@ class FedEgoSettings(TrainingSettings):
         if not value and info.data.get("mixing") == 0:
             raise PydanticCustomError(
                 "exchange", "with mixing 0 nothing is exchanged: use the algorithm local"
+            )
+        return value
+
+    @field_validator("rules")
+    @classmethod
+    def _check_rules(cls, value: str, info: ValidationInfo) -> str:
+        data = info.data
+        if value == "node" and not (
+            data.get("ego", True) and data.get("mixup", True) and data.get("mixing", 1)
+        ):
+            raise PydanticCustomError(
+                "rules", "rules for mashes need mashes of ego-graphs: leave ego, mixup and mixing as they are"
+            )
+        return value
+
+    @field_validator("caps")
+    @classmethod
+    def _check_caps(cls, value: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
+        levels = len(info.data.get("fanout", value))
+        if value and (len(value) != levels or min(value) < 0):
+            raise PydanticCustomError(
+                "caps",
+                "give one number a level of fanout, which has {levels}, each 0 or more",
+                {"levels": levels},
+            )
+        return value
+
+    @field_validator("reduction")
+    @classmethod
+    def _check_reduction(cls, value: str, info: ValidationInfo) -> str:
+        if value == "frozen" and not (info.data.get("mixing", 1) and info.data.get("ego", True)):
+            raise PydanticCustomError(
+                "reduction",
+                "with a frozen reduction the mashes are all that is exchanged: leave mixing and ego",
             )
         return value

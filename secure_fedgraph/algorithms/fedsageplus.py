@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,19 +13,22 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
 from secure_fedgraph.algorithms.local_training import TrainingSettings, moments, restore
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.algorithms.private_training import MADE
+from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.impairing import Impaired, impair
 from secure_fedgraph.graph.mending import mend
 from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.neighgen import NeighGen
-from secure_fedgraph.models.neighgen_feedback import Feedback
+from secure_fedgraph.models.neighgen_feedback import Feedback, blocks
 from secure_fedgraph.models.neighgen_losses import FeatLossNorm, random_neighbourhoods
 from secure_fedgraph.models.neighgen_training import joint_loss, predict_neighbours, train_locally
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Reveal, Upload
+from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
 
 CANDIDATES = 5
+MOST = 2**28
+"""Values of one answer's gradients, one a query, that an owner holds at a time (1 GiB)."""
 RATE, DECAY = 0.001, 1e-4
 """Adam's rate and weight decay for generators, as in the released code."""
 
@@ -46,6 +50,10 @@ class GeneratorSettings(TrainingSettings):
             ``random_neighbourhood`` (the released code).
         feedback: gradients at the generator's ``parameters``, or at its ``outputs``, which are smaller and
             carry the features openly.
+        feedback_minimum: ``whole``, the paper's: a query is compared with all of an answering owner's nodes,
+            and one of them may be the nearest of every query; ``partitioned``: nodes are dealt out to the
+            queries, afresh for every answer, and a query sees its own only: a node moves one gradient.
+        feedback_clip: under ``partitioned``, the L2 norm of one query's gradient.
         generator: each owner its ``own`` (the paper), or one ``shared`` by averaging (its Table 4).
     """
 
@@ -60,6 +68,8 @@ class GeneratorSettings(TrainingSettings):
     feat_loss_norm: FeatLossNorm = "per_dim_mean"
     cross_target: Literal["nearest", "random_neighbourhood"] = "nearest"
     feedback: Literal["parameters", "outputs"] = "parameters"
+    feedback_minimum: Literal["whole", "partitioned"] = "whole"
+    feedback_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
     generator: Literal["own", "shared"] = "own"
 
     @model_validator(mode="after")
@@ -69,6 +79,10 @@ class GeneratorSettings(TrainingSettings):
                 "minimum_batch",
                 "exchange_batch {batch} is below minimum_batch {minimum}: owners would refuse every offer",
                 {"batch": self.exchange_batch, "minimum": self.minimum_batch},
+            )
+        if self.feedback_minimum == "partitioned" and self.cross_target != "nearest":
+            raise PydanticCustomError(
+                "feedback_minimum", "partitioned deals nodes out to find the nearest: leave cross_target"
             )
         return self
 
@@ -108,6 +122,10 @@ class _Generates:
             feat_loss_norm=self.settings.feat_loss_norm,
         )
         me.memory["neighgen"] = parameters_of(model)
+
+    def check_records(self, schema: Schema, unit: str) -> None:
+        """A mended graph has none."""
+        raise BadInput(MADE)
 
     def impaired(self, me: Any) -> Impaired:
         """The owner's graph with a share of its nodes hidden: the same ones in every round."""
@@ -180,6 +198,19 @@ class FedSagePlus(_Generates, FedSage):
     SHARED = Channel("shared_generator", Reveal.SUM)
 
     @property
+    def in_use(self) -> tuple[Channel, ...]:
+        """What these settings send, with what one node moves of the answers where that is bounded."""
+        return tuple(self._feedback if c.name == self.FEEDBACK.name else c for c in super().in_use)
+
+    @property
+    def _feedback(self) -> Channel:
+        s = self.settings
+        if s.feedback_minimum == "whole":
+            return self.FEEDBACK
+        touches = Touches(1, s.feedback_clip / s.exchange_batch, turns=True)
+        return replace(self.FEEDBACK, unit=Unit.NODE, touches=touches)
+
+    @property
     def warm_up(self) -> int:
         """Pre-training, then the federated epochs."""
         return 1 + self.settings.federated_epochs
@@ -206,7 +237,7 @@ class FedSagePlus(_Generates, FedSage):
             return state | total(generator, fed.reduce(self.SHARED, given=generator).mean)
         offers = fed.collect(self.GENERATOR)
         for offer in offers.values():
-            fed.reduce_for(self.FEEDBACK, offer)
+            fed.reduce_for(self._feedback, offer)
         return state
 
     def init(self, schema: Schema, seed: int) -> State:
@@ -254,8 +285,11 @@ class FedSagePlus(_Generates, FedSage):
         return Upload({**{_FGEN + k: v for k, v in parameters_of(model.fgen).items()}, **sent})
 
     @FEEDBACK.answer
-    def feedback(self, me: Any, given: dict[str, Any]) -> Upload:
-        """The gradient of the mean squared distance to this owner's nodes, per generated vector."""
+    def feedback(self, me: Any, given: dict[str, Any]) -> Upload | Parts:
+        """The gradient of the mean squared distance to this owner's nodes, per generated vector.
+
+        Under ``feedback_minimum="partitioned"`` one gradient a query; the door clips them and adds them up.
+        """
         offer = given[self.GENERATOR.name]
         params = {k.removeprefix(_FGEN): v for k, v in offer.items() if k.startswith(_FGEN)}
         z, counts = offer.get("z", torch.empty(0)), offer.get("counts", torch.empty(0))
@@ -274,12 +308,32 @@ class FedSagePlus(_Generates, FedSage):
             near = random_neighbourhoods(table, len(z), generator)
         scale = 1 / (len(z) * CANDIDATES)
         side = self._side(me.schema)
+        if self.settings.feedback_minimum == "partitioned":
+            return self._partitioned(me, side, (params, z, counts, targets, scale), generator)
         if self.settings.feedback == "outputs":
             # noise and dropout from the round's number, so that the asking owner can make the same vectors
             return Upload(
                 {"outputs": side.output_gradient(params, z, counts, targets, scale, me.round, near)}
             )
         return Upload(side.generator_gradient(params, z, counts, targets, scale, generator, near))
+
+    def _partitioned(self, me: Any, side: Feedback, asked: Any, generator: torch.Generator) -> Parts:
+        params, z, counts, targets, scale = asked
+        queries = self.settings.exchange_batch
+        if len(z) != queries:
+            raise HostileMessage(f"{me.name} was asked about {len(z)} nodes, and {queries} are agreed on")
+        near = blocks(me.secret_order(len(targets)), queries)
+        if self.settings.feedback == "outputs":
+            rows = side.output_gradient(params, z, counts, targets, scale, me.round, near)
+            return Parts({"outputs": rows}, torch.eye(queries))
+        size = queries * sum(value.numel() for value in params.values())
+        if size > MOST:
+            raise BadInput(
+                f"one gradient a query is {size:.2g} values: set training.feedback=outputs, or a smaller "
+                "generator_hidden or exchange_batch"
+            )
+        gradients = side.query_gradients(params, z, counts, targets, scale, generator, near)
+        return Parts(gradients, torch.ones(queries, 1))
 
     @FEEDBACK.read
     def learn(self, me: Any, answered: Any) -> None:
@@ -289,6 +343,8 @@ class FedSagePlus(_Generates, FedSage):
         """
         model = self.own_generator(me)
         others = {name: value.float() for name, value in answered.total.items()}
+        if self.settings.feedback_minimum == "partitioned" and self.settings.feedback == "parameters":
+            others = {name: value[0] for name, value in others.items()}  # one row, the sum over queries
         if self.settings.feedback == "outputs":
             sent = me.memory["offered"]
             others = self._side(me.schema).through(

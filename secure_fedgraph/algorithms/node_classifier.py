@@ -12,13 +12,14 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.graph_classifier import graph_network
 from secure_fedgraph.algorithms.local_training import TrainingSettings
-from secure_fedgraph.algorithms.private_training import touched
+from secure_fedgraph.algorithms.private_training import check_no_dropout, touched
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.ego import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import glorot, load
+from secure_fedgraph.models.per_record import check_model
 
 ModelMaker = Callable[[Schema], nn.Module]
 
@@ -53,6 +54,14 @@ class NodeClassifier(Algorithm):
     def occurrences(self, unit: str) -> int:
         """One graph is one record; a node is in the trees of those it is near to."""
         return touched(self.settings, unit)
+
+    def check_records(self, schema: Schema, unit: str) -> None:
+        """The fan-outs, and the model that the settings or the caller make."""
+        super().check_records(schema, unit)
+        whole = schema.kind == GraphSetDataset.kind
+        if whole:
+            check_no_dropout(self.settings)
+        check_model(self.model(schema), whole)
 
     def model(self, schema: Schema) -> nn.Module:
         """A fresh model of the right shape."""

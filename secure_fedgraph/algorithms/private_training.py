@@ -20,6 +20,11 @@ from secure_fedgraph.graph.occurrences import capped_neighbours, occurrences, tr
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
 
+MADE = (
+    "a graph that was mended or otherwise made of the client's own has no records: one node's data are in "
+    "the others' trees; train under noise with fedsage"
+)
+
 
 def fit_privately(
     me: Any, graph: Data, model: nn.Module, settings: TrainingSettings, penalty: Penalty | None = None
@@ -34,17 +39,13 @@ def fit_privately(
     """
     training, whole = me.training, graph.get("graph") is not None
     if graph is not me.graph:
-        raise BadInput(
-            "a graph that was mended or otherwise made of the client's own has no records: one node's data "
-            "are in the others' trees; train under noise with fedsage"
-        )
+        raise BadInput(MADE)
     optimizer = optimizer_of(model, settings)
     restore(optimizer, me.memory.get("optimizer", {}))
     model.train()
     items = graph.train_mask.nonzero().flatten()
     if whole:
-        if settings.dropout:
-            raise BadInput("dropout draws for whole batches: under noisy steps set training.dropout=0")
+        check_no_dropout(settings)
 
         def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
             return graph_gradients(model, some(graph, items[chosen]))
@@ -66,6 +67,16 @@ def fit_privately(
     pull = None if penalty is None else lambda: penalty(model).backward()
     training.run(optimizer, dict(model.named_parameters()), len(items), gradients, times, pull)
     me.memory["optimizer"] = moments(optimizer)
+
+
+def check_no_dropout(settings: TrainingSettings) -> None:
+    """That training on whole graphs draws nothing for several at once.
+
+    Raises:
+        BadInput: for settings with dropout.
+    """
+    if settings.dropout:
+        raise BadInput("dropout draws for whole batches: under noisy steps set training.dropout=0")
 
 
 def touched(settings: TrainingSettings, unit: str) -> int:

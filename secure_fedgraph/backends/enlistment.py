@@ -82,7 +82,13 @@ def _policy(policy: Policy) -> dict[str, Any]:
     settings = {k: [_policy(p) for p in v] if k == "policies" else v for k, v in made.items()}
     steps = None if policy.steps is None else asdict(policy.steps)
     links = None if policy.links is None else asdict(policy.links)
-    return {"name": policy.name, "settings": settings, "steps": steps, "links": links}
+    return {
+        "name": policy.name,
+        "settings": settings,
+        "relation": policy.relation,
+        "steps": steps,
+        "links": links,
+    }
 
 
 def _recipe(told: Mapping[str, Any]) -> Policy:
@@ -90,7 +96,8 @@ def _recipe(told: Mapping[str, Any]) -> Policy:
     several = [_recipe(one) for one in settings.pop("policies", ())]
     made = RECIPES[told["name"]](*several, **settings)
     steps = PrivateSteps(**told["steps"]) if told["steps"] else None
-    return replace(made, steps=steps, links=RandomisedLinks(**told["links"]) if told["links"] else None)
+    links = RandomisedLinks(**told["links"]) if told["links"] else None
+    return replace(made, relation=told["relation"], steps=steps, links=links)
 
 
 def _terms(bound: BoundPolicy) -> Any:

@@ -17,6 +17,17 @@ from secure_fedgraph.models.neighgen import FeatureGenerator, Generated
 from secure_fedgraph.models.neighgen_losses import matched_distances, nearest_distances
 
 
+def blocks(order: Tensor, queries: int) -> Tensor:
+    """``[queries, size]``: nodes dealt out to queries in turn, each to one; -1 where one gets fewer.
+
+    >>> blocks(torch.tensor([4, 2, 0, 1, 3]), 2).tolist()
+    [[4, 0, 3], [2, 1, -1]]
+    """
+    size = -(-len(order) // queries)
+    padded = torch.cat([order, order.new_full((queries * size - len(order),), -1)])
+    return padded.view(size, queries).T.contiguous()
+
+
 @dataclass(frozen=True)
 class Feedback:
     """One owner's side of the cross-owner loss, for generators of one agreed shape.
@@ -70,6 +81,40 @@ class Feedback:
         fgen = self._load(params, z, counts)
         made = fgen.generate(z, counts, generator)
         return _gradients(fgen, made, scale * _distances(made, targets, neighbourhoods).sum())
+
+    def query_gradients(
+        self,
+        params: Mapping[str, Tensor],
+        z: Tensor,
+        counts: Tensor,
+        targets: Tensor,
+        scale: float,
+        generator: torch.Generator,
+        neighbourhoods: Tensor,
+    ) -> dict[str, Tensor]:
+        """:meth:`generator_gradient` before it is summed: one gradient a node that is asked about.
+
+        Returns:
+            Name -> ``[b, ...]``. That is ``b`` times the generator's size.
+        """
+        fgen = self._load(params, z, counts)
+        seen: list[tuple[Tensor, Tensor]] = []
+        names = [*(f"inner.{i}" for i in range(len(fgen.inner))), "outer"]
+        for layer in (*fgen.inner, fgen.outer):
+            layer.register_forward_hook(lambda _, given, made: seen.append((given[0].detach(), made)))
+        made = fgen(z, fgen.noise(len(z), generator), generator)
+        asked = torch.arange(self.candidates) < counts[:, None]
+        anchor = asked.nonzero()[:, 0]
+        loss = scale * matched_distances(made[asked], neighbourhoods[anchor], targets).sum()
+        found = {}
+        deltas = torch.autograd.grad(loss, [out for _, out in seen])
+        for name, (given, _), delta in zip(names, seen, deltas, strict=True):
+            # a row goes through each layer once, so its gradient has rank one
+            found[f"{name}.weight"] = delta[:, :, None] * given[:, None, :]
+            found[f"{name}.bias"] = delta
+        if not all(map(_finite, found.values())):
+            raise HostileMessage("this generator's gradient is not finite: its values are too large")
+        return found
 
     def output_gradient(
         self,

@@ -29,6 +29,37 @@ class _Rooted(nn.Module):
         return scores
 
 
+def check_model(model: nn.Module, whole: bool) -> None:
+    """That the gradient of one record of a model is known.
+
+    Args:
+        whole: whether a record is a whole graph, or a node's tree.
+
+    Raises:
+        BadInput: as :func:`graph_gradients` and :func:`tree_gradients`.
+    """
+    kind = type(model).__name__
+    if not whole:
+        if not hasattr(model, "forward_positions"):
+            raise BadInput(
+                f"{kind} reads whole neighbourhoods, so a row of its loss is no record: one node is in many "
+                "rows. Train under noise with training.network=sage"
+            )
+        return
+    covered = {f"{name}.{p}" for name, layer in _linear(model).items() for p, _ in layer.named_parameters()}
+    others = [name for name, _ in model.named_parameters() if name not in covered]
+    mixing = [n for n, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._NormBase)]
+    if others or mixing:
+        raise BadInput(
+            f"{(others + mixing)[0]!r} is no linear layer's: the gradient of one graph of {kind} is not "
+            "known; train under noise with training.network=gin"
+        )
+
+
+def _linear(model: nn.Module) -> dict[str, nn.Linear]:
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
+
+
 def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) -> Gradients:
     """The gradients of the cross entropy of each tree's root.
 
@@ -45,11 +76,7 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
         BadInput: for a model that reads whole neighbourhoods only: its rows are no records, because one
             node's features are in many rows.
     """
-    if not hasattr(model, "forward_positions"):
-        raise BadInput(
-            f"{type(model).__name__} reads whole neighbourhoods, so a row of its loss is no record: one node "
-            "is in many rows. Train under noise with training.network=sage"
-        )
+    check_model(model, whole=False)
     rooted = _Rooted(model)
     parameters = {name: p.detach() for name, p in rooted.named_parameters()}
 
@@ -79,15 +106,8 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     Raises:
         BadInput: for a model with parameters elsewhere, or with layers that mix records.
     """
-    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
-    covered = {f"{name}.{p}" for name, layer in layers.items() for p, _ in layer.named_parameters()}
-    others = [name for name, _ in model.named_parameters() if name not in covered]
-    mixing = [n for n, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
-    if others or mixing:
-        raise BadInput(
-            f"{(others + mixing)[0]!r} is no linear layer's: the gradient of one graph of "
-            f"{type(model).__name__} is not known; train under noise with training.network=gin"
-        )
+    check_model(model, whole=True)
+    layers = _linear(model)
     graphs = len(packed.y)
     inputs: dict[str, Tensor] = {}
     found: Gradients = {}

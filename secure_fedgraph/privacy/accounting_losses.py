@@ -213,7 +213,8 @@ def _dots(curve: Curve, reach: float, grid: float) -> Any:
     """The distribution that dominates a curve, on the points of a grid within reach."""
     points = max(math.ceil(reach / grid), 1)
     epsilons = grid * np.arange(-points, points + 1)
-    deltas = np.maximum(curve(epsilons), np.maximum(0.0, -np.expm1(epsilons)))
+    with np.errstate(over="ignore"):  # of minus infinity the larger of it and 0 is 0
+        deltas = np.maximum(curve(epsilons), np.maximum(0.0, -np.expm1(epsilons)))
     falling = np.maximum.accumulate(deltas[::-1])[::-1]
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
         grid, -points, points, np.minimum(falling, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -63,11 +64,35 @@ class Budget:
         if not self.holds(events):
             epsilon = self.epsilon_of(events)
             what = "no noise speaks for it" if math.isinf(epsilon) else f"it comes to {epsilon:.4g}"
+            if epsilon <= self.epsilon:
+                what += ", and more where later runs are planned by who saw the earlier ones"
             raise BudgetExhausted(
                 f"channel {channel!r}: {client}'s next message would exceed the budget of epsilon "
                 f"{self.epsilon:g} at delta {self.delta:g} for one {self.unit} against the {self.against} "
                 f"({what}): it is not sent; give a larger budget, more noise, or fewer rounds"
             )
+
+
+class DeltaWarning(UserWarning):
+    """A delta that publishing one unit of all as it is would keep to."""
+
+
+def warn_of_delta(delta: float, sizes: Mapping[str, int]) -> None:
+    """Warns where delta is 1/n or more.
+
+    Args:
+        delta: the failure probability.
+        sizes: unit -> how many of it there are, which is public.
+    """
+    for unit, count in sizes.items():
+        if count and delta >= 1 / count:
+            warnings.warn(
+                f"delta {delta:g} is 1/n or more of {count} {unit}s: whoever publishes one {unit} of all as "
+                f"it is keeps to it; set --delta well below {1 / count:.1g}",
+                DeltaWarning,
+                stacklevel=2,
+            )
+            return  # of smaller units there are more
 
 
 @lru_cache(maxsize=64)

@@ -23,6 +23,7 @@ from secure_fedgraph.privacy.accounting import (
     Drawn,
     Event,
     GaussianRelease,
+    OccurringGaussian,
     PureRelease,
     Spent,
 )
@@ -121,14 +122,17 @@ class Cost:
         Where one client holds all of a smaller unit, whatever that changes in the client's upload stays
         within the clip, from anywhere to anywhere: twice the way to zero. Where ``holders`` clients may hold
         it, as many uploads move so far. So noise that was scaled to a client's zeroed upload is worth
-        ``1 / (2 * holders)`` of its multiplier.
+        ``1 / (2 * holders)`` of its multiplier, and noise for one upload's nodes ``1 / holders``.
         """
         steps = dict(self.steps)
         if unit in steps:
             return steps[unit] * (holders if unit != "client" else 1)
         found = dict(self.releases).get(reader)
-        if found is None or self.unit == unit:
-            return found
+        if found is None:
+            return None
+        if self.unit == unit:
+            several = holders if unit in ("node", "edge") else 1
+            return found if several == 1 else tuple(_apart(event, several) for event in found)
         if self.unit not in LARGER.get(unit, ()):
             return None
         apart = (1 if self.relation == "replace" else 2) * (holders if self.unit == "client" else 1)
@@ -228,7 +232,8 @@ class Ledger:
 
     def mark(self) -> dict[str, Any]:
         """How long the file is, and a digest of it: what a checkpoint notes."""
-        found = self.path.read_bytes() if self.path is not None and self.path.is_file() else b""
+        with self._locked():  # half a line that another run is writing is no mark
+            found = self.path.read_bytes() if self.path is not None and self.path.is_file() else b""
         return {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
 
     def _check(self, charge: Charge) -> None:
@@ -257,8 +262,9 @@ class Ledger:
             fresh = file.read()
         if not fresh.endswith(b"\n"):
             raise BadInput(
-                f"{self.path} ends in a torn line, as a crash leaves it: keep it as evidence and charge to "
-                "another file; adding to it would make it unreadable"
+                f"{self.path} ends in a torn line, as a crash leaves it: 'resume' the run that tore it, "
+                "which counts that line as charged without noise. Another file would forget all that was "
+                "spent; give one for other data only"
             )
         for number, line in enumerate(fresh.split(b"\n")[:-1], start=1):
             self._count(_charge(line, self.path, number))
@@ -416,7 +422,7 @@ def report(
             "epsilon": number(found.epsilon),
             "delta": delta,
             "against": strictest,
-            "relation": ", ".join(sorted({c.relation for c in charges})) or "zero-out",
+            "relation": ", ".join(sorted({_relation(c, unit) for c in charges})) or "zero-out",
             "accountant": found.accountant,
             "holders": of,
             "computational": math.isfinite(found.epsilon) and any(c.computational for c in charges),
@@ -424,6 +430,12 @@ def report(
             "reason": reason,
         }
     return entries
+
+
+def _relation(charge: Charge, unit: str) -> str:
+    """What a charge's figure holds under: of noisy steps on trees, on the table of trees alone."""
+    frozen = any(isinstance(event, OccurringGaussian) for event in charge.steps.get(unit, ()))
+    return f"{charge.relation} on the frozen table" if frozen else charge.relation
 
 
 def number(value: float) -> float | str:

@@ -48,6 +48,18 @@ class RandomisedLinks:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise BadInput(f"links.epsilon = {self.epsilon}: give a positive number")
 
+    def check_relation(self, relation: str) -> None:
+        """That it speaks for a relation.
+
+        Raises:
+            BadInput: for ``replace``: a link that is put elsewhere changes the answers of two pairs.
+        """
+        if relation == "replace":
+            raise BadInput(
+                "relation 'replace': links are drawn anew pair by pair, and a link put elsewhere changes two "
+                "pairs, which costs twice the epsilon: set relation=zero-out"
+            )
+
     def costs(self) -> dict[str, tuple[Event, ...]]:
         """What one drawing costs, by unit: nothing leaves the client by it, so it costs links alone."""
         return {"edge": (PureRelease(self.epsilon),), "node": (), "graph": (), "client": ()}
@@ -64,7 +76,8 @@ class RandomisedLinks:
         own = np.unique((low * nodes + high)[low != high])
         said = np.concatenate([np.empty(0, np.int64), *self._said(own, nodes)])
         lies = self._lie / 2.0**64
-        estimate = (len(said) - lies * nodes * (nodes - 1) / 2) / (1 - 2 * lies)
+        told = max(1 - 2 * lies, 2.0**-50)  # at a half the answers tell nothing
+        estimate = (len(said) - lies * nodes * (nodes - 1) / 2) / told
         kept = _most_alike(said, x, round(min(max(estimate, 0), len(said))))
         pair = torch.from_numpy(np.stack([kept // nodes, kept % nodes]))
         return torch.cat([pair, pair.flip(0)], dim=1)
@@ -72,7 +85,8 @@ class RandomisedLinks:
     @property
     def _lie(self) -> int:
         """A coin below this lies."""
-        return min(math.ceil(2.0**64 / (1 + math.exp(self.epsilon))) + 2**12, 2**63)
+        likely = 1 + math.exp(min(self.epsilon, 700.0))  # beyond, a coin of 64 bits lies no more rarely
+        return min(math.ceil(2.0**64 / likely) + 2**12, 2**63)
 
     def _said(self, own: np.ndarray, nodes: int) -> Iterator[np.ndarray]:
         """The pairs, as numbers, that say they are linked; rows of nodes at a time."""

@@ -72,6 +72,23 @@ class PrivateSteps:
         if self.unit not in UNITS:
             raise BadInput(f"steps.unit = {self.unit!r}: use one of {', '.join(UNITS)}")
 
+    def check_relation(self, relation: str) -> None:
+        """That these steps speak for a relation.
+
+        A step is divided by a share of the number of records, whose grid everybody can read off, so that
+        number is public: never under ``add-remove``. A node that is replaced brings other links along, and
+        stands in other trees than the one before: the frozen table knows zeroed nodes only.
+
+        Raises:
+            BadInput: for another.
+        """
+        fit = ("zero-out",) if self.unit == "node" else ("zero-out", "replace")
+        if relation not in fit:
+            raise BadInput(
+                f"relation {relation!r}: noisy steps on {self.unit}s hold under {' and '.join(fit)} only, "
+                "since the number of records is public and a node's places are frozen; set relation=zero-out"
+            )
+
     def events(self, occurrences: int, relation: str, width: int) -> tuple[Event, ...]:
         """What a round's steps cost one unit.
 

@@ -10,6 +10,7 @@ import numpy as np
 from secure_fedgraph.errors import BadInput, Incompatible, Unbound
 from secure_fedgraph.privacy.accounting import DiscreteRelease, Drawn, Event, GaussianRelease
 from secure_fedgraph.privacy.discrete_gaussian import DiscreteGaussian, discrete_gaussian
+from secure_fedgraph.privacy.pooling import HAIR
 from secure_fedgraph.privacy.protection import Noise, Scope, Sensitivity, Stage, Terms
 from secure_fedgraph.privacy.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.protocol.channel import Domain, Reveal
@@ -21,8 +22,6 @@ COARSEST = 2**6
 to far below any delta."""
 EXACT = {"client": 2**50, "server": 2**24}
 """Whole steps up to here are held exactly: where the noise is added, and before that on the way there."""
-_HAIR = 1 - 2.0**-40
-"""What a quotient's last bits cannot lengthen a row by."""
 SIDES = ("client", "server", "shares")
 
 
@@ -30,9 +29,10 @@ SIDES = ("client", "server", "shares")
 class Gaussian(Stage):
     """Rounds values towards zero to a grid and adds whole Gaussian noise scaled to the sensitivity.
 
-    2**12 steps of the grid make up a standard deviation, or fewer where a ring has less room. Noise that one
-    party adds is a continuous Gaussian, rounded, which is that mechanism post-processed; shares that are to
-    sum up are discrete Gaussians.
+    2**12 steps of the grid make up a standard deviation, up to twice as many where the server adds it (its
+    grid is a power of two), or fewer where a ring has less room. Noise that one party adds is a continuous
+    Gaussian, rounded, which is that mechanism post-processed; shares that are to sum up are discrete
+    Gaussians.
 
     Guarantees:
         - the noise's standard deviation is at least ``multiplier`` times the sensitivity handed down by the
@@ -120,15 +120,18 @@ class Gaussian(Stage):
             )
         honest, room = self._honest(terms), self._room(terms)
         wanted = self.multiplier * sensitivity.l2 / math.sqrt(honest)
-        # a client's upload has no coordinate beyond its norm; a sum over units has no bound of its own
-        largest = min(self.limit, sensitivity.l2 if channel.touches is None else math.inf)
+        # a client's upload has no coordinate beyond its norm; a sum over units often no bound of its own
+        touches = channel.touches
+        largest = min(self.limit, sensitivity.l2 if touches is None else touches.largest)
         if self.by == "shares" and not math.isfinite(largest):
             raise BadInput(
                 f"channel {channel.name!r}: sums over units have no largest value by themselves, and a ring "
                 "needs one: set protection.limit"
             )
         needed, sigma = largest if math.isfinite(largest) else sensitivity.l2, STEPS
-        while needed / wanted * sigma + self._sampler(sigma).reach >= room:
+        # twice as many steps at most, where the server adds it
+        finer = 2 if self.by == "server" else 1
+        while finer * (needed / wanted * sigma + self._sampler(sigma).reach) >= room:
             if sigma == COARSEST or self.by != "shares":
                 raise Incompatible(
                     f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
@@ -137,6 +140,10 @@ class Gaussian(Stage):
                 )
             sigma //= 2
         step = wanted / sigma
+        if self.by == "server":
+            # a power of two: whole steps are then whole in the floats on the way, and in sums of many
+            step = 2.0 ** math.floor(math.log2(step))
+            sigma = math.ceil(wanted / step)
         limit = min(largest, (room - self._sampler(sigma).reach) * step)
         bound = replace(
             self,
@@ -155,7 +162,7 @@ class Gaussian(Stage):
         if self.whole:
             steps = np.rint(steps / self.step)  # sums of parts that were rounded one by one
         else:
-            np.trunc(steps * (_HAIR / self.step), out=steps)
+            np.trunc(steps * (HAIR / self.step), out=steps)
         if self.by != "server":
             steps += self._draw(steps.shape)
         made: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step

@@ -19,6 +19,8 @@ WIDTH = 2**24
 TRAINING, LINKS = "training", "links"
 """What a plan calls the noisy steps inside clients, and their links, beside its channels."""
 _MOST = 1e12
+_AGAIN = 1e3
+"""More noise than a search found that is tried before it is given up."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +116,21 @@ def plan(
     while high / low > 1 + 1e-4:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if holds(scaled(middle)) else (middle, high)
+    most = high * _AGAIN
     while True:
         multipliers = {name: high * z for name, z in unscaled.items()}
         policy = make(multipliers)
         found = _costs(policy.bind(channels, clients), uses, budget, occurrences)
         if holds(found):
             return Plan(policy, budget, multipliers, asked, parts, _epsilon(found, budget))
-        high *= 1.001  # a grid may round a little otherwise at other noise
+        if high > most:
+            raise BudgetExhausted(
+                f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with the noise that "
+                "was set by hand: whatever is planned beside it, it comes to "
+                f"{_least(found, earlier, budget):.4g}; give a larger protection.multiplier"
+            )
+        # a grid may round a little otherwise at other noise; what was set by hand does not grow along
+        high *= 1.001 if high < most / _AGAIN * 1.02 else 1.2
 
 
 def check_first(budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occurrences: int = 1) -> float:

@@ -50,7 +50,7 @@ class Policy:
         relation: the neighbouring relation that sensitivities are taken under.
 
     Raises:
-        BadInput: for a relation that is none.
+        BadInput: for a relation that is none, or that noisy steps or drawn links do not speak for.
     """
 
     name: str
@@ -67,6 +67,10 @@ class Policy:
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS:
             raise BadInput(f"relation {self.relation!r}: use one of {', '.join(RELATIONS)}")
+        if self.steps is not None:
+            self.steps.check_relation(self.relation)
+        if self.links is not None:
+            self.links.check_relation(self.relation)
 
     def bind(self, channels: Iterable[Channel], clients: tuple[str, ...]) -> BoundPolicy:
         """Fits a protection to every channel, before round 1.
@@ -128,7 +132,7 @@ class BoundPolicy:
                 "to": bound.channel.to,
                 "policy": bound.protection.name,
                 "domain": bound.carrier.gives.value,
-                "relation": bound.terms.relation,
+                "relation": bound.relation,
                 "excess": list(bound.excess),
             }
             for name, bound in self.bounds.items()

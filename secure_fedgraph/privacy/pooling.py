@@ -9,6 +9,9 @@ import numpy as np
 from secure_fedgraph.protocol.channel import Touches, Unit
 from secure_fedgraph.protocol.upload import Layout, Parts
 
+HAIR = 1 - 2.0**-40
+"""What a quotient's last bits cannot lengthen a row by."""
+
 
 def clipped(matrix: np.ndarray, norm: float) -> np.ndarray:
     """Rows (float32) of an L2 norm of at most ``norm``, also after rounding; shorter ones unchanged."""
@@ -40,11 +43,11 @@ def pooled(parts: Parts, touches: Touches, unit: Unit, grid: float = 0.0) -> tup
     # float64: in float32 the rounding of long sums would move by more than a short unit does
     short = clipped(matrix, touches.norm).astype(np.float64)
     if grid:
-        short = np.trunc(short / grid)
+        short = np.trunc(short * (HAIR / grid))
     rows = first(places, touches.rows).T.astype(np.float64) @ short
     return layout, rows * (grid or 1.0)  # after the sum, which is exact in whole steps
 
 
 def moved(touches: Touches, relation: str) -> float:
-    """The L2 sensitivity of :func:`pooled` under a neighbouring relation."""
-    return (2 if relation == "replace" else 1) * math.sqrt(touches.rows) * touches.norm
+    """The L2 sensitivity of :func:`pooled`, and of sums over trees, under a neighbouring relation."""
+    return (2 if relation == "replace" or touches.turns else 1) * math.sqrt(touches.rows) * touches.norm

@@ -21,10 +21,11 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refus
 from secure_fedgraph.privacy.accounting import Event
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import moved, pooled
+from secure_fedgraph.privacy.pooling_trees import tree_sums
 from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Unit
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, TouchesTrees, Unit
 from secure_fedgraph.protocol.message import CARRIER
-from secure_fedgraph.protocol.upload import Layout, Parts, Upload, all_finite
+from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload, all_finite
 from secure_fedgraph.protocol.wire import Tree
 
 Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
@@ -378,6 +379,12 @@ class Bound:
         """Whose data the noise speaks for: the clip's unit, or the channel's where nothing bounds one."""
         return self.sensitivity.unit or self.channel.unit
 
+    @property
+    def relation(self) -> str:
+        """The relation that its sensitivity holds under, as charges name it."""
+        frozen = isinstance(self.channel.touches, TouchesTrees)
+        return f"{self.terms.relation} on the frozen table" if frozen else self.terms.relation
+
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
         """For each reader what one upload of so many values costs :attr:`unit`; without noise no entry.
 
@@ -402,19 +409,25 @@ class Bound:
             TypeError: for an upload where it declares sums over units, for parts where it does not, and for
                 anything else.
         """
-        wanted, name = (Upload, "an Upload") if self.channel.touches is None else (Parts, "Parts")
+        wanted: type = Upload
+        if self.channel.touches is not None:
+            wanted = Trees if isinstance(self.channel.touches, TouchesTrees) else Parts
+        name = "an Upload" if wanted is Upload else wanted.__name__
         if not isinstance(upload, wanted):
             raise TypeError(
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
 
-    def seal(self, upload: Upload | Parts, scope: Scope, party: Party) -> Tree:
+    def seal(self, upload: Upload | Parts | Trees, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client."""
         self.check(upload)
         channel = self.channel
-        if isinstance(upload, Parts):
+        grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
+        if isinstance(upload, Trees):
+            assert isinstance(channel.touches, TouchesTrees)
+            layout, matrix = tree_sums(upload, channel.touches, channel.unit, grid)
+        elif isinstance(upload, Parts):
             assert channel.touches is not None
-            grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
             layout, matrix = pooled(upload, channel.touches, channel.unit, grid)
         else:
             layout, matrix = upload.packed(channel.unit)

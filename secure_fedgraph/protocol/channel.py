@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -70,6 +70,8 @@ class Touches:
         norm: the L2 norm of its part in each.
         alone: whether its part depends on its own data and on public things only. Where it does not, as
             with embeddings by a model that was trained on all units, noise bounds none of them.
+        turns: that a part is not a unit's own but an answer that one unit decides, from anywhere to anywhere:
+            zeroing the unit turns the part into any other, which is twice as far.
 
     Raises:
         BadInput: for fewer rows than one, or a norm that is not positive and finite.
@@ -78,6 +80,7 @@ class Touches:
     rows: int
     norm: float
     alone: bool = True
+    turns: bool = False
 
     def __post_init__(self) -> None:
         if self.rows < 1 or not (math.isfinite(self.norm) and self.norm > 0):
@@ -85,6 +88,84 @@ class Touches:
                 f"a unit that touches {self.rows} rows with a norm of {self.norm}: give 1 row or more and a "
                 "positive norm"
             )
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value that a sum can hold, where that is bounded."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class TouchesTrees(Touches):
+    """The same where units stand in trees, which are added up in batches, position by position.
+
+    Whoever is taken out of a tree takes all below along: what is reached through it. So a unit touches as
+    many sums (cells) as its places have positions below them, itself counted. That holds on a **frozen**
+    table of places: what is left in the table stays where it is.
+
+    The client's door enforces all of it on :class:`~secure_fedgraph.protocol.upload.Trees`.
+
+    Args:
+        norm: the L2 norm of a unit's part, wherever it stands.
+        fanout: children a level, as in ``graph.ego_graphs``.
+        most: how often at most one unit stands at each level, over all batches: as a centre first.
+        batches: how many; one unit stands at most once in each.
+        trees: in a batch.
+        filled: places that one tree fills at most; 0 is all of them.
+
+    Raises:
+        BadInput: as :class:`Touches`, and for shapes that are none.
+
+    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=100, trees=256).rows
+    121
+    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256).rows
+    57
+    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256, filled=5).rows
+    13
+    """
+
+    rows: int = field(init=False)
+    fanout: tuple[int, ...] = field(kw_only=True)
+    most: tuple[int, ...] = field(kw_only=True)
+    batches: int = field(kw_only=True)
+    trees: int = field(kw_only=True)
+    filled: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        shaped = self.fanout and min(self.fanout) >= 1 and min(self.batches, self.trees) >= 1
+        if not shaped or len(self.most) != len(self.fanout) + 1 or min(*self.most, self.filled) < 0:
+            raise BadInput(
+                f"{self.batches} batches of {self.trees} trees of {self.fanout} children, with a unit at "
+                f"most {self.most} times at each level: give positive numbers, and a level more than children"
+            )
+        object.__setattr__(self, "rows", self._cells())
+        super().__post_init__()
+
+    def _cells(self) -> int:
+        """One unit's share of the sums: its places, those with most below them first, one a batch."""
+        left, cells = self.batches, 0
+        for level, (most, size) in enumerate(zip(self.most, self.below, strict=True)):
+            if self.filled:  # as many as it is deep are above it
+                size = min(size, max(self.filled - level, 0))
+            cells, left = cells + min(most, left) * size, left - min(most, left)
+        return cells
+
+    @property
+    def below(self) -> tuple[int, ...]:
+        """Positions of the tree under one of each level, itself counted.
+
+        >>> TouchesTrees(1.0, fanout=(6, 6), most=(1, 1, 1), batches=1, trees=1).below
+        (43, 7, 1)
+        """
+        sizes = [1]
+        for children in reversed(self.fanout):
+            sizes.insert(0, 1 + children * sizes[0])
+        return tuple(sizes)
+
+    @property
+    def largest(self) -> float:
+        """A sum adds up one unit a tree."""
+        return self.trees * self.norm
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,42 @@ class Parts:
         return replace(layout, rows=self.places.shape[1]), matrix, self.places.bool().cpu().numpy()
 
 
+@dataclass(frozen=True)
+class Trees:
+    """What a client's units are to add to sums over trees, position by position; the door adds them up.
+
+    Args:
+        values: names to floating-point tensors, one row a unit first.
+        places: ``[batches, trees, positions]``: which unit stands where, -1 where nobody does. The rows of
+            the sums are the positions of the first batch, then those of the second, and so on.
+
+    Raises:
+        BadInput: as :class:`Upload`, and for places that name no unit.
+    """
+
+    values: Mapping[str, torch.Tensor]
+    places: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """How many numbers the sums hold."""
+        batches, positions = self.places.shape[0], self.places.shape[-1]
+        return batches * positions * sum(math.prod(value.shape[1:]) for value in self.values.values())
+
+    def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
+        """The layout of the sums, the units' rows ``[units, width]`` (float32), and the places."""
+        layout, matrix = Upload(self.values).packed(unit)
+        places = self.places
+        if places.dim() != 3 or places.is_floating_point() or not places.numel():
+            raise BadInput(
+                f"an upload of trees has places {list(places.shape)}: give a table of {unit.value}s"
+            )
+        if int(places.min()) < -1 or int(places.max()) >= len(matrix):
+            raise BadInput(f"an upload of trees of {len(matrix)} {unit.value}s names others")
+        rows = places.shape[0] * places.shape[2]
+        return replace(layout, rows=rows), matrix, places.to(torch.int64).cpu().numpy()
+
+
 def all_finite(values: np.ndarray) -> bool:
     """Whether no value is NaN or infinite, without a mask as large as the values."""
     return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))

@@ -167,13 +167,20 @@ def test_no_cell_of_a_mash_holds_a_single_node(federation: sfg.Federation) -> No
         assert np.any(held < 1e-4)  # the rule did something
 
 
-@pytest.mark.parametrize("mash", ["client", "across"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mash": "client"},
+        {"mash": "across"},
+        {"mash": "across", "rules": "node", "reduction": "frozen", "mash_rounds": 1},
+    ],
+)
 def test_a_resumed_run_ends_as_one_that_was_not_killed(
-    federation: sfg.Federation, mash: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    federation: sfg.Federation, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from secure_fedgraph.round import Courier
 
-    whole = run(federation, "plaintext", 3, mash=mash)
+    whole = run(federation, "plaintext", 3, **settings)
     ask, count = Courier.ask, [0]
 
     class Killed(Exception):
@@ -188,8 +195,8 @@ def test_a_resumed_run_ends_as_one_that_was_not_killed(
     with monkeypatch.context() as patch:
         patch.setattr(Courier, "ask", counted)
         with pytest.raises(Killed):
-            run(federation, "plaintext", 3, mash=mash, out=tmp_path)
-    resumed = run(federation, "plaintext", 3, mash=mash, out=tmp_path, resume=True)
+            run(federation, "plaintext", 3, out=tmp_path, **settings)
+    resumed = run(federation, "plaintext", 3, out=tmp_path, resume=True, **settings)
     assert all(torch.equal(value, resumed.state[key]) for key, value in whole.state.items())
     assert list(resumed.history) == list(whole.history)
 

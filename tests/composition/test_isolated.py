@@ -236,7 +236,7 @@ def test_policies_that_have_no_name_are_refused() -> None:
     for policy, words in (
         (replace(masked, exceptions=exception), "'masked' has named exceptions; use one of plaintext"),
         (replace(masked, made_with=None), "'masked' has a recipe of its own"),
-        (replace(masked, relation="replace"), "'masked' was changed after its recipe made it"),
+        (replace(masked, recipe=sfg.policies.plaintext().recipe), "'masked' was changed after its recipe"),
     ):
         bound = policy.bind(sfg.FedAvg.channels, ("a", "b"))
         with pytest.raises(BadInput, match=words):

@@ -558,6 +558,17 @@ def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> N
     fails(run(*noise, "--seed", "1", "--out", "c", "--ledger", "shared.jsonl"), 2, "with other data")
 
 
+def test_resume_takes_a_larger_budget() -> None:
+    spent = run("--policy", "local_dp", "--norm", "1", "--multiplier", "2", "--rounds", "3", "--out", "b",
+                "--epsilon", "3")  # fmt: skip
+    assert spent.exit_code == 3 and "would exceed the budget" in spent.stderr
+    fails(call("resume", "b", "--epsilon", "2"), 2, "the run was started with 3; give more")
+    gone_on = call("resume", "b", "--epsilon", "30", "--quiet")
+    assert gone_on.exit_code == 0, gone_on.stderr
+    result = json.loads(Path("b/result.json").read_text())
+    assert result["budget"]["epsilon"] == 30 and 3 < result["budget"]["spent"] < 30
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

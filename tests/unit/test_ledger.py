@@ -272,7 +272,7 @@ class TestDisk:
         path = tmp_path / "ledger.jsonl"
         Ledger(path).charge(CHARGE)
         path.write_bytes(path.read_bytes()[:-5])
-        with pytest.raises(BadInput, match=r"ends in a torn line.*charge to another file"):
+        with pytest.raises(BadInput, match=r"ends in a torn line.*Another file would forget"):
             Ledger(path)
 
     @pytest.mark.parametrize(

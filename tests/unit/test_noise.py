@@ -170,9 +170,22 @@ class TestGrid:
     @pytest.mark.parametrize(("multiplier", "l2"), [(0.013, 0.7), (1.0, 1.0), (55.5, 123.4)])
     def test_as_many_steps_to_a_deviation_whatever_it_is(self, multiplier, l2, by):
         stage = bound(multiplier, l2, by)
+        assert stage.terms() == {"grid": stage.step, "sigma": stage.sigma}
+        if by == "server":
+            assert STEPS <= stage.sigma <= 2 * STEPS
+            assert math.frexp(stage.step)[0] == 0.5
+            assert 1 <= stage.sigma * stage.step / (multiplier * l2) < 1 + 1 / STEPS
+            return
         assert stage.sigma == STEPS
         assert stage.step == pytest.approx(multiplier * l2 / STEPS, rel=1e-9)
-        assert stage.terms() == {"grid": stage.step, "sigma": stage.sigma}
+
+    @pytest.mark.parametrize("multiplier", [0.7, 1.0, 1.1])
+    def test_sums_over_many_units_are_whole_on_the_wire_too(self, multiplier):
+        """Steps of 0.7 / 4096 above 2**23 of them are not: a single-precision product is off by one."""
+        stage = Gaussian(multiplier, "server").bind(Sensitivity(1.0), Terms(SUMS, NAMES, "zero-out"))[0]
+        steps = np.arange(2**23, 2**24, 997, dtype=np.float64)
+        wire = (steps * stage.step).astype(np.float32).astype(np.float64)
+        assert np.array_equal(wire / stage.step, steps)
 
     @pytest.mark.parametrize("by", SIDES)
     def test_what_leaves_is_whole_steps_whatever_came(self, by):

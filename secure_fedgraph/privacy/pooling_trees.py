@@ -1,0 +1,88 @@
+"""Sums over trees of units: each unit's row clipped, its places checked, before anything is added up."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.pooling import HAIR, clipped
+from secure_fedgraph.protocol.channel import TouchesTrees, Unit
+from secure_fedgraph.protocol.upload import Layout, Trees
+
+
+def tree_sums(
+    trees: Trees, touches: TouchesTrees, unit: Unit, grid: float = 0.0
+) -> tuple[Layout, np.ndarray]:
+    """The sums ``[batches * positions, width]`` (float64), and their layout.
+
+    Args:
+        grid: a step that each unit's row is rounded to, towards zero, before anything is added up.
+
+    Guarantees:
+        - zeroing one unit out on the table, with all that stands below its places, moves the whole matrix by
+          at most ``sqrt(touches.rows) * touches.norm`` in L2, whatever the other units are; replacing it by
+          twice that.
+
+    Raises:
+        BadInput: for a table that lets a unit stand in more places than was declared. It is not mended here:
+            which place goes would depend on who else stands where, and change when one is zeroed.
+    """
+    layout, matrix, places = trees.packed(unit)
+    check_table(places, touches)
+    short = clipped(matrix, touches.norm).astype(np.float64)
+    if grid:
+        short = np.trunc(short * (HAIR / grid))
+    ground = np.concatenate([short, np.zeros((1, short.shape[1]))])  # -1 is its last row
+    cells = places.transpose(0, 2, 1).reshape(-1, places.shape[1])
+    sums = np.zeros((len(cells), short.shape[1]))
+    for tree in cells.T:
+        sums += ground[tree]
+    return layout, sums * (grid or 1.0)
+
+
+def check_table(places: np.ndarray, touches: TouchesTrees) -> None:
+    """That a table of places keeps to what was declared.
+
+    Raises:
+        BadInput: where it does not.
+    """
+    sizes = list(accumulate(touches.fanout, lambda size, children: size * children, initial=1))
+    if places.shape != (touches.batches, touches.trees, sum(sizes)):
+        raise BadInput(
+            f"{list(places.shape)} places, where {touches.batches} batches of {touches.trees} trees of "
+            f"{sum(sizes)} positions were declared"
+        )
+    there = places >= 0
+    if not there[:, :, parents(touches.fanout)][there[:, :, 1:]].all():
+        raise BadInput("a table of trees has a place below an empty one, where zeroing would not reach it")
+    if touches.filled and there.sum(axis=2).max() > touches.filled:
+        raise BadInput(f"a table of trees has one that fills more than {touches.filled} places")
+    if _most_often(places.reshape(len(places), -1)) > 1:
+        raise BadInput("a table of trees lets one unit stand twice in a batch")
+    for level, part in enumerate(np.split(places, np.cumsum(sizes)[:-1], axis=2)):
+        if _most_often(part.reshape(1, -1)) > touches.most[level]:
+            raise BadInput(
+                f"a table of trees lets one unit stand more than {touches.most[level]} times at level {level}"
+            )
+
+
+def parents(fanout: tuple[int, ...]) -> np.ndarray:
+    """The parent of each position of a tree but the first.
+
+    >>> parents((2, 2)).tolist()
+    [0, 0, 1, 1, 2, 2]
+    """
+    found, start, size = [], 0, 1
+    for children in fanout:
+        found.append(np.repeat(np.arange(start, start + size), children))
+        start, size = start + size, size * children
+    return np.concatenate(found)
+
+
+def _most_often(rows: np.ndarray) -> int:
+    """How often a unit stands in one row at most; empty places do not count."""
+    units = int(rows.max(initial=0)) + 1
+    keys = (np.arange(len(rows))[:, None] * units + rows)[rows >= 0]
+    return int(np.bincount(keys).max(initial=0))
