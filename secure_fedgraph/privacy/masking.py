@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -17,12 +18,18 @@ from secure_fedgraph.privacy import masking_words as ring_words
 from secure_fedgraph.privacy.asking import Asking, enough, sound
 from secure_fedgraph.privacy.masking_dealt import Dealt, Keys, bytes_of
 from secure_fedgraph.privacy.masking_deck import Deck
-from secure_fedgraph.privacy.neighbours import around, circle, shape
+from secure_fedgraph.privacy.neighbours import COMPLETE, around, circle, shape
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Ask, Carrier, Scope, Terms
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import Tree
+
+PARTS = (
+    "a server that lies about who dropped out may open a sum in parts, of two honest uploads or more, where "
+    "enough clients between them collude or are said to be gone: a larger quorum leaves it no such place"
+)
+"""The excess of sums over clients that mask with some of the others only, at a small quorum."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,19 @@ class Masked(Carrier):
             told = (
                 f"two sums that differ in one batch of {self.batch} clients give that batch's by subtraction"
             )
-        return (told, SUBTRACTION) if len(terms.clients) == 2 else (told,)
+        if len(terms.clients) == 2:
+            return told, SUBTRACTION
+        return (told, PARTS) if self._parts_open(terms) else (told,)
+
+    def _parts_open(self, terms: Terms) -> bool:
+        """Whether a server that lies could find more colluders and gone clients than a client has neighbours:
+        those between two parts of the circle, which then share no mask. In complete graphs there is no such
+        place."""
+        count = len(terms.clients)
+        if count <= COMPLETE:
+            return False
+        degree = shape(count, count, self.colluders, self.dropouts).degree
+        return degree <= math.floor(self.colluders * count) + count - max(terms.quorum, 2)
 
     def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
         """Those in whole batches."""

@@ -12,7 +12,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refus
 from secure_fedgraph.privacy import masking_deck as decks
 from secure_fedgraph.privacy import masking_session
 from secure_fedgraph.privacy import masking_words as words
-from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.masking import PARTS, Masked
 from secure_fedgraph.privacy.masking_deck import Deck
 from secure_fedgraph.privacy.policy import masked
 from secure_fedgraph.privacy.protection import DIFFERENCES, Terms
@@ -383,3 +383,12 @@ class TestOrder:
         assert first.mask_seed != second.mask_seed
         assert first.own_seed != second.own_seed
         assert first.key.public != second.key.public
+
+
+@pytest.mark.parametrize(
+    ("clients", "quorum", "told"), [(10, 2, False), (32, 2, False), (200, 2, True), (200, 160, False)]
+)
+def test_sums_that_a_lying_server_may_open_in_parts_are_told(clients, quorum, told):
+    everybody = tuple(f"c{i:03d}" for i in range(clients))
+    terms = Terms(Channel("update", Reveal.SUM), everybody, "zero-out", 2**32, quorum)
+    assert (PARTS in Masked().excess(terms)) == told
