@@ -11,6 +11,10 @@ import numpy as np
 
 from secure_fedgraph.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import SERVER
+
+CLIENT, COALITION, OUTSIDER = "client", "coalition", "outsider"
+__all__ = ["CLIENT", "COALITION", "OUTSIDER", "SERVER", "Attack", "Blind", "Control", "Guess", "Knowledge"]
 
 
 class Blind(SecureFedGraphError):
@@ -84,7 +88,8 @@ class Attack(ABC):
     family: ClassVar[str]
     summary: ClassVar[str]
     adversaries: ClassVar[tuple[str, ...]] = ("server",)
-    """Whose view it can read: ``server``, ``client`` (the first owner by name)."""
+    """Whose view it can read: ``server``; ``client``, the first owner by name; ``coalition``, all owners but
+    the last; ``outsider``, who reads no message and has what was published."""
     behaviour: ClassVar[str] = "honest-but-curious"
     channel: ClassVar[str]
     also_reads: ClassVar[tuple[str, ...]] = ()
@@ -92,6 +97,9 @@ class Attack(ABC):
     first_rounds: ClassVar[int | None] = None
     """How many rounds it reads, from the first in which a channel is used; all of them where None."""
     grants: ClassVar[tuple[str, ...]] = ()
+    """What the threat model grants beside the view, a sentence each."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """The facts behind those sentences, by the names that ``audits.knowledge`` makes them under."""
     cost: ClassVar[str] = "seconds"
     controls: ClassVar[tuple[Control, ...]] = ()
     """Where it must succeed, or where its reach ends: printed beside the configured settings' result."""

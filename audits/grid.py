@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attacks import ATTACKS, FAMILIES, Attack, Blind, Guess, Knowledge
+from attacks import ATTACKS, FAMILIES, Attack, Blind, Guess
+from audits.case import Case
 from audits.judges import JUDGES
+from audits.knowledge import knowledge
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput, Refused, unknown_name
-from secure_fedgraph.federation import Federation
 from secure_fedgraph.protocol import Transcript, View
 from secure_fedgraph.protocol.message import digest
-from secure_fedgraph.protocol.transcript import SERVER, Opened, Sent
+from secure_fedgraph.protocol.transcript import Opened, Sent
 from secure_fedgraph.results import execute, make_federation, read_json, run_result, write_json
 
 Progress = Callable[[str], None]
@@ -162,10 +163,8 @@ def audit(
 
 
 def cells(
-    transcript: Transcript,
-    federation: Federation,
+    case: Case,
     experiment: Experiment,
-    result: Mapping[str, Any],
     attacks: Iterable[type[Attack]],
     who: Iterable[str],
     variant: Variant | None = None,
@@ -177,12 +176,12 @@ def cells(
     variant = variant or Variant(AS_CONFIGURED, {}, ())
     for attack in attacks:
         for adversary in (a for a in attack.adversaries if a in who):
-            view = transcript.view(SERVER if adversary == SERVER else sorted(federation.names)[0])
+            view = case.transcript.view(*case.parties(adversary))
             for aim in AIMS:
                 blank = _blank(experiment, attack, adversary, aim, variant)
-                decides = {key: _at(result["config"], key) for key in attack.depends_on}
+                decides = {key: _at(case.result["config"], key) for key in attack.depends_on}
                 blank["settings"] |= decides | _limits(grid, attack)
-                _cell(grid, blank, view, federation, experiment, result, attack(effort))
+                _cell(grid, blank, view, case, experiment, attack(effort))
     return grid
 
 
@@ -205,17 +204,8 @@ def _one_run(
                 )
         return
     result = run_result(run, experiment)
-    found = cells(
-        run.transcript,
-        run.federation,
-        experiment,
-        result,
-        variant.attacks,
-        who,
-        variant,
-        grid.controls,
-        grid.effort,
-    )
+    case = Case.of(run, experiment.seed, result)
+    found = cells(case, experiment, variant.attacks, who, variant, grid.controls, grid.effort)
     grid.cells += found.cells
     grid.reconstructions += found.reconstructions
     grid.runs.append(
@@ -245,23 +235,17 @@ class _Keep:
 
 
 def _cell(
-    grid: Audit,
-    blank: dict[str, Any],
-    view: View,
-    federation: Federation,
-    experiment: Experiment,
-    result: Mapping[str, Any],
-    attack: Attack,
+    grid: Audit, blank: dict[str, Any], view: View, case: Case, experiment: Experiment, attack: Attack
 ) -> None:
     started, aim = time.perf_counter(), blank["settings"]["aim"]
     try:
         work = attack.run if aim == EACH else attack.residual
-        guess = work(view, Knowledge(attack.grants))
+        guess = work(view, knowledge(attack, case))
     except Blind as reason:
         grid.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
         return
     seconds = time.perf_counter() - started
-    judgement = JUDGES[guess.about](guess, federation, experiment.make_algorithm())
+    judgement = JUDGES[guess.about](guess, case)
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
     short = _stopped(guess) if score.value < 1 else ""
@@ -298,8 +282,8 @@ def _cell(
             "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
             "details": details,
             "messages": guess.messages,
-            "accuracy": result["accuracy"],
-            "bytes": result["bytes"],
+            "accuracy": case.result["accuracy"],
+            "bytes": case.result["bytes"],
             "seconds": round(seconds, 3),
         }
     )
@@ -386,7 +370,8 @@ def audit_folder(
             f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
         )
     who = adversaries(attacks, adversary)
-    found = cells(transcript, federation, experiment, result, attacks, who, effort=effort)
+    case = Case(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
+    found = cells(case, experiment, attacks, who, effort=effort)
     found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
     return experiment, found
 

@@ -12,8 +12,7 @@ from attacks.attack import Guess
 from attacks.neighgen import FEATURES
 from attacks.weights import LABEL_SHARES, VOCABULARY
 from audits import scoring, truth
-from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.federation import Federation
+from audits.case import Case
 
 MOST_ROWS = 4  # kept for pictures
 
@@ -34,15 +33,15 @@ class Judgement:
         ]
 
 
-Judge = Callable[[Guess, Federation, Algorithm], Judgement]
+Judge = Callable[[Guess, Case], Judgement]
 
 
-def words(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgement:
+def words(guess: Guess, case: Case) -> Judgement:
     """Vocabularies. A guess about several owners together is scored against their union.
 
     Beside it stands what that guess is worth about single owners.
     """
-    single = truth.vocabulary(federation, algorithm.hops)
+    single = truth.vocabulary(case.federation, case.algorithm.hops)
     true = {t: np.any([single[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
     score = scoring.vocabulary(guess.values, true)
     together = [t for t, owners in guess.targets.items() if len(owners) > 1]
@@ -57,9 +56,9 @@ def words(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgeme
     )
 
 
-def labels(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgement:
+def labels(guess: Guess, case: Case) -> Judgement:
     """Label histograms. A guess about several owners together is scored against the mean of their shares."""
-    counts = truth.label_counts(federation)
+    counts = truth.label_counts(case.federation)
     true, whole = {}, True
     for target, owners in guess.targets.items():
         size = sum(counts[o].sum() for o in owners)
@@ -69,12 +68,12 @@ def labels(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgem
     return Judgement(scoring.label_shares(guess.values, true, whole_counts=whole), true, guessed)
 
 
-def features(guess: Guess, federation: Federation, algorithm: Algorithm) -> Judgement:
+def features(guess: Guess, case: Case) -> Judgement:
     """Rows of features, each held against the nearest node of the owners that it is about.
 
     For pictures the first distinct rows of each target, beside the nodes that they are nearest to.
     """
-    nodes = truth.node_features(federation)
+    nodes = truth.node_features(case.federation)
     held = {t: np.concatenate([nodes[o] for o in owners]) for t, owners in guess.targets.items()}
     public = np.concatenate(list(nodes.values()))
     rows = {t: scoring.hold(values, held[t]) for t, values in guess.values.items()}

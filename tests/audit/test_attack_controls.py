@@ -21,6 +21,7 @@ import secure_fedgraph as sfg
 from attacks import ATTACKS, Attack, Blind, Guess, Knowledge, LabelCounts, VocabularySupport
 from attacks.weights import ALL
 from audits import grid, scoring, truth
+from audits.case import Case
 from audits.judges import JUDGES
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.evaluation import roc_auc
@@ -59,7 +60,7 @@ def attacked(run: sfg.Run, attack: Attack, aim: str = "run") -> Guess:
 
 def judged(run: sfg.Run, attack: Attack, aim: str = "run") -> scoring.Score:
     guess = attacked(run, attack, aim)
-    return JUDGES[guess.about](guess, run.federation, run.algorithm).score
+    return JUDGES[guess.about](guess, Case.of(run, 0)).score
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from attacks import neighgen as module
 from attacks.attack import Control
 from attacks.weights import ALL
 from audits import grid, scoring
+from audits.case import Case
 from audits.judges import JUDGES
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.results import execute
@@ -68,7 +69,7 @@ def attacked(run: sfg.Run, attack: Attack, party: str, aim: str = "run") -> Gues
 
 def judged(run: sfg.Run, attack: Attack, party: str, aim: str = "run") -> scoring.Score:
     guess = attacked(run, attack, party, aim)
-    return JUDGES[guess.about](guess, run.federation, run.algorithm).score
+    return JUDGES[guess.about](guess, Case.of(run, 0)).score
 
 
 @pytest.mark.parametrize("party", ["server", "owner-0"])
