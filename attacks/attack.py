@@ -14,7 +14,19 @@ from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
 
 CLIENT, COALITION, OUTSIDER = "client", "coalition", "outsider"
-__all__ = ["CLIENT", "COALITION", "OUTSIDER", "SERVER", "Attack", "Blind", "Control", "Guess", "Knowledge"]
+LAST = "last client"
+__all__ = [
+    "CLIENT",
+    "COALITION",
+    "LAST",
+    "OUTSIDER",
+    "SERVER",
+    "Attack",
+    "Blind",
+    "Control",
+    "Guess",
+    "Knowledge",
+]
 
 
 class Blind(SecureFedGraphError):
@@ -88,8 +100,9 @@ class Attack(ABC):
     family: ClassVar[str]
     summary: ClassVar[str]
     adversaries: ClassVar[tuple[str, ...]] = ("server",)
-    """Whose view it can read: ``server``; ``client``, the first owner by name; ``coalition``, all owners but
-    the last; ``outsider``, who reads no message and has what was published."""
+    """Whose view it can read: ``server``; ``client``, the first owner by name; ``last client``, the last one,
+    where the first has nothing to learn; ``coalition``, all owners but the last; ``outsider``, who reads no
+    message and has what was published."""
     behaviour: ClassVar[str] = "honest-but-curious"
     channel: ClassVar[str]
     also_reads: ClassVar[tuple[str, ...]] = ()

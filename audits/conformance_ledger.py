@@ -134,7 +134,9 @@ def _at(charge: Charge, unit: str, reader: str, holders: int) -> list[Event] | N
     if charge.unit == unit:
         apart = holders if unit in ("node", "edge") else 1
     elif charge.unit in LARGER.get(unit, ()):
-        apart = (1 if charge.relation == "replace" else 2) * (holders if charge.unit == "client" else 1)
+        apart = (1 if charge.relation == "replace" else 2) * (
+            holders if charge.unit in ("client", "node") else 1
+        )
     else:
         return None
     scaled: list[Event] = []

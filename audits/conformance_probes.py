@@ -34,9 +34,10 @@ from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.protection import Bound, Protection, Scope, Sensitivity, Stage, Terms
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.message import ANSWER, Message
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.round import Courier, Round, set_up
+from secure_fedgraph.round import Round, set_up
 from secure_fedgraph.train import train
 
 NODES = 60
@@ -129,8 +130,7 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
         own = _pairs(federation.owners[me.name].edge_index)
         left[me.name] = len(own & _pairs(me.graph.edge_index)), len(own)
 
-    links = policy.links
-    assert links is not None
+    (links,) = (one for one in policy.drawn if one.kind == "links")
     with _watched(algorithm, look):
         train(algorithm, federation, policy, rounds=1)
     kept, all_own = (sum(pair[i] for pair in left.values()) for i in (0, 1))

@@ -2,135 +2,56 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from attacks import ATTACKS, FAMILIES, Attack, Blind, Guess
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
-from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.config import Experiment, load
-from secure_fedgraph.errors import BadInput, Refused, unknown_name
-from secure_fedgraph.protocol import Transcript, View
-from secure_fedgraph.protocol.message import digest
-from secure_fedgraph.protocol.transcript import Opened, Sent
-from secure_fedgraph.results import execute, make_federation, read_json, run_result, write_json
+from attacks import Attack
+from audits.attacked import LARGE, Keep, attacked, quietly
+from audits.cells import AIMS, EACH, LEFT, Audit, cells, stopped
+from audits.choices import AS_CONFIGURED, Variant, adversaries, choose, controls, variants
+from audits.estimates import Costs, Rehearsed, rehearsed, telling, told
+from audits.folders import audit_folder
+from audits.groups import Group, keep, kept
+from audits.pool import Failed, Pool, default_workers, tried
+from secure_fedgraph import errors
+from secure_fedgraph.config import Experiment
 
+__all__ = [
+    "AIMS",
+    "AS_CONFIGURED",
+    "EACH",
+    "LARGE",
+    "LEFT",
+    "Audit",
+    "Keep",
+    "Variant",
+    "adversaries",
+    "audit",
+    "audit_folder",
+    "cells",
+    "choose",
+    "controls",
+    "groups",
+    "variants",
+]
+
+_Keep, _stopped = Keep, stopped  # under the names that earlier tests have
 Progress = Callable[[str], None]
-EACH, LEFT = "each owner", "what the defence leaves"
-AIMS = (EACH, LEFT)
-AS_CONFIGURED = "as configured"
-LARGE = 200_000_000
-"""Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
-
-
-@dataclass
-class Audit:
-    """The cells of a grid, the runs behind them, and true against reconstructed values.
-
-    Args:
-        controls: the only control settings that were run; None: all that the attacks declare.
-        effort: processor seconds that one search could take; None: the attacks' own limits.
-    """
-
-    cells: list[dict[str, Any]] = field(default_factory=list)
-    runs: list[dict[str, Any]] = field(default_factory=list)
-    reconstructions: list[dict[str, Any]] = field(default_factory=list)
-    controls: tuple[str, ...] | None = None
-    effort: float | None = None
-
-
-def choose(names: Iterable[str]) -> list[type[Attack]]:
-    """Attacks by id, slug, family, or ``all``.
-
-    Raises:
-        BadInput: for a name that is none of these.
-    """
-    found: dict[str, type[Attack]] = {}
-    for name in names:
-        chosen = [a for a in ATTACKS.values() if name in ("all", a.family, a.id, *a.id.split("-", 1))]
-        if not chosen:
-            raise unknown_name("attack", name, [*ATTACKS, *FAMILIES, "all"])
-        found.update({a.id: a for a in chosen})
-    return list(found.values())
-
-
-def adversaries(attacks: Iterable[type[Attack]], named: str | None = None) -> tuple[str, ...]:
-    """Who attacks: all that the attacks declare, or the one that was named.
-
-    Raises:
-        BadInput: for a name that none of the attacks declares.
-    """
-    declared = tuple(dict.fromkeys(a for attack in attacks for a in attack.adversaries))
-    if named is None:
-        return declared
-    if named not in declared:
-        raise unknown_name("adversary (of the chosen attacks)", named, declared)
-    return (named,)
-
-
-def controls(attacks: Iterable[type[Attack]], named: Iterable[str]) -> tuple[str, ...] | None:
-    """The control settings that were named; None where none were: all that the attacks declare.
-
-    Raises:
-        BadInput: for a name that none of the attacks declares.
-    """
-    declared = tuple(dict.fromkeys(c.name for attack in attacks for c in attack.controls))
-    chosen = tuple(dict.fromkeys(named))
-    for name in chosen:
-        if not declared:
-            raise BadInput(f"control {name!r}: the chosen attacks declare none, so leave --control out")
-        if name not in declared:
-            raise unknown_name("control (of the chosen attacks)", name, declared)
-    return chosen or None
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One setting under which a run is attacked, and by which attacks."""
-
-    name: str
-    settings: Mapping[str, Any]
-    attacks: tuple[type[Attack], ...]
-
-
-def variants(
-    experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
-) -> list[Variant]:
-    """The configured run, and one for each setting in which attacks show their reach.
-
-    Attacks share the runs of controls of the same name. An attack whose channel the algorithm lacks needs
-    none, and neither does a control that the configured run is already.
-
-    Args:
-        controls: these only, by name; None: all that the attacks declare.
-    """
-    attacks, kind = tuple(attacks), ALGORITHMS[experiment.algorithm]
-    used = {channel.name for channel in kind.channels}
-    configured = {"training": experiment.make_algorithm().settings.model_dump()}
-    found: dict[str, Variant] = {}
-    for attack in attacks:
-        for control in attack.controls if attack.channel in used else ():
-            if controls is not None and control.name not in controls:
-                continue
-            settings = dict(control.settings)
-            if attack.depends_on and all(settings.get(k) == _at(configured, k) for k in attack.depends_on):
-                continue  # the configured run shows it
-            if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
-                settings.setdefault("training.federated_epochs", 1)
-            known = found.get(control.name, Variant(control.name, settings, ()))
-            found[control.name] = Variant(control.name, settings, (*known.attacks, attack))
-    return [Variant(AS_CONFIGURED, {}, attacks), *found.values()]
+MANY = 12
+"""So many runs are rehearsed, so that a grid of days says so before it starts."""
+SMALL = 30.0
+"""Seconds of work below which no process is worth starting."""
+PATIENCE = 60.0
+"""Seconds for rehearsals; one that takes longer says at least that much."""
+RESERVE = 20.0
+"""Seconds of a budget that are kept for the page, and at most a tenth of it."""
 
 
 def audit(
-    experiment: Experiment,
+    experiment: Experiment | Sequence[Experiment],
     policies: Iterable[str],
     attacks: Iterable[type[Attack]],
     seeds: Iterable[int],
@@ -139,286 +60,193 @@ def audit(
     adversary: str | None = None,
     controls: Collection[str] | None = None,
     effort: float | None = None,
+    workers: int | None = 1,
+    budget: float | None = None,
+    say: Progress = lambda text: None,
 ) -> Audit:
     """Runs the grid.
 
-    For every policy and seed: one run as configured, and one for each setting that attacks declare as
-    controls, so that a weak result is seen beside a strong one.
+    For every algorithm, policy and seed: one run as configured, and one for each setting that attacks declare
+    as controls, so that a weak result is seen beside a strong one. With a folder each run's cells are kept
+    under ``cells/`` as it ends, and a later call with the same configuration takes them from there.
 
     Args:
+        experiment: one, or one for each algorithm.
         adversary: this one only; by default all that the attacks declare.
         controls: these control settings only, by name; by default all that the attacks declare.
         effort: processor seconds that one search may take; by default the attacks' own limits.
+        workers: processes; None: two where there is memory and work enough for them.
+        budget: seconds that all of it may take. What did not fit is named in ``not_run``.
+        say: told the estimate, before a large grid starts.
     """
-    attacks = list(attacks)
-    grid = Audit(controls=None if controls is None else tuple(controls), effort=effort)
-    who = adversaries(attacks, adversary)
-    for seed in seeds:
-        for policy in policies:
-            chosen = experiment.under(policy).model_copy(update={"seed": seed})
-            for variant in variants(chosen, attacks, controls):
-                progress(f"{policy}, seed {seed}: {variant.name}")
-                _one_run(grid, chosen, variant, who, out)
-    return grid
+    started = time.monotonic()
+    experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
+    wanted = groups(experiments, list(policies), list(attacks), list(seeds), adversary, controls, effort)
+    call = _Call(wanted, out, progress, workers, budget, say, started)
+    call.run()
+    return call.audit(controls, effort)
 
 
-def cells(
-    case: Case,
-    experiment: Experiment,
-    attacks: Iterable[type[Attack]],
-    who: Iterable[str],
-    variant: Variant | None = None,
+def groups(
+    experiments: Sequence[Experiment],
+    policies: Sequence[str],
+    attacks: Sequence[type[Attack]],
+    seeds: Sequence[int],
+    adversary: str | None = None,
     controls: Collection[str] | None = None,
     effort: float | None = None,
-) -> Audit:
-    """The cells of one finished run: each attack by each adversary, at single owners and at what is left."""
-    grid, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
-    variant = variant or Variant(AS_CONFIGURED, {}, ())
-    for attack in attacks:
-        for adversary in (a for a in attack.adversaries if a in who):
-            view = case.transcript.view(*case.parties(adversary))
-            for aim in AIMS:
-                blank = _blank(experiment, attack, adversary, aim, variant)
-                decides = {key: _at(case.result["config"], key) for key in attack.depends_on}
-                blank["settings"] |= decides | _limits(grid, attack)
-                _cell(grid, blank, view, case, experiment, attack(effort))
-    return grid
+) -> list[Group]:
+    """The runs of a grid, in the order of its table.
 
-
-def _one_run(
-    grid: Audit, chosen: Experiment, variant: Variant, who: tuple[str, ...], out: Path | None
-) -> None:
-    changes = [f"{key}={json.dumps(value)}" for key, value in variant.settings.items()]
-    experiment = load(None, chosen.model_dump(), changes)
-    place = f"runs/{chosen.policy}-{chosen.seed}-{variant.name.replace(' ', '-')}"
-    folder = out and out / place
-    try:
-        run = execute(experiment, folder, keep=_Keep(variant.attacks))
-    except Refused as refusal:
-        for attack in variant.attacks:
-            for adversary in (a for a in attack.adversaries if a in who):
-                blank = _blank(experiment, attack, adversary, EACH, variant)
-                blank["settings"] |= _limits(grid, attack)
-                grid.cells.append(
-                    {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
-                )
-        return
-    result = run_result(run, experiment)
-    case = Case.of(run, experiment.seed, result)
-    found = cells(case, experiment, variant.attacks, who, variant, grid.controls, grid.effort)
-    grid.cells += found.cells
-    grid.reconstructions += found.reconstructions
-    grid.runs.append(
-        {"variant": variant.name, "policy": experiment.policy, "folder": place, "result": result}
-    )
-    if folder is not None:
-        write_json(folder / "result.json", result)
-        if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
-            shutil.rmtree(folder / "transcript")
-
-
-class _Keep:
-    """Keeps the channels that attacks read, for as many rounds from a channel's first as they read."""
-
-    def __init__(self, attacks: Iterable[type[Attack]]) -> None:
-        self._rounds: dict[str, float] = {}
-        self._first: dict[str, int] = {}
-        for attack in attacks:
-            for channel in (attack.channel, *attack.also_reads):
-                rounds = float("inf") if attack.first_rounds is None else attack.first_rounds
-                self._rounds[channel] = max(rounds, self._rounds.get(channel, 0))
-
-    def __call__(self, channel: str, round: int) -> bool:
-        if channel not in self._rounds:
-            return False
-        return round < self._first.setdefault(channel, round) + self._rounds[channel]
-
-
-def _cell(
-    grid: Audit, blank: dict[str, Any], view: View, case: Case, experiment: Experiment, attack: Attack
-) -> None:
-    started, aim = time.perf_counter(), blank["settings"]["aim"]
-    try:
-        work = attack.run if aim == EACH else attack.residual
-        guess = work(view, knowledge(attack, case))
-    except Blind as reason:
-        grid.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
-        return
-    seconds = time.perf_counter() - started
-    judgement = JUDGES[guess.about](guess, case)
-    score = judgement.score
-    # an exact guess has nothing left to find, whatever ended its search
-    short = _stopped(guess) if score.value < 1 else ""
-    verdict = f"{score.verdict}; {short}" if short else score.verdict
-    details = dict(score.details)
-    if guess.stopped:
-        details |= {"searches_stopped": len(guess.stopped), "stopped_after": max(guess.stopped.values())}
-    grid.reconstructions.append(
-        {
-            "policy": experiment.policy,
-            "seed": experiment.seed,
-            "attack": attack.id,
-            "adversary": blank["adversary"],
-            "aim": aim,
-            "variant": blank["settings"]["variant"],
-            "kind": guess.about,
-            "stopped": _stopped(guess),
-            "targets": judgement.targets(),
-        }
-    )
-    grid.cells.append(
-        {
-            **blank,
-            "outcome": "score",
-            "metric": score.metric,
-            "score": score.value,
-            "low": score.low,
-            "high": score.high,
-            "baseline": score.baseline,
-            "baselines": dict(score.baselines),
-            "leaks": score.leaks,
-            "verdict": verdict if aim == EACH else f"{verdict}, about all owners together",
-            "reason": f"{attack.id}: {short}" if short else "",
-            "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
-            "details": details,
-            "messages": guess.messages,
-            "accuracy": case.result["accuracy"],
-            "bytes": case.result["bytes"],
-            "seconds": round(seconds, 3),
-        }
-    )
-
-
-def _stopped(guess: Guess) -> str:
-    """In words that a search was ended before it was through; empty where none was."""
-    if not guess.stopped:
-        return ""
-    seconds = " or ".join(f"{limit:g}" for limit in sorted(set(guess.stopped.values())))
-    some = len(guess.stopped) < len(guess.targets)
-    what = f"{len(guess.stopped)} of {len(guess.targets)} searches" if some else "search"
-    return f"{what} stopped after {seconds} s: a lower bound"
-
-
-def _limits(grid: Audit, attack: type[Attack]) -> dict[str, Any]:
-    """What bounded an attack, as far as it has controls and a search."""
-    found: dict[str, Any] = {}
-    if grid.controls is not None and attack.controls:
-        found["controls"] = ", ".join(grid.controls)
-    if grid.effort is not None and attack.searches:
-        found["effort"] = int(grid.effort) if grid.effort == int(grid.effort) else grid.effort
+    An attack whose channel an algorithm lacks is left out, where others of the attacks have theirs.
+    """
+    found, who = [], adversaries(attacks, adversary)
+    named = None if controls is None else tuple(controls)
+    for one in experiments:
+        used = {channel.name for channel in one.make_algorithm().in_use}
+        mine = [a for a in attacks if a.channel in used] or list(attacks) if len(experiments) > 1 else attacks
+        for seed in seeds:
+            for policy in policies:
+                chosen = one.under(policy).model_copy(update={"seed": seed})
+                for variant in variants(chosen, mine, controls):
+                    found.append(Group(chosen, variant, who, named, effort))
     return found
 
 
-def _blank(
-    experiment: Experiment, attack: type[Attack], adversary: str, aim: str, variant: Variant
-) -> dict[str, Any]:
-    return {
-        "algorithm": experiment.algorithm,
-        "policy": experiment.policy,
-        "attack": attack.id,
-        "adversary": adversary,
-        "behaviour": attack.behaviour,
-        "channel": attack.channel,
-        "outcome": "",
-        "metric": None,
-        "score": None,
-        "low": None,
-        "high": None,
-        "baseline": None,
-        "baselines": {},
-        "ceiling": None,
-        "leaks": False,
-        "verdict": "",
-        "reason": "",
-        "stops": "",
-        "seed": experiment.seed,
-        "accuracy": None,
-        "bytes": None,
-        "seconds": None,
-        "settings": {"aim": aim, "variant": variant.name, **variant.settings},
-    }
+def _earlier(group: Group, out: Path | None) -> dict[str, Any] | None:
+    group.experiment.make_algorithm()
+    return None if out is None else kept(out, group)
 
 
-def _at(config: Any, dotted: str) -> Any:
-    """A setting of a resolved configuration; None where the algorithm has none of that name."""
-    for key in dotted.split("."):
-        config = config.get(key) if isinstance(config, Mapping) else None
-    return config
+class _Call:
+    """One call over a grid: what is there already, what is to be run, and what came out."""
 
+    def __init__(
+        self,
+        wanted: list[Group],
+        out: Path | None,
+        progress: Progress,
+        workers: int | None,
+        budget: float | None,
+        say: Progress,
+        started: float,
+    ) -> None:
+        self.wanted, self.out, self.progress = wanted, out, progress
+        self.workers, self.budget, self.say = workers, budget, say
+        self.deadline = None if budget is None else started + budget - min(RESERVE, budget / 10)
+        self.found: dict[int, dict[str, Any]] = {}
+        self.missing: dict[int, Failed] = {}
+        self.costs = Costs()
+        self.estimate: dict[str, Any] | None = None
 
-def audit_folder(
-    folder: Path,
-    attacks: Iterable[type[Attack]],
-    adversary: str | None = None,
-    effort: float | None = None,
-) -> tuple[Experiment, Audit]:
-    """The cells of a finished run that kept its transcript.
+    def run(self) -> None:
+        for group in self.wanted:
+            earlier = tried(_earlier, group, self.out)
+            if isinstance(earlier, Failed):  # settings that do not go together, of a control
+                self._take_or_note(group, earlier)
+            elif earlier is not None:
+                self._take(group, earlier)
+        done = {*self.found, *self.missing}
+        todo = telling([group for group in self.wanted if id(group) not in done])
+        if self.budget is None and self.workers is None and todo:
+            self._here(todo.pop(0))  # what it takes says whether processes are worth starting
+            unknown = any(self.costs.of(group) is None for group in todo)
+            if not unknown and self.costs.total(todo) < SMALL:
+                self.workers = 1
+        workers = default_workers(len(todo)) if self.workers is None else self.workers
+        if todo and self.budget is None and workers == 1:
+            self._foresee(todo, 1, None)
+            for group in todo:
+                self._here(group)
+        elif todo:
+            with Pool(workers) as pool:
+                self._foresee(todo, workers, pool)
+                self._side_by_side(pool, todo)
+        self._check_any()
 
-    The truth is rebuilt from the run's own configuration: same data, same seeds.
+    def audit(self, controls: Collection[str] | None, effort: float | None) -> Audit:
+        """What was found, in the order of the grid's table, and what was not run."""
+        grid = Audit(controls=None if controls is None else tuple(controls), effort=effort)
+        grid.estimate = self.estimate
+        for group in self.wanted:
+            made = self.found.get(id(group))
+            if made is None:
+                reason = self.missing[id(group)].reason
+                failed = self.missing[id(group)].unforeseen
+                grid.not_run += [{**cell, "reason": reason, "failed": failed} for cell in group.cells()]
+                continue
+            for name in ("cells", "runs", "reconstructions", "conformance"):
+                getattr(grid, name).extend(made[name])
+        return grid
 
-    Raises:
-        BadInput: where the folder holds no result or no transcript, or damaged ones.
-    """
-    attacks = list(attacks)
-    result, experiment = _finished(folder / "result.json")
-    transcript = _kept(folder / "transcript", attacks)
-    if not any(sent.kept for sent in transcript.sent):
-        raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
-    federation = make_federation(experiment)
-    if federation.facts["digest"] != result["data"]["digest"]:
-        raise BadInput(
-            f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
-        )
-    who = adversaries(attacks, adversary)
-    case = Case(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
-    found = cells(case, experiment, attacks, who, effort=effort)
-    found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
-    return experiment, found
+    def _here(self, group: Group) -> None:
+        self._take_or_note(group, tried(attacked, group, self.out))
 
+    def _side_by_side(self, pool: Pool, todo: list[Group]) -> None:
+        waiting = telling(todo, self.costs)
+        while waiting or pool.working:
+            while waiting and pool.free:
+                group = next((one for one in waiting if self._fits(one)), None)
+                if group is None:
+                    break
+                waiting.remove(group)
+                pool.start(group, quietly, group, self.out)
+            if not pool.working:
+                break
+            for group, made in pool.finished(self.deadline):
+                self._take_or_note(group, made)
+        for group in waiting:
+            left = max(0.0, (self.deadline or 0.0) - time.monotonic())
+            cost = self.costs.of(group) or 0.0
+            self.missing[id(group)] = Failed(
+                f"about {cost:.0f} s are estimated for its run and {left:.0f} s of the budget were left",
+                stopped=True,
+            )
 
-def _finished(path: Path) -> tuple[dict[str, Any], Experiment]:
-    """A run's result and its configuration, with all that an audit reads of it."""
-    result = read_json(path, "run")
-    try:
-        experiment = Experiment(**result["config"])
-        experiment.make_algorithm()
-        read = [result["data"]["digest"], result["accuracy"], result["bytes"], result["seed"]]
-        read += [(row["name"], row["domain"]) for row in result["channels"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, _first_line(error)) from None
-    if None in read:
-        raise _damaged(path, "a value is missing")
-    return result, experiment
+    def _fits(self, group: Group) -> bool:
+        left = float("inf") if self.deadline is None else self.deadline - time.monotonic()
+        return left > 0 and (self.costs.of(group) or 0.0) <= left
 
+    def _foresee(self, todo: list[Group], workers: int, pool: Pool | None) -> None:
+        """Says the estimate, where the grid is large or has a budget; rehearses what nothing is known of."""
+        if self.budget is None and len(self.wanted) < MANY:
+            return
+        unknown: dict[str, Group] = {}
+        for group in todo:
+            if self.costs.of(group) is None:
+                unknown.setdefault(group.chosen.algorithm, group)
+        with Pool(1) if pool is None else nullcontext(pool) as rehearsing:
+            until = min(time.monotonic() + PATIENCE, self.deadline or float("inf"))
+            waiting = list(unknown.items())
+            while waiting or rehearsing.working:
+                while waiting and rehearsing.free:
+                    name, group = waiting.pop()
+                    rehearsing.start(name, rehearsed, group.chosen)
+                for name, made in rehearsing.finished(until):
+                    if isinstance(made, Rehearsed):  # whatever is wrong with it will be said of its runs
+                        self.costs.rehearsals[name] = made
+                    elif made.stopped:
+                        self.costs.rehearsals[name] = Rehearsed(PATIENCE, 0.0, whole=False)
+        self.estimate = dict(told(todo, self.costs, workers, self.budget))
+        self.say(self.estimate["sentence"])
 
-def _kept(folder: Path, attacks: Iterable[type[Attack]]) -> Transcript:
-    """A transcript whose messages, as far as the attacks read them, are those that were sent."""
-    index = folder / "index.json"
-    try:
-        transcript = Transcript.load(folder)
-        notes: list[Sent | Opened] = [sent for sent in transcript.sent if sent.kept]
-        notes += [opened for opened in transcript.opened if opened.kept]
-        int(transcript.public["schema"]["features"]), transcript.public["channels"].keys()
-    except BadInput:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(index, _first_line(error)) from None
-    channels = {channel for attack in attacks for channel in (attack.channel, *attack.also_reads)}
-    for note in notes:
-        if note.channel in channels:
-            path = folder / f"{note.number:06d}.sfg"
-            try:
-                whole = digest(transcript.body(note.number)) == note.digest
-            except OSError as error:
-                raise _damaged(path, str(error.strerror)) from None
-            if not whole:
-                raise _damaged(path, "its content is not what was recorded")
-    return transcript
+    def _take_or_note(self, group: Group, made: Any) -> None:
+        if isinstance(made, Failed):
+            self.missing[id(group)] = made
+            self.progress(f"{group.name}: {made.reason}")
+            return
+        if self.out is not None:
+            keep(self.out, group, made)
+        self._take(group, made)
 
+    def _take(self, group: Group, made: dict[str, Any]) -> None:
+        self.found[id(group)] = made
+        self.costs.seconds[id(group)] = (group, float(made["seconds"]))
+        self.progress(group.name)
 
-def _damaged(path: Path, why: str) -> BadInput:
-    return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --set transcript=full")
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    def _check_any(self) -> None:
+        """Where no run came about for a reason of its own, that is the matter with the whole grid."""
+        failed = [one for one in self.missing.values() if not one.stopped]
+        if failed and not self.found:
+            kind = getattr(errors, failed[0].kind, None)
+            raise (kind if isinstance(kind, type) else errors.SecureFedGraphError)(failed[0].reason)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,27 +11,19 @@ from attacks.neighgen import FEATURES
 from attacks.weights import LABEL_SHARES, VOCABULARY
 from audits import scoring, truth
 from audits.case import Case
+from audits.judgement import Judge, Judgement
+from audits.judges_embeddings import JUDGES_EMBEDDINGS
+from audits.judges_mashes import JUDGES_OF_MASHES
+from audits.judges_oracle import JUDGES_ORACLE
+from audits.judges_prototypes import JUDGES_OF_PROTOTYPES
+from audits.judges_released import JUDGES_OF_RELEASED
+from audits.judges_rounds import JUDGES_OF_ROUNDS
+from audits.judges_vertical import JUDGES_VERTICAL
+from audits.judges_weights_single import JUDGES_OF_SINGLE
+
+__all__ = ["JUDGES", "MOST_ROWS", "Judge", "Judgement"]
 
 MOST_ROWS = 4  # kept for pictures
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A score, and true against guessed values of each target, for pictures."""
-
-    score: scoring.Score
-    true: Mapping[str, np.ndarray]
-    guessed: Mapping[str, np.ndarray]
-
-    def targets(self) -> list[dict[str, Any]]:
-        """As ``audit.json`` keeps them."""
-        return [
-            {"owner": target, "true": values.tolist(), "guess": self.guessed[target].tolist()}
-            for target, values in self.true.items()
-        ]
-
-
-Judge = Callable[[Guess, Case], Judgement]
 
 
 def words(guess: Guess, case: Case) -> Judgement:
@@ -86,4 +76,16 @@ def features(guess: Guess, case: Case) -> Judgement:
     return Judgement(scoring.recovered_rows(rows, sizes, public), true, guessed)
 
 
-JUDGES: dict[str, Judge] = {VOCABULARY: words, LABEL_SHARES: labels, FEATURES: features}
+JUDGES: dict[str, Judge] = {
+    VOCABULARY: words,
+    LABEL_SHARES: labels,
+    FEATURES: features,
+    **JUDGES_OF_RELEASED,
+    **JUDGES_OF_ROUNDS,
+    **JUDGES_OF_SINGLE,
+    **JUDGES_OF_MASHES,
+    **JUDGES_OF_PROTOTYPES,
+    **JUDGES_VERTICAL,
+    **JUDGES_ORACLE,
+    **JUDGES_EMBEDDINGS,
+}

@@ -11,10 +11,21 @@ from typing import Any
 
 from attacks.attack import Attack, Knowledge
 from audits.case import Case
+from audits.knowledge_mashes import MAKERS_OF_MASHES
+from audits.knowledge_prototypes import MAKERS_OF_PROTOTYPES
+from audits.knowledge_released import MAKERS_OF_RELEASED
+from audits.knowledge_rounds import MAKERS_OF_ROUNDS
+from audits.knowledge_vertical import MAKERS_VERTICAL
 
 Maker = Callable[[Case], Any]
 
-MAKERS: dict[str, Maker] = {}
+MAKERS: dict[str, Maker] = {
+    **MAKERS_OF_RELEASED,
+    **MAKERS_OF_ROUNDS,
+    **MAKERS_OF_MASHES,
+    **MAKERS_OF_PROTOTYPES,
+    **MAKERS_VERTICAL,
+}
 
 
 def knowledge(attack: Attack, case: Case) -> Knowledge:

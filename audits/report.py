@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from audits.grid import EACH, LEFT, Audit
+from audits.cells import EACH, LEFT, Audit
+from audits.conformance_rows import FAILED
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.transcript import SERVER
@@ -14,13 +16,24 @@ HIDDEN = {domain.value for domain in Domain if not domain.readable}
 
 
 def audit_result(
-    found: Audit, experiment: Experiment, policies: list[str], seeds: list[int], seconds: float, command: str
+    found: Audit,
+    experiment: Experiment,
+    policies: list[str],
+    seeds: list[int],
+    seconds: float,
+    command: str,
+    more: Sequence[Experiment] = (),
 ) -> dict[str, Any]:
-    """The ``secure-fedgraph/audit/1`` object."""
+    """The ``secure-fedgraph/audit/1`` object.
+
+    Args:
+        more: the experiments of further algorithms.
+    """
     return {
         "schema": "secure-fedgraph/audit/1",
         "command": command,
         "config": experiment.model_dump(mode="json"),
+        **({"configs": [one.model_dump(mode="json") for one in (experiment, *more)]} if more else {}),
         "policies": policies,
         "seed": seeds,
         "controls": None if found.controls is None else list(found.controls),
@@ -30,6 +43,9 @@ def audit_result(
         "broken": broken(found),
         "seconds": round(seconds, 3),
         "cells": found.cells,
+        "not_run": found.not_run,
+        "estimate": found.estimate,
+        "conformance": found.conformance,
         "runs": found.runs,
         "reconstructions": found.reconstructions,
     }
@@ -38,10 +54,12 @@ def audit_result(
 def verdict(cells: list[dict[str, Any]]) -> str:
     """One sentence a policy: what leaks about single owners, and what about all of them together."""
     sentences = []
-    for policy in dict.fromkeys(cell["policy"] for cell in cells):
-        mine = [c for c in cells if c["policy"] == policy]
+    several = len({cell.get("algorithm") for cell in cells}) > 1
+    for algorithm, policy in dict.fromkeys((cell.get("algorithm"), cell["policy"]) for cell in cells):
+        mine = [c for c in cells if (c.get("algorithm"), c["policy"]) == (algorithm, policy)]
+        label = f"{algorithm} under {policy}" if several else policy
         if all(c["outcome"] == "refused" for c in mine):
-            sentences.append(f"{policy}: refused before round 1.")
+            sentences.append(f"{label}: refused before round 1.")
             continue
         single = _leaking(mine, EACH)
         union = _leaking(mine, LEFT)
@@ -55,16 +73,25 @@ def verdict(cells: list[dict[str, Any]]) -> str:
         stopped = sum(bool(c.get("details", {}).get("searches_stopped")) and c["score"] < 1 for c in mine)
         if stopped:
             parts.append(f"where a search was stopped ({stopped} of {len(mine)} cells) this is a lower bound")
-        sentences.append(f"{policy}: {'; '.join(parts)}.")
+        sentences.append(f"{label}: {'; '.join(parts)}.")
     return " ".join(sentences)
 
 
 def broken(found: Audit) -> list[str]:
-    """Claims that the audit saw fail, a sentence each: a server that read single owners where nothing that
-    it got was readable. Further claims (a budget's ceiling on every attack) come with budgets.
+    """Claims that the audit saw fail, a sentence each.
+
+    A server that read single owners where nothing that it got was readable; an attack whose lower bound is
+    above what the claimed epsilon allows any attack; a check of conformance that a run failed.
     """
+    return [*_read_hidden(found), *_above_ceiling(found), *_not_as_declared(found)]
+
+
+def _read_hidden(found: Audit) -> list[str]:
+    def place(row: dict[str, Any], seed: Any, variant: Any) -> tuple[Any, ...]:
+        return row.get("algorithm"), row["policy"], variant, seed
+
     hidden = {
-        (run["policy"], run["variant"], run["result"]["seed"]): {
+        place(run, run["result"]["seed"], run["variant"]): {
             row["name"] for row in run["result"]["channels"] if row["domain"] in HIDDEN
         }
         for run in found.runs
@@ -76,7 +103,28 @@ def broken(found: Audit) -> list[str]:
         if cell["leaks"]
         and cell["settings"]["aim"] == EACH
         and cell["adversary"] == SERVER
-        and cell["channel"] in hidden.get((cell["policy"], cell["settings"]["variant"], cell["seed"]), set())
+        and cell["channel"] in hidden.get(place(cell, cell["seed"], cell["settings"]["variant"]), set())
+    ]
+
+
+def _above_ceiling(found: Audit) -> list[str]:
+    return [
+        f"{cell['attack']} by the {cell['adversary']} scored {cell['score']:.3f} "
+        f"(at least {cell['low']:.3f}) under {cell['policy']}, and epsilon = {cell['claim']['epsilon']:g} "
+        f"for one {cell['claim']['unit']} allows any attack {cell['ceiling']:.3f}."
+        for cell in found.cells
+        if cell.get("ceiling") is not None and cell["low"] is not None and cell["low"] > cell["ceiling"]
+    ]
+
+
+def _not_as_declared(found: Audit) -> list[str]:
+    rows: dict[tuple[str, str], list[str]] = {}
+    for row in found.conformance:
+        if row["outcome"] == FAILED:
+            rows.setdefault((row["policy"], row["check"]), row["findings"])
+    return [
+        f"A run under {policy} fails the check {check!r}: {findings[0]}."
+        for (policy, check), findings in rows.items()
     ]
 
 

@@ -40,6 +40,7 @@ class Curve:
         policies: those that are calibrated to each epsilon.
         open: the policy of the point without noise.
         alone: the algorithm of clients by themselves.
+        epsilons: those of its points.
     """
 
     unit: str
@@ -47,6 +48,7 @@ class Curve:
     policies: tuple[str, ...]
     open: str = "masked"
     alone: str = "local"
+    epsilons: tuple[float, ...] = EPSILONS
 
 
 SMALL = {"hidden": [16, 16], "learning_rate": 0.03, "epochs": 5}
@@ -94,6 +96,26 @@ CURVES: dict[str, Curve] = {
         ("masked",),
         alone="glasu-standalone",
     ),
+    # personal models beside a shared one: the server reads a noised sum of whole uploads
+    "personal": Curve(
+        "graph",
+        {
+            "algorithm": "apfl",
+            "data": "proteins",
+            "clients": 10,
+            "partition": "random",
+            "rounds": 10,
+            "training": {"learning_rate": 0.02},
+            "protection": {"norm": 0.03},
+        },
+        ("distributed_dp",),
+    ),
+    "label": Curve(
+        "label",
+        {"algorithm": "fedsage", "data": "cora", "clients": 3, "rounds": 10},
+        ("masked",),
+        epsilons=EPSILONS[:4],
+    ),
 }
 
 
@@ -121,7 +143,7 @@ def points(curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
     alone = {k: v for k, v in curve.config.items() if k not in ("protection", "steps")}
     yield "alone", {**alone, "algorithm": curve.alone, "policy": "plaintext"}
     for policy in curve.policies:
-        for epsilon in EPSILONS:
+        for epsilon in curve.epsilons:
             budget = {"policy": policy, "unit": curve.unit, "epsilon": epsilon}
             yield f"{policy} {epsilon:g}", {**curve.config, **budget}
 
@@ -220,10 +242,10 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
                 capsize=3,
                 label=policy,
             )
+            panel.set_xticks(CURVES[name].epsilons, [f"{e:g}" for e in CURVES[name].epsilons])
         for r, style in zip([r for r in mine if r["epsilon"] == "inf"], ("-", "--", ":", "-."), strict=False):
             panel.axhline(r["accuracy"], linestyle=style, color="grey", label=r["name"])
-        panel.set(xscale="log", xlabel=f"epsilon ({name} level)", ylabel="accuracy", title=name)
-        panel.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+        panel.set(xscale="log", xlabel=f"epsilon ({CURVES[name].unit} level)", ylabel="accuracy", title=name)
         panel.legend(fontsize=7)
     figure.tight_layout()
     figure.savefig(path)

@@ -1,4 +1,4 @@
-"""An audit in Python: three policies, every attack, one row a cell.
+"""An audit in Python: three policies, every attack on weights, one row a cell.
 
 The same grid as `secure-fedgraph audit`; a cell is refused, blind, or a score with an interval and the best
 trivial guess beside it. Generated data, offline.
@@ -11,6 +11,8 @@ from audits.grid import audit
 from audits.report import verdict
 from secure_fedgraph.config import Experiment
 
+ON_WEIGHTS = [kind for kind in ATTACKS.values() if kind.family == "weights"]
+
 
 def main() -> None:
     """Runs the grid and prints it."""
@@ -22,7 +24,7 @@ def main() -> None:
         dataset={"nodes": 300, "features": 600},
         protection={"norm": 1.0, "multiplier": 2.0},
     )
-    found = audit(experiment, ["plaintext", "masked", "local_dp"], list(ATTACKS.values()), seeds=[0])
+    found = audit(experiment, ["plaintext", "masked", "local_dp"], ON_WEIGHTS, seeds=[0])
     for cell in found.cells:
         what = f"{cell['policy']:10} {cell['attack']:22} {cell['settings']['aim']:24}"
         if cell["outcome"] == "score":

@@ -1,4 +1,4 @@
-"""Three ways to keep to a budget of epsilon 8, on one small generated graph: for a client, a node, a link.
+"""Four ways to keep to a budget, on one small generated graph: for a client, a node, a link, a label.
 
 Offline, some seconds. With three owners a client's own budget costs nearly everything; a node's or a link's
 is another matter. `docs/budgets.md` has curves on real data.
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import secure_fedgraph as sfg
 from secure_fedgraph.privacy.budget import Budget
+from secure_fedgraph.privacy.labels import RandomisedLabels
 from secure_fedgraph.privacy.links import RandomisedLinks
 from secure_fedgraph.privacy.local_step import PrivateSteps
 
@@ -26,7 +27,9 @@ def main() -> None:
         # the clients train by noisy steps, so whatever they send is covered for one node
         "node": (replace(masked, steps=PrivateSteps(noise=4.0, rate=0.2, steps=5)), 8.0),
         # the clients draw their links anew, once: randomised response on every pair of nodes
-        "edge": (replace(masked, links=RandomisedLinks(8.0)), 8.0),
+        "edge": (replace(masked, drawn=(RandomisedLinks(8.0),)), 8.0),
+        # the same with their labels: every node tells its own class, or any other by a secret coin
+        "label": (replace(masked, drawn=(RandomisedLabels(2.0),)), 2.0),
     }
     print(f"{'one':8} {'spent':>8} {'accountant':15} {'rests on masks':>14} {'accuracy':>9}")
     for unit, (policy, epsilon) in runs.items():

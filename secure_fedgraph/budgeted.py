@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from secure_fedgraph.algorithm import Algorithm
@@ -11,9 +11,9 @@ from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.ledger import Ledger
-from secure_fedgraph.privacy.planning import LINKS, TRAINING, Plan, check_first, plan
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.ledger import HELD, Ledger
+from secure_fedgraph.privacy.planning import TRAINING, Plan, check_first, plan, split
+from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol.channel import Channel
 
 
@@ -46,12 +46,11 @@ def protect(
     """
     if experiment.epsilon is None:
         return Protected(experiment.make_policy())
-    if experiment.unit not in federation.units:
-        raise BadInput(
-            f"unit {experiment.unit!r}: these data have {', '.join(federation.units)}; give one of them"
-        )
+    units = federation.units_of_budgets
+    if experiment.unit not in units:
+        raise BadInput(f"unit {experiment.unit!r}: these data have {', '.join(units)}; give one of them")
     federation = federation.pooled() if algorithm.pools else federation
-    holders = federation.holders if experiment.unit in ("node", "edge") else 1
+    holders = federation.holders if experiment.unit in HELD else 1
     shared = experiment.ledger is not None
     budget = Budget(
         experiment.epsilon, experiment.delta, experiment.unit, experiment.against, holders, shared
@@ -62,10 +61,8 @@ def protect(
     before = [book.costs_of(name) for name in book.clients]
     channels = sent_on(experiment, algorithm)
     rounds = experiment.rounds or algorithm.rounds
-    uses = {channel.name: algorithm.uses(channel, rounds, len(federation.names)) for channel in channels}
-    uses |= {TRAINING: rounds, LINKS: 1}
-    steps = experiment.make_policy().steps
-    times = 1 if steps is None else algorithm.occurrences(steps.unit)
+    uses = uses_of(algorithm, channels, rounds, len(federation.names))
+    times = _occurrences(algorithm, experiment.make_policy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # binding says it again when the run starts
         if experiment.planned:
@@ -83,6 +80,24 @@ def protect(
         policy = experiment.make_policy()
         foreseen = check_first(budget, policy.bind(channels, federation.names), uses, times)
         return Protected(policy, budget, None, foreseen)
+
+
+def split_of(
+    budget: Budget, policy: BoundPolicy, algorithm: Algorithm, rounds: int, clients: int
+) -> list[dict[str, float | str | int | None]]:
+    """How a run's budget is spent: :func:`~secure_fedgraph.privacy.planning.split` of its bound policy."""
+    channels = tuple(one.channel for one in policy.bounds.values())
+    uses = uses_of(algorithm, channels, rounds, clients)
+    return split(budget, policy, uses, _occurrences(algorithm, policy.policy))
+
+
+def uses_of(algorithm: Algorithm, channels: Iterable[Channel], rounds: int, clients: int) -> dict[str, int]:
+    """How often each client is asked, by channel; and trains."""
+    return {TRAINING: rounds, **{c.name: algorithm.uses(c, rounds, clients) for c in channels}}
+
+
+def _occurrences(algorithm: Algorithm, policy: Policy) -> int:
+    return 1 if policy.steps is None else algorithm.occurrences(policy.steps.unit)
 
 
 def sent_on(experiment: Experiment, algorithm: Algorithm) -> tuple[Channel, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ import torch
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.accounting import Event
+from secure_fedgraph.privacy.drawn import Redrawn
 from secure_fedgraph.privacy.ledger import Charge, Ledger
 from secure_fedgraph.privacy.local_step import Training
 from secure_fedgraph.privacy.party import Party
@@ -23,6 +26,7 @@ from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
+from secure_fedgraph.protocol.upload import Upload
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.graph.schema import Schema
     from secure_fedgraph.shelf import Shelf
 
-PEER, LINKS = "peer", "links"
+PEER = "peer"
 Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
 """(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
@@ -78,6 +82,7 @@ class Client:
         data: str = "",
     ) -> None:
         self.graph = graph
+        self._own = graph
         self.schema = schema
         self.memory: dict[str, Any] = {}
         self.scratch: dict[str, Any] = {}
@@ -115,9 +120,7 @@ class Client:
 
     def generator(self, purpose: str) -> torch.Generator:
         """A seeded generator for one purpose in this round. Never for anything that protects somebody."""
-        label = f"{self._seed}/{self.name}/{self.round}/{purpose}".encode()
-        seed = int.from_bytes(hashlib.sha256(label).digest()[:8], "little") >> 1
-        return torch.Generator().manual_seed(seed)
+        return seeded(self._seed, self.name, self.round, purpose)
 
     def secret_order(self, size: int) -> torch.Tensor:
         """An order of ``size`` things that nobody can foresee or repeat, from the operating system.
@@ -148,7 +151,8 @@ class Client:
         """
         if self._shelf is not None:
             self.memory = self._shelf.load(label)
-            self._take_links()
+            for one in self._policy.drawn:
+                self._take_drawn(one)
 
     def handle(self, raw: bytes) -> bytes:
         """Answers one request: the only door out.
@@ -213,7 +217,7 @@ class Client:
 
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
-        self._draw_links(scope)
+        self._draw(scope)
         work = getattr(self._algorithm, self._algorithm.answers[channel.name])
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
@@ -226,7 +230,8 @@ class Client:
         elif channel.to == PEER:
             self._offered = scope.exchange
         try:
-            upload = work(self, values)
+            with self._own_labels(channel):
+                upload = work(self, values)
         except HostileMessage as error:
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
         if channel.reveal is Reveal.NOTHING:
@@ -252,40 +257,67 @@ class Client:
                     data=self._data,
                 )
             )
+        self._remember(bound, upload, scope)
         return bound.seal(upload, scope, self._party)
 
-    def _draw_links(self, scope: Scope) -> None:
-        """Once, before anything is done with the graph, an upload or a read: links in place of its own."""
-        links = self._policy.links
-        if links is None or LINKS in self.memory:
+    def _remember(self, bound: Bound, upload: Any, scope: Scope) -> None:
+        """Notes what it adds to a sum under masks, ciphers or noise: nobody else knows that."""
+        channel, hidden = bound.channel, not bound.carrier.gives.readable
+        if channel.reveal is not Reveal.SUM or channel.to != SERVER or not isinstance(upload, Upload):
             return
-        self._ledger.charge(
-            Charge(
-                client=self.name,
-                run=scope.run,
-                round=scope.round,
-                exchange=scope.exchange,
-                channel=LINKS,
-                unit="edge",
-                relation=self._policy.policy.relation,
-                steps=links.costs(),
-                data=self._data,
-            )
-        )
-        self.memory[LINKS] = links.drawn(self.graph.edge_index, self.graph.x)
-        self._take_links()
+        if hidden or any(stage.noise() for stage in bound.stages):
+            self._note(scope, (self.name,), {name: value.detach() for name, value in upload.values.items()})
 
-    def _take_links(self) -> None:
-        if LINKS in self.memory:
+    def _draw(self, scope: Scope) -> None:
+        """Once, before anything is done with the graph, an upload or a read: in place of its own."""
+        for one in self._policy.drawn:
+            if _kept(one) in self.memory:
+                continue
+            self._ledger.charge(
+                Charge(
+                    client=self.name,
+                    run=scope.run,
+                    round=scope.round,
+                    exchange=scope.exchange,
+                    channel=one.kind,
+                    unit=one.unit,
+                    relation=self._policy.policy.relation,
+                    steps=one.costs(),
+                    data=self._data,
+                )
+            )
+            self.memory[_kept(one)] = one.anew(self.graph, self.schema.classes)
+            self._take_drawn(one)
+
+    def _take_drawn(self, one: Redrawn) -> None:
+        if _kept(one) in self.memory:
             self.graph = self.graph.clone()
-            self.graph.edge_index = self.memory[LINKS]
+            setattr(self.graph, one.place, self.memory[_kept(one)])
+
+    @contextmanager
+    def _own_labels(self, channel: Channel) -> Iterator[None]:
+        """The referee, who is outside every guarantee, has tests marked by true labels, not by drawn ones.
+
+        Whatever the answer keeps meanwhile is forgotten, so that nothing of it is sent to anybody else.
+        """
+        marked = channel.to == REFEREE and channel.name == self._algorithm.OWN_TESTS.name
+        if not marked or all(one.place != "y" for one in self._policy.drawn):
+            yield
+            return
+        graph, memory, scratch = self.graph, self.memory, self.scratch
+        self.graph, self.memory, self.scratch = copy.copy(graph), copy.deepcopy(memory), dict(scratch)
+        self.graph.y = self._own.y
+        try:
+            yield
+        finally:
+            self.graph, self.memory, self.scratch = graph, memory, scratch
 
     def _steps(self, channel: Channel) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""
         # steps wait for the upload that shows them; one that does not must not take them off the bill
         taken = self.training.taken() if self.training is not None and channel.trained else {}
-        # whatever is made of links that were drawn once costs them nothing more
-        free: dict[str, tuple[Event, ...]] = {"edge": ()} if self._policy.links is not None else {}
+        # whatever is made of what was drawn once costs it nothing more
+        free: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.drawn}
         return {**free, **taken}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
@@ -319,7 +351,7 @@ class Client:
         self._check_bundle(bundle, bound)
         self._delivered = bundle.exchange
         scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort)
-        self._draw_links(scope)  # what it makes of its graph while it reads may be sent later
+        self._draw(scope)  # what it makes of its graph while it reads may be sent later
         read: Any
         if channel.reveal is Reveal.SUM:
             read = self._read_sum(bound, bundle, replace(scope, reader=self.name, offer=self._offered))
@@ -388,6 +420,18 @@ class Client:
                 "something else: a number serves one request"
             )
         self._answered = request.exchange
+
+
+def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:
+    """A client's generator, for whoever knows the seed of all clients."""
+    label = f"{seed}/{name}/{round}/{purpose}".encode()
+    own = int.from_bytes(hashlib.sha256(label).digest()[:8], "little") >> 1
+    return torch.Generator().manual_seed(own)
+
+
+def _kept(one: Redrawn) -> str:
+    """Where its memory keeps what was drawn: no name that an algorithm uses."""
+    return f"drawn {one.kind}"
 
 
 def _nobody(step: str, given: Mapping[str, wire.Tree]) -> dict[str, wire.Tree]:

@@ -74,7 +74,8 @@ def points(
     for algorithm in algorithms:
         mine = base.model_copy(update={"algorithm": algorithm, "epsilon": None})
         mine.make_algorithm()
-        bare: dict[str, Any] = {"protection": {}, "steps": {}, "links": None, "policy": "plaintext"}
+        drawn: dict[str, Any] = dict.fromkeys(("links", "labels", "features"))
+        bare: dict[str, Any] = {"protection": {}, "steps": {}, **drawn, "policy": "plaintext"}
         add(NO_PRIVACY, mine.model_copy(update=bare))
         alone = ALGORITHMS[ALGORITHMS[algorithm].alone]
         if base.partition in alone.partitions:

@@ -15,15 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.algorithms.own import algorithm_named, is_own
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph import synthetic
 from secure_fedgraph.graph.datasets import KINDS
 from secure_fedgraph.graph.handouts import BY_KIND, names
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.privacy.links import RandomisedLinks
+from secure_fedgraph.privacy.drawings import DRAWINGS
+from secure_fedgraph.privacy.drawn import Redrawn
 from secure_fedgraph.privacy.local_step import UNITS as RECORDS
 from secure_fedgraph.privacy.local_step import PrivateSteps
-from secure_fedgraph.privacy.planning import LINKS, TRAINING
+from secure_fedgraph.privacy.planning import TRAINING
 from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
 
 NORM = 1.0
@@ -34,7 +36,7 @@ class Experiment(BaseModel):
     """Everything that a run is made of. Dotted keys of ``--set`` are the field names here.
 
     Args:
-        algorithm, data, policy: names, as ``list`` prints them.
+        algorithm, data, policy: names, as ``list`` prints them; your own algorithm as ``module:Class``.
         partition: how the data is handed out. This, ``data`` and ``clients`` are by default as in the
             algorithm's paper.
         clients: how many owners.
@@ -47,13 +49,19 @@ class Experiment(BaseModel):
         against: the reader that it holds against.
         budget: the channels' weights in it, e.g. ``budget.update``; 1 each by default.
         steps: noisy training steps in the clients, e.g. ``steps.noise``, ``steps.clip``, ``steps.rate``.
-        links: an epsilon: every client draws its links anew with it, once.
+        links, labels, features: an epsilon each: every client draws these of its own anew with it, once.
+        feature_range: what features lie between, which is public; drawn ones need it.
         ledger: a file that runs over the same data share, so that what they spend adds up.
         relation: the neighbouring relation of sensitivities.
         evaluation: ``referee`` (outside the guarantee) or ``in_band``.
         transcript: ``sizes`` and digests only, or every message in ``full``.
         isolated: every client in a process of its own.
+        dropouts: the share of each round's cohort that a simulation keeps from answering, where the policy
+            survives it.
+        answer_within: seconds that an isolated client has for an answer, before the run goes on without it
+            or ends.
         checkpoint_every: that many rounds, for ``resume``; 0 never.
+        logging: ``mlflow:URI`` or ``tensorboard:FOLDER``, where the run's scores go besides.
         training: the algorithm's settings, e.g. ``training.batch``.
         protection: the policy's settings, e.g. ``protection.norm``.
         dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
@@ -72,16 +80,22 @@ class Experiment(BaseModel):
     delta: float = Field(1e-5, gt=0, lt=1)
     relation: Literal["zero-out", "add-remove", "replace"] = "zero-out"
     epsilon: float | None = Field(None, gt=0, allow_inf_nan=False)
-    unit: Literal["client", "graph", "node", "edge"] = "client"
+    unit: Literal["client", "graph", "node", "edge", "label", "feature"] = "client"
     against: Literal["server", "peers", "outsider"] = "server"
     budget: dict[str, float] = {}
     ledger: Path | None = None
     steps: dict[str, Any] = {}
     links: float | None = Field(None, gt=0)
+    labels: float | None = Field(None, gt=0)
+    features: float | None = Field(None, gt=0)
+    feature_range: tuple[float, float] = (0.0, 1.0)
     evaluation: Literal["referee", "in_band"] = "referee"
     transcript: Literal["sizes", "full"] = "sizes"
     isolated: bool = False
+    dropouts: float = Field(0.0, ge=0, le=1)
+    answer_within: float = Field(3600.0, gt=0)
     checkpoint_every: int = Field(1, ge=0)
+    logging: str | None = None
     training: dict[str, Any] = {}
     protection: dict[str, Any] = {}
     dataset: dict[str, Any] = {}
@@ -93,7 +107,8 @@ class Experiment(BaseModel):
         """What is not named is as in the algorithm's paper: data, clients, partition."""
         if not isinstance(values, dict):
             return values
-        kind = ALGORITHMS.get(values.get("algorithm", cls.model_fields["algorithm"].default))
+        name = values.get("algorithm", cls.model_fields["algorithm"].default)
+        kind = _own(name) if isinstance(name, str) and is_own(name) else ALGORITHMS.get(name)
         if kind is None:
             return values
         filled = {"data": kind.data, **values}
@@ -108,9 +123,7 @@ class Experiment(BaseModel):
         Raises:
             BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
         """
-        if self.algorithm not in ALGORITHMS:
-            raise unknown_name("algorithm", self.algorithm, ALGORITHMS)
-        kind = ALGORITHMS[self.algorithm]
+        kind = algorithm_named(self.algorithm)
         if self.partition not in names():
             raise unknown_name("partition", self.partition, names())
         if self.partition not in kind.partitions:
@@ -132,24 +145,32 @@ class Experiment(BaseModel):
                     f"{steps['unit']}"
                 )
             steps["noise"] = noises.pop(TRAINING, 1.0)
-        elif self.planned and not self.draws_links:
+        elif self.planned and not self._drawn_pays:
             protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
         policy = make_policy(self.policy, protection, self.relation)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
-        if self.draws_links:
-            share = self.links if self.links is not None else 1 / noises.get(LINKS, 1.0)
-            policy = replace(policy, links=RandomisedLinks(share), relation=self.relation)
+        if self.draws:
+            shares = {kind: getattr(self, kind) or 1 / noises.get(kind, 1.0) for kind in self.draws}
+            drawn = tuple(self._redrawn(kind, share) for kind, share in shares.items())
+            policy = replace(policy, drawn=drawn, relation=self.relation)
         if self.trains_under_noise:
             policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
         return policy
 
     @property
-    def draws_links(self) -> bool:
-        """Whether clients draw their links anew: where that is set, or a budget is about links and the policy
-        has no noise of its own."""
-        return self.links is not None or (
-            self.epsilon is not None and self.unit == "edge" and not self._noised
-        )
+    def draws(self) -> tuple[str, ...]:
+        """The kinds of what clients draw anew: those that are set, and the one that a budget is about where
+        the policy has no noise of its own."""
+        about = self.unit if self.epsilon is not None and not self._noised else None
+        return tuple(k for k, kind in DRAWINGS.items() if getattr(self, k) is not None or kind.unit == about)
+
+    @property
+    def _drawn_pays(self) -> str | None:
+        """The kind that a budget's unit is covered by, where one is drawn."""
+        return next((k for k in self.draws if DRAWINGS[k].unit == self.unit), None)
+
+    def _redrawn(self, kind: str, epsilon: float) -> Redrawn:
+        return DRAWINGS[kind](epsilon, *(self.feature_range if kind == "features" else ()))
 
     @property
     def _noised(self) -> bool:
@@ -178,14 +199,14 @@ class Experiment(BaseModel):
         by_hand = "multiplier" in self.protection
         if self._steps_pay:
             by_hand = "noise" in self.steps
-        elif self.draws_links:
-            by_hand = self.links is not None
+        elif self._drawn_pays:
+            by_hand = getattr(self, self._drawn_pays) is not None
         return self.epsilon is not None and not by_hand
 
     @property
     def adds_noise(self) -> bool:
         """Whether anything is noised, so that a finite epsilon may be printed."""
-        return self._noised or self.trains_under_noise or self.draws_links
+        return self._noised or self.trains_under_noise or bool(self.draws)
 
     @property
     def _steps_pay(self) -> bool:
@@ -197,6 +218,14 @@ class Experiment(BaseModel):
         if self.unit in RECORDS:
             return self.unit
         return "graph" if KINDS.get(self.data) == GraphSetDataset.kind else "node"
+
+
+def _own(name: str) -> type[Algorithm] | None:
+    """A user's own class; what is wrong with it is said where it is made."""
+    try:
+        return algorithm_named(name)
+    except BadInput:
+        return None
 
 
 def _private_steps(settings: Mapping[str, Any]) -> PrivateSteps:

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
-from secure_fedgraph.backends.isolated import Workers
+from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.client import Client, Witness
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import BadInput
@@ -27,7 +27,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.store import digest_of_data
 from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.ledger import OF_GRAPH_SETS, UNITS, Ledger
+from secure_fedgraph.privacy.ledger import OF_GRAPH_SETS, OF_NODES, UNITS, Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.shelf import Shelf
@@ -65,6 +65,11 @@ class Federation:
     def units(self) -> tuple[str, ...]:
         """The units of privacy that these data have, largest first."""
         return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else UNITS
+
+    @property
+    def units_of_budgets(self) -> tuple[str, ...]:
+        """The same, and parts of one node, which a budget may be about."""
+        return (*self.units, *OF_NODES) if self.schema.kind == GraphDataset.kind else self.units
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -131,6 +136,7 @@ class Federation:
         shelves: Path | None = None,
         after: int = -1,
         budget: Budget | None = None,
+        answer_within: float = PATIENCE,
     ) -> Workers:
         """The same clients, each in a process of its own that makes its own identity key.
 
@@ -157,7 +163,8 @@ class Federation:
                     "shelf": str((shelves / name).resolve()) if shelves else "",
                 }
                 for name, graph in self.owners.items()
-            }
+            },
+            answer_within,
         )
 
     def pooled(self) -> Federation:

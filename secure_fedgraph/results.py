@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from secure_fedgraph.budgeted import Plan, protect
+from secure_fedgraph.budgeted import Plan, protect, split_of
 from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
@@ -23,6 +23,7 @@ from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.privacy.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.ledger import number, read_ledger, spent
 from secure_fedgraph.protocol import nested
+from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
 from secure_fedgraph.shelf import read_json as read_checked
@@ -48,14 +49,18 @@ def execute(
     keep: Keep | None = None,
     checkpoints: bool = False,
     on_start: Callable[[], None] | None = None,
+    plays: Callable[[type[Any]], type[Any]] | None = None,
 ) -> Run:
     """Runs one experiment with one seed.
 
     Args:
         checkpoints: keep them, and go on from one that is there.
         on_start: as :func:`~secure_fedgraph.train.train`'s.
+        plays: an audit's dishonest party: the algorithm as it runs where that party plays along.
     """
     algorithm = experiment.make_algorithm()
+    if plays is not None:
+        algorithm = plays(type(algorithm))(**algorithm.settings.model_dump())
     federation = make_federation(experiment)
     resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
     note = out / "checkpoint" / PLANNED if checkpoints and out is not None else None
@@ -80,6 +85,8 @@ def execute(
         on_round=on_round,
         on_start=on_start if experiment.checkpoint_every else None,
         isolated=experiment.isolated,
+        dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
+        answer_within=experiment.answer_within,
         resume=resume,
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
     )
@@ -161,6 +168,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "accuracy": run.accuracy,
         "privacy": run.privacy(delta=experiment.delta),
         "budget": _budget(run, experiment),
+        "plan": _plan(run),
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
         "channels": _channels(run, experiment.delta),
         "carriers": _carriers(run),
@@ -181,19 +189,20 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
     left = entry["readers"][run.budget.against]
     return {
         **asdict(run.budget),
-        "relation": run.policy.policy.relation,
+        "relation": entry["relation"],
         "planned": experiment.planned,
         "spent": left,
         **({"spent_by_all_runs": _by_all_runs(run.budget, experiment.ledger)} if experiment.ledger else {}),
-        "channels": {
-            name: {
-                "multiplier": max((getattr(e, "multiplier", 0.0) for e in found), default=0.0),
-                "uses": run.algorithm.uses(bound.channel, len(run.history), len(run.federation.names)),
-            }
-            for name, bound in run.policy.bounds.items()
-            if (found := bound.releases().get(run.budget.against, ()))
-        },
     }
+
+
+def _plan(run: Run) -> list[dict[str, Any]] | None:
+    """How the budget is split, a row for each channel or drawing that costs anything of it."""
+    if run.budget is None:
+        return None
+    clients = len(run.federation.names)
+    rows = split_of(run.budget, run.policy, run.algorithm, len(run.history), clients)
+    return [{**row, "epsilon": number(float(row["epsilon"] or 0))} for row in rows]
 
 
 def _by_all_runs(budget: Budget, ledger: Path) -> float | str:

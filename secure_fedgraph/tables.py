@@ -9,7 +9,7 @@ from rich.text import Text
 
 
 def run_tables(result: dict[str, Any]) -> list[Any]:
-    """Accuracy, privacy by unit, and what each channel sent."""
+    """Accuracy, privacy by unit, how a budget was split, and what each channel sent."""
     accuracy, config = result["accuracy"], result["config"]
     head = Table(
         title=f"{config['algorithm']} on {config['data']}, {config['clients']} clients, {config['policy']}"
@@ -59,7 +59,7 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
             row["policy"],
             _bytes(row["bytes_up"]),
             str(row["messages"]),
-            "" if row["epsilon"] is None else str(row["epsilon"]),
+            _of_unit(row),
             "; ".join(row["excess"]) or "nothing",
         )
     facts = result["data"]
@@ -68,17 +68,69 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
     )
     if not result["federated"]:
         notes.append("; not federated: this baseline pools all data", style="bold")
-    return [head, privacy, channels, notes]
+    return [head, privacy, *_plan(result), channels, notes]
+
+
+def _of_unit(row: dict[str, Any]) -> str:
+    """A channel's epsilon, with the unit that its noise was scaled to where that is not the channel's own."""
+    if row["epsilon"] is None:
+        return ""
+    about = row.get("epsilon_unit", row["unit"])
+    return str(row["epsilon"]) + ("" if about == row["unit"] else f" (one {about})")
+
+
+def _plan(result: dict[str, Any]) -> list[Table]:
+    """How the budget is split, where the run had one."""
+    rows, budget = result.get("plan"), result.get("budget")
+    if not rows or not budget:
+        return []
+    how = "planned" if budget["planned"] else "by hand"
+    table = Table(title=f"noise, {how}, for epsilon {budget['epsilon']:g} of one {budget['unit']}")
+    for column in ("channel", "noise for one", "multiplier", "uses", "epsilon alone"):
+        table.add_column(column)
+    for row in rows:
+        noise = "" if row["multiplier"] is None else f"{row['multiplier']:.4g}"
+        table.add_row(row["channel"], row["unit"], noise, str(row["uses"]), str(row["epsilon"]))
+    return [table]
 
 
 def audit_tables(result: dict[str, Any]) -> list[Any]:
     """The outcome of every cell, and the accuracy behind it."""
-    policies = list(dict.fromkeys(cell["policy"] for cell in result["cells"]))
-    table = Table(title="what leaks (1 is exact; in brackets the best trivial guess)")
+    algorithms = list(dict.fromkeys(cell.get("algorithm") for cell in result["cells"]))
+    found: list[Any] = []
+    for algorithm in algorithms:
+        mine = [cell for cell in result["cells"] if cell.get("algorithm") == algorithm]
+        found.append(_outcomes(mine, f"{algorithm}: " * (len(algorithms) > 1)))
+    reasons = dict.fromkeys(f"{c['policy']}: {c['reason']}" for c in result["cells"] if c["reason"])
+    runs = Table(title="accuracy of the runs that were attacked")
+    for column in ("policy", "setting", "seed", "global", "local", "bytes up", "seconds"):
+        runs.add_column(column)
+    for row in result["runs"]:
+        one = row["result"]
+        label = f"{row['algorithm']}, " if len(algorithms) > 1 else ""
+        runs.add_row(
+            label + row["policy"],
+            row["variant"],
+            str(one["seed"]),
+            _score(one["accuracy"].get("global")),
+            _score(one["accuracy"].get("local")),
+            _bytes(one["bytes"]["up"]),
+            f"{one['seconds']:.1f}",
+        )
+    notes = Text("\n".join(reasons), style="dim")
+    more = [*_conformance(result.get("conformance") or []), *_not_run(result.get("not_run") or [])]
+    broken = [Text(f"Broken claim: {text}", style="bold red") for text in result.get("broken") or []]
+    verdict = Text(result["verdict"], style="bold")
+    return [*found, notes, *_stops(result["cells"]), runs, *more, *broken, verdict]
+
+
+def _outcomes(cells: list[dict[str, Any]], head: str) -> Table:
+    policies = list(dict.fromkeys(cell["policy"] for cell in cells))
+    table = Table(title=f"{head}what leaks (1 is exact; in brackets the best trivial guess)")
     for column in ("attack", "adversary", "setting", "about", *policies):
         table.add_column(column)
     rows: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
-    for cell in result["cells"]:
+    for cell in cells:
         about = "each owner" if cell["settings"]["aim"] == "each owner" else "all together"
         key: tuple[str, ...] = (cell["attack"], cell["adversary"], _setting(cell), about)
         rows.setdefault(key, {}).setdefault(cell["policy"], cell)
@@ -89,23 +141,38 @@ def audit_tables(result: dict[str, Any]) -> list[Any]:
         shown = ["" if above[: i + 1] == key[: i + 1] else name for i, name in enumerate(key)]
         table.add_row(*shown, *(_outcome(by_policy.get(policy)) for policy in policies))
         above = key
-    reasons = dict.fromkeys(f"{c['policy']}: {c['reason']}" for c in result["cells"] if c["reason"])
-    runs = Table(title="accuracy of the runs that were attacked")
-    for column in ("policy", "setting", "seed", "global", "local", "bytes up", "seconds"):
-        runs.add_column(column)
-    for row in result["runs"]:
-        one = row["result"]
-        runs.add_row(
-            row["policy"],
-            row["variant"],
-            str(one["seed"]),
-            _score(one["accuracy"].get("global")),
-            _score(one["accuracy"].get("local")),
-            _bytes(one["bytes"]["up"]),
-            f"{one['seconds']:.1f}",
-        )
-    notes = Text("\n".join(reasons), style="dim")
-    return [table, notes, *_stops(result["cells"]), runs, Text(result["verdict"], style="bold")]
+    return table
+
+
+def _conformance(rows: list[dict[str, Any]]) -> list[Any]:
+    """One row a check: how many runs pass it, and what is wrong with the others."""
+    if not rows:
+        return []
+    table = Table(title="conformance, with no attack")
+    for column in ("check", "passed", "leak", "failed", "what it found"):
+        table.add_column(column)
+    for check in dict.fromkeys(row["check"] for row in rows):
+        mine = [row for row in rows if row["check"] == check]
+        counts = [sum(row["outcome"] == outcome for row in mine) for outcome in ("passed", "leak", "failed")]
+        told = dict.fromkeys(f"{row['policy']}: {f}" for row in mine for f in row["findings"])
+        style = "red" if counts[2] else ""
+        table.add_row(check, *(str(n or "") for n in counts), "; ".join(list(told)[:2]), style=style)
+    return [table]
+
+
+def _not_run(cells: list[dict[str, Any]]) -> list[Any]:
+    if not cells:
+        return []
+    table = Table(title=f"not run: {len(cells)} cells")
+    for column in ("algorithm", "policy", "setting", "attacks", "why"):
+        table.add_column(column)
+    rows: dict[tuple[str, ...], dict[str, None]] = {}
+    for cell in cells:
+        key = tuple(str(cell[name]) for name in ("algorithm", "policy", "variant", "reason"))
+        rows.setdefault(key, {})[cell["attack"].split("-")[0]] = None
+    for (algorithm, policy, variant, reason), attacks in rows.items():
+        table.add_row(algorithm, policy, variant, ", ".join(attacks), reason)
+    return [table]
 
 
 def _setting(cell: dict[str, Any]) -> str:

@@ -6,14 +6,14 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.backends.in_process import Together
-from secure_fedgraph.backends.isolated import Workers
+from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.checkpoint import Checkpoint
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import MODES, in_band
@@ -29,9 +29,10 @@ from secure_fedgraph.privacy.ledger import (
 )
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy, strictest
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import REFEREE, Keep, nothing
-from secure_fedgraph.round import Courier, Round, Sampler, everyone, set_up
+from secure_fedgraph.round import Round, Sampler, everyone, set_up
 
 LOWER_IS_BETTER = ("mae",)
 OnRound = Callable[[dict[str, Any]], None]
@@ -81,7 +82,9 @@ class Run:
         Raises:
             BadInput: for a unit that nothing in the run speaks for.
         """
-        entries = report(self.charges, delta, self.federation.holders, self.federation.units)
+        speaks = [one.unit for one in self.policy.drawn] + ([self.budget.unit] if self.budget else [])
+        units = tuple(dict.fromkeys((*self.federation.units, *speaks)))
+        entries = report(self.charges, delta, self.federation.holders, units)
         if unit is None:
             return entries
         if unit not in entries:
@@ -106,6 +109,7 @@ def train(
     on_round: OnRound | None = None,
     on_start: Callable[[], None] | None = None,
     isolated: bool = False,
+    answer_within: float = PATIENCE,
     resume: bool = False,
     checkpoint_every: int = 1,
     dropouts: Dropouts | None = None,
@@ -137,6 +141,8 @@ def train(
         isolated: every client in a process of its own. It opens the same values on the same seed, to the
             bit with one thread (with more, torch adds up in another order each time, in either mode). What
             clients open from their peers is not in the transcript then: nobody looks into another process.
+        answer_within: seconds that an isolated client's process has for an answer; then it is ended, and it
+            is gone as one is that died.
         resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
         checkpoint_every: that many rounds; 0 never. The last round always counts.
         dropouts: clients that a simulation keeps from answering, where the carrier survives it (``masked``).
@@ -154,6 +160,8 @@ def train(
         raise BadInput(f"rounds = {rounds}: train for at least one round")
     if evaluation not in MODES:
         raise BadInput(f"evaluation = {evaluation!r}: use one of {', '.join(MODES)}")
+    if not answer_within > 0:
+        raise BadInput(f"answer_within = {answer_within}: give seconds above 0, or inf to wait for ever")
     if checkpoint_every < 0:
         raise BadInput(f"checkpoint_every = {checkpoint_every}: give a number of rounds, or 0 for never")
     if algorithm.pools:
@@ -184,7 +192,9 @@ def train(
         crew: Together | Workers
         if isolated:
             assert book.path is not None
-            crew = federation.isolate(algorithm, bound, past.run, book.path, own, kept.clients, after, budget)
+            crew = federation.isolate(
+                algorithm, bound, past.run, book.path, own, kept.clients, after, budget, answer_within
+            )
         else:
             witness = transcript.record_opened
             crew = Together(
@@ -237,9 +247,9 @@ def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federati
             raise BadInput(
                 f"steps.unit = {bound.steps.unit!r}: records of these data are {record}s; set unit={record}"
             )
-    if bound.links is not None and kind != GraphDataset.kind:
+    if bound.drawn and kind != GraphDataset.kind:
         raise BadInput(
-            f"links are drawn anew between the nodes of one graph, and these data are of kind {kind!r}"
+            f"{bound.drawn[0].kind} are drawn anew in one graph of nodes, and these data are of kind {kind!r}"
         )
 
 
@@ -290,6 +300,8 @@ def _facts(
             name: {reader: [event.to_json() for event in found] for reader, found in b.releases().items()}
             for name, b in bound.bounds.items()
         },
+        "steps": asdict(bound.steps) if bound.steps else None,
+        "drawn": [one.told() for one in bound.drawn],
         "stages": {name: [stage.terms() for stage in b.stages] for name, b in bound.bounds.items()},
         "clients": list(federation.names),
         "data": {key: value for key, value in federation.facts.items() if key != "source"},

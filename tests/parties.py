@@ -23,10 +23,11 @@ from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.protection import Bound, Protection, Scope
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, Transcript, Upload, wire
+from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import SERVER, everything
-from secure_fedgraph.round import Courier, Round, set_up
+from secure_fedgraph.round import Round, set_up
 
 RUN = "run-1"
 NAMES = ("owner-0", "owner-1", "owner-2")

@@ -89,6 +89,7 @@ class FairGraphFL(GinClassifier):
     PROTOTYPES = Channel("prototypes", Reveal.EACH, Unit.GRAPH)
     PROTOTYPE_SUMS = Channel("prototype_sums", Reveal.SUM, Unit.GRAPH)
     MOTIF_COUNTS = Channel("motif_counts", Reveal.SUM, Unit.GRAPH)
+    LISTS = Channel("motif_lists", Reveal.EACH, Unit.GRAPH, why=OF_DIVERSITY)
     MOTIF_SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH)
     SIZE = Channel("size", Reveal.EACH)
     REWARD = Channel("reward", Reveal.NOTHING)
@@ -100,13 +101,14 @@ class FairGraphFL(GinClassifier):
         s = self.settings
         used = {
             self.SIZE: s.weighting == "size",
-            self._motifs: self._lists,
+            self._motifs: self._lists and s.lists == "chosen",
+            self._counted: self._lists and s.lists == "counted",
             self.VOCABULARY: self._prototypes and s.vocabulary == "exchanged",
             self.UPDATE: s.valuation == "plain",
             self.VALUED: s.valuation == "encrypted",
             self.PROTOTYPES: s.prototypes == "each",
             self.PROTOTYPE_SUMS: s.prototypes == "sum",
-            self._counts: s.prototypes == "bounded",
+            self._counts: s.prototypes == "bounded" and not (self._lists and s.lists == "counted"),
             self._sums: s.prototypes == "bounded",
             self.REWARD: True,
             self.PERSONAL: s.shared == "conv",
@@ -132,6 +134,10 @@ class FairGraphFL(GinClassifier):
     @property
     def _counts(self) -> Channel:
         return replace(self.MOTIF_COUNTS, touches=bounded.touches(self.settings))
+
+    @property
+    def _counted(self) -> Channel:
+        return replace(self.LISTS, touches=bounded.touches(self.settings))
 
     @property
     def _sums(self) -> Channel:
@@ -212,6 +218,10 @@ class FairGraphFL(GinClassifier):
     def _listed(self, fed: Any, state: State) -> State:
         """Who has which motifs, and the vocabulary that numbers them."""
         s, codes, labels = self.settings, state.get(VOCABULARY), int(state[LABELS])
+        if s.lists == "counted":
+            assert codes is not None
+            count, present = bounded.counts_of(fed.gather(self._counted), len(codes), s)
+            return state | {COUNTS: count, PRESENT: present, DIVERSITY: fairness.diversity(present)}
         told: Mapping[str, Tensor] = {}
         if s.idf == "global":
             counted = fed.gather(self._motifs, given={motifs.COUNTED: 1})
@@ -258,7 +268,7 @@ class FairGraphFL(GinClassifier):
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """Counts and lists once, frozen sums once, the rest every round."""
-        once = {self._counts.name, self.SIZE.name}
+        once = {self._counts.name, self._counted.name, self.SIZE.name}
         if self.settings.embedding == "frozen":
             once.add(self._sums.name)
         if channel.name == self._motifs.name:
@@ -348,6 +358,11 @@ class FairGraphFL(GinClassifier):
     @MOTIF_COUNTS.answer
     def motif_counts(self, me: Any, given: State) -> Parts:
         """Each of the agent's graphs, once for each of its motifs."""
+        return bounded.counts(me, self.settings)
+
+    @LISTS.answer
+    def motif_lists(self, me: Any, given: State) -> Parts:
+        """The same, to be read agent by agent."""
         return bounded.counts(me, self.settings)
 
     @MOTIF_SUMS.answer

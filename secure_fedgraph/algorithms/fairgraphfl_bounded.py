@@ -78,6 +78,20 @@ def count_of(total: Mapping[str, Tensor], length: int) -> Tensor:
     return found.flatten().double() / SHARE
 
 
+def counts_of(
+    uploads: Mapping[str, Mapping[str, Tensor]], length: int, settings: FairGraphFLSettings
+) -> tuple[Tensor, Tensor]:
+    """``[vocabulary]`` graphs by motif over all agents; ``[agents, vocabulary]`` who has which on its list.
+
+    A list is whatever count, noise and all, is ``support`` or more: read off what was noised already.
+
+    Raises:
+        HostileMessage: for counts that are none.
+    """
+    each = torch.stack([count_of(values, length) for values in uploads.values()])
+    return each.sum(0), each > settings.support - 0.5  # without noise the counts are whole
+
+
 def prototypes(
     total: Mapping[str, Tensor], count: Tensor, settings: FairGraphFLSettings
 ) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithms.gin_classifier import GinSettings
@@ -34,6 +34,10 @@ class FairGraphFLSettings(GinSettings):
         vocabulary: ``exchanged``: agents list their motifs, and a list cannot be clipped or noised;
             ``public``: they say which of all motifs that there can be they have. It has at most 4,096, and
             leaves kinds of links out.
+        lists: of motifs. ``chosen`` by TF-IDF, which every graph has a part in, so that noise protects none;
+            ``counted`` (needs ``vocabulary=public``): each agent's numbers of graphs by motif, of which one
+            graph moves a bounded part, and whatever the server reads as ``support`` or more is on the list.
+            Bounded prototypes divide by the sum of these counts, and no others are sent.
         prototypes: ``sum``: the server reads their weighted sum over agents; ``each``: every agent's;
             ``bounded``: sums of clipped embeddings and counts over all agents' graphs, of which one graph
             moves a bounded part, so that noise protects it (needs ``vocabulary=public``; agents weigh by
@@ -66,6 +70,7 @@ class FairGraphFLSettings(GinSettings):
     idf: Literal["local", "global"] = "local"
     support: int = Field(1, ge=1)
     vocabulary: Literal["exchanged", "public"] = "exchanged"
+    lists: Literal["chosen", "counted"] = "chosen"
     prototypes: Literal["sum", "each", "bounded", "none"] = "sum"
     embedding: Literal["frozen", "own"] = "frozen"
     clip: float = Field(50.0, gt=0, allow_inf_nan=False)
@@ -86,6 +91,21 @@ class FairGraphFLSettings(GinSettings):
                 "vocabulary", "which motifs agents list depends on every graph: set vocabulary=public too"
             )
         return value
+
+    @model_validator(mode="after")
+    def _check_lists(self) -> FairGraphFLSettings:
+        if self.lists == "counted" and self.vocabulary != "public":
+            raise PydanticCustomError(
+                "lists", "counted lists have a place for every motif: set vocabulary=public too"
+            )
+        if self.lists == "counted" and self.prototypes in ("sum", "each"):
+            raise PydanticCustomError(
+                "lists",
+                "counted lists are noised, and other prototypes need exact ones: set prototypes=bounded",
+            )
+        if self.lists == "counted" and self.idf == "global":
+            raise PydanticCustomError("lists", "counted lists are chosen by no idf: leave idf=local")
+        return self
 
     @field_validator("use_diversity")
     @classmethod

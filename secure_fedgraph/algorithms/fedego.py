@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms import fedego_batches as batches
 from secure_fedgraph.algorithms import fedego_bounded as bounded
 from secure_fedgraph.algorithms.fedego_settings import FedEgoSettings
 from secure_fedgraph.algorithms.local_training import fit, moments, optimizer_of, restore
@@ -41,10 +42,11 @@ class FedEgo(NodeClassifier):
     differ from everybody's.
 
     Guarantees:
-        - a mash mixes ``n`` ego-graphs, never fewer (the ablation ``mixup=False`` apart): what is left over
-          of a pool is not sent (rule R1);
+        - a mash mixes ``n`` ego-graphs, never fewer (the ablation ``mixup=False`` and any ``batching`` but
+          ``secret`` apart): what is left over of a pool is not sent (rule R1);
         - batches are drawn afresh every round, from the operating system: who knew them could solve the
-          mashes of some rounds for single nodes (``threats`` B6). So a resumed run draws others;
+          mashes of some rounds for single nodes (``threats`` B6). So a resumed run draws others. The
+          exceptions are ``batching="released"`` and ``"seeded"``, which are for audits and give nodes away;
         - under ``rules="node"`` they are drawn once and kept; with a frozen reduction too, one node moves a
           client's mashes by an amount that its door enforces, and noise has a finite epsilon for it;
         - a client's class frequencies, its mixing coefficient, its upper layers and its optimiser's moments
@@ -328,27 +330,26 @@ class FedEgo(NodeClassifier):
         if self._bounded:
             return bounded.mashes(me, model, self.settings)
         model.eval()
-        rows = me.memory["egos"][self._centres(me)].long()[..., : model.positions]
-        rows = once(rows) if self.settings.once else rows
-        rows = crowded(rows, min(LEAST, self.settings.batch)) if self.settings.mixup else rows[:, :1]
+        s, chosen = self.settings, self._centres(me)
+        rows = me.memory["egos"][chosen.clamp(min=0)].long()[..., : model.positions]
+        rows = torch.where(chosen.unsqueeze(-1) < 0, -1, rows)
+        rows = once(rows) if s.once else rows
+        if s.batching == "released":
+            rows = batches.shifted(rows, s.fanout)
+        if s.batching == "secret" and s.mixup:
+            rows = crowded(rows, min(LEAST, s.batch))
+        elif not s.mixup:
+            rows, chosen = rows[:, :1], chosen[:, :1]
         with torch.no_grad():
             reduced = model.embedded(me.graph.x, me.graph.edge_index)
-        return Upload(
-            {
-                "rows": mash(reduced, rows),
-                "labels": mash(F.one_hot(me.graph.y, me.schema.classes).float(), rows),
-            }
-        )
+        labels = F.one_hot(me.graph.y, me.schema.classes).float()
+        # a batch that is short is divided by its own size
+        scale = (chosen.shape[1] / (chosen >= 0).sum(1)).view(-1, 1, 1)
+        return Upload({"rows": mash(reduced, rows) * scale, "labels": mash(labels, rows) * scale})
 
     def _centres(self, me: Any) -> Tensor:
-        """``[mashes, n]``: whole batches of the shuffled training nodes, shuffled again when they run out."""
-        pool, n = me.graph.train_mask.nonzero().flatten(), self.settings.batch
-        whole = len(pool) // n
-        wanted = self.settings.mashes if self.settings.mash == "across" else whole
-        passes = [
-            pool[me.secret_order(len(pool))[: whole * n]].view(whole, n) for _ in range(-(-wanted // whole))
-        ]
-        return torch.cat(passes)[:wanted]
+        """``[mashes, n]``; -1 where a batch is short."""
+        return batches.centres(me, self.settings)
 
     def _share(self, me: Any, shares: Any) -> float:
         classes = me.schema.classes

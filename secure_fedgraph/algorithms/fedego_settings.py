@@ -22,6 +22,12 @@ class FedEgoSettings(TrainingSettings):
         mash: ``client``, as in the paper: the server reads every client's mashes; ``across``: it reads the
             sums over clients of the first, second ... mash, each of ``n`` times the cohort's ego-graphs.
         mashes: how many every client makes a round under ``across``, a public number.
+        batching: which ego-graphs are mashed together. ``secret``: whole batches that the operating system
+            draws afresh every round. **The other two give nodes away and exist for audits only.**
+            ``released``, as the released code: the same batches every round, in the order of the pool, what
+            is left over as a mash of its own (where that is one node, its neighbourhood in the clear), and
+            slots by running index; ``seeded``: drawn afresh every round from the run's seed, remainder
+            included, so that whoever knows the seed knows the mixing.
         mixup: False sends the first ego-graph of each batch as it is (the paper's ablation). It is one
             node's neighbourhood in the clear.
         linear: FedEgo-Linear: no ReLU after the first aggregation.
@@ -63,6 +69,7 @@ class FedEgoSettings(TrainingSettings):
     mixing: Literal["adaptive"] | float = "adaptive"
     mash: Literal["client", "across"] = "client"
     mashes: int = Field(16, ge=1)
+    batching: Literal["secret", "released", "seeded"] = "secret"
     mixup: bool = True
     linear: bool = False
     ego: bool = True
@@ -116,6 +123,10 @@ class FedEgoSettings(TrainingSettings):
     @classmethod
     def _check_rules(cls, value: str, info: ValidationInfo) -> str:
         data = info.data
+        if value == "node" and data.get("batching", "secret") != "secret":
+            raise PydanticCustomError(
+                "rules", "rules for mashes draw batches in secret and keep them: leave batching as it is"
+            )
         if value == "node" and not (
             data.get("ego", True) and data.get("mixup", True) and data.get("mixing", 1)
         ):

@@ -200,7 +200,10 @@ class FedSagePlus(_Generates, FedSage):
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """What these settings send, with what one node moves of the answers where that is bounded."""
-        return tuple(self._feedback if c.name == self.FEEDBACK.name else c for c in super().in_use)
+        own = self.settings.generator == "own"
+        spared = {self.SHARED.name} if own else {self.GENERATOR.name, self.FEEDBACK.name}
+        used = (c for c in super().in_use if c.name not in spared)
+        return tuple(self._feedback if c.name == self.FEEDBACK.name else c for c in used)
 
     @property
     def _feedback(self) -> Channel:

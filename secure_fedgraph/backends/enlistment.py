@@ -11,7 +11,7 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.links import RandomisedLinks
+from secure_fedgraph.privacy.drawings import drawing
 from secure_fedgraph.privacy.local_step import PrivateSteps
 from secure_fedgraph.privacy.policy import RECIPES, BoundPolicy, PlaintextWarning, Policy
 
@@ -81,13 +81,12 @@ def _policy(policy: Policy) -> dict[str, Any]:
         )
     settings = {k: [_policy(p) for p in v] if k == "policies" else v for k, v in made.items()}
     steps = None if policy.steps is None else asdict(policy.steps)
-    links = None if policy.links is None else asdict(policy.links)
     return {
         "name": policy.name,
         "settings": settings,
         "relation": policy.relation,
         "steps": steps,
-        "links": links,
+        "drawn": [one.told() for one in policy.drawn],
     }
 
 
@@ -96,8 +95,8 @@ def _recipe(told: Mapping[str, Any]) -> Policy:
     several = [_recipe(one) for one in settings.pop("policies", ())]
     made = RECIPES[told["name"]](*several, **settings)
     steps = PrivateSteps(**told["steps"]) if told["steps"] else None
-    links = RandomisedLinks(**told["links"]) if told["links"] else None
-    return replace(made, relation=told["relation"], steps=steps, links=links)
+    drawn = tuple(drawing(one) for one in told["drawn"])
+    return replace(made, relation=told["relation"], steps=steps, drawn=drawn)
 
 
 def _terms(bound: BoundPolicy) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import IO, Any
 
@@ -19,7 +21,9 @@ from secure_fedgraph.protocol import nested, wire
 from secure_fedgraph.protocol.transport import Answer, Lost
 
 PIPE = 2**20
-PATIENCE = 2.0
+PATIENCE = 3600.0
+"""Seconds that a client's process has for an answer."""
+FAREWELL = 2.0
 """Seconds that a process gets to end by itself."""
 _SET_PIPE_SIZE = 1031  # fcntl's F_SETPIPE_SZ, on Linux
 
@@ -34,6 +38,7 @@ class Workers:
         - clients work side by side: all requests are written before a reply is read;
         - a refusal arrives as the error that it was, and a process that died as an error that names it;
         - a client whose process died stays gone: whoever can go on without it, does (:meth:`reach`);
+        - a client that gives no answer in time has its process ended, and is gone too;
         - the processes end with this one, also when it is killed.
     Needs:
         - algorithm and policy by name; see :mod:`~secure_fedgraph.backends.enlistment`.
@@ -43,13 +48,16 @@ class Workers:
 
     Args:
         told: client -> what its process is told before the run.
+        answer_within: seconds that all clients together have for one answer each; inf waits for ever.
     """
 
-    def __init__(self, told: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, told: Mapping[str, Mapping[str, Any]], answer_within: float = PATIENCE) -> None:
         self._orders: dict[str, IO[bytes]] = {}
         self._answers: dict[str, IO[bytes]] = {}
         self.pids: dict[str, int] = {}
         self.lost: dict[str, Lost] = {}
+        self._answer_within = answer_within
+        self._too_slow: set[str] = set()
         self._ended: dict[int, int] = {}
         self._nursery: subprocess.Popen[bytes] | None = None
         try:
@@ -99,7 +107,7 @@ class Workers:
         if self._nursery is None:
             return
         try:
-            self._nursery.wait(timeout=PATIENCE)
+            self._nursery.wait(timeout=FAREWELL)
         except subprocess.TimeoutExpired:  # one is in the middle of an answer that nobody waits for
             self._nursery.kill()
             self._nursery.wait()
@@ -107,11 +115,35 @@ class Workers:
             self._nursery.stdout.close()
 
     def _answers_to(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, Answer]:
-        for name, body in bodies.items():
-            with contextlib.suppress(frames.Ended):  # reading says so, with how the process ended
-                if name not in self.lost:
-                    frames.write(self._orders[name], kind, body)
-        return {name: self._answer(name) for name in bodies}  # all of them, so that none is left behind
+        waited_for = set(bodies) - set(self.lost)
+        with self._deadline(waited_for):
+            for name, body in bodies.items():
+                with contextlib.suppress(frames.Ended):  # reading says so, with how the process ended
+                    if name not in self.lost:
+                        frames.write(self._orders[name], kind, body)
+            found = {}
+            for name in bodies:  # all of them, so that none is left behind
+                found[name] = self._answer(name)
+                waited_for.discard(name)
+        return found
+
+    @contextlib.contextmanager
+    def _deadline(self, waited_for: set[str]) -> Iterator[None]:
+        """Ends the processes of those who are still waited for when time is up: then their pipes end too."""
+
+        def end() -> None:
+            for name in sorted(waited_for):
+                self._too_slow.add(name)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pids[name], signal.SIGKILL)
+
+        clock = threading.Timer(min(self._answer_within, threading.TIMEOUT_MAX), end)
+        clock.daemon = True
+        clock.start()
+        try:
+            yield
+        finally:
+            clock.cancel()
 
     def _order(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
         answers = self._answers_to(kind, bodies)
@@ -126,10 +158,7 @@ class Workers:
         try:
             kind, body = frames.read(self._answers[name])
         except frames.Ended:
-            self.lost[name] = Lost(
-                f"{name}'s process ended ({self._ending(name)}) before it answered: see above for what it "
-                "said; with a checkpoint the run can be resumed"
-            )
+            self.lost[name] = Lost(f"{self._why_gone(name)}; with a checkpoint the run can be resumed")
             return self.lost[name]
         if kind == frames.DONE:
             return body
@@ -138,6 +167,15 @@ class Workers:
         if isinstance(known, type) and issubclass(known, SecureFedGraphError):
             return known(told["text"])
         return SecureFedGraphError(f"{name}'s process failed: {told['class']}: {told['text']}")
+
+    def _why_gone(self, name: str) -> str:
+        ending = self._ending(name)
+        if name in self._too_slow:
+            return (
+                f"{name} gave no answer within {self._answer_within:g} s, so its process was ended: raise "
+                "answer_within if its work takes longer"
+            )
+        return f"{name}'s process ended ({ending}) before it answered: see above for what it said"
 
     def _ending(self, name: str) -> str:
         for pipe in (self._orders[name], self._answers[name]):  # so it ends, if it only talked nonsense

@@ -20,7 +20,7 @@ class Budget:
 
     Args:
         epsilon, delta: the guarantee.
-        unit: whose data it is about: ``client``, ``graph``, ``node`` or ``edge``.
+        unit: whose data it is about: ``client``, ``graph``, ``node``, ``edge``, ``label`` or ``feature``.
         against: the reader that it holds against: ``server``, ``peers`` or ``outsider``.
         holders: how many clients may hold the same unit.
         adaptive: whether it is shared by runs of which the later ones are planned by who saw the earlier:

@@ -33,7 +33,17 @@ from secure_fedgraph.privacy.protection import READERS
 UNITS = ("client", "node", "edge")
 """The units of a graph that owners hold in pieces, largest first."""
 OF_GRAPH_SETS = ("client", "graph", "node", "edge")
-LARGER = {"graph": ("client",), "node": ("client", "graph"), "edge": ("client", "graph")}
+OF_NODES = ("label", "feature")
+"""Units that are a part of one node: its label, its features. They are told of where a run is about them."""
+HELD = ("node", "edge", *OF_NODES)
+"""Units that several clients may hold."""
+LARGER = {
+    "graph": ("client",),
+    "node": ("client", "graph"),
+    "edge": ("client", "graph"),
+    "label": ("client", "graph", "node"),
+    "feature": ("client", "graph", "node"),
+}
 """Units whose data hold all of a smaller one's."""
 EVERYBODY = ("unknown", "pool")
 """Whose charges are everybody's: a torn line's may be anybody's, and pooled raw data are of all."""
@@ -131,11 +141,11 @@ class Cost:
         if found is None:
             return None
         if self.unit == unit:
-            several = holders if unit in ("node", "edge") else 1
+            several = holders if unit in HELD else 1
             return found if several == 1 else tuple(_apart(event, several) for event in found)
         if self.unit not in LARGER.get(unit, ()):
             return None
-        apart = (1 if self.relation == "replace" else 2) * (holders if self.unit == "client" else 1)
+        apart = (1 if self.relation == "replace" else 2) * (holders if self.unit in ("client", "node") else 1)
         return tuple(_apart(event, apart) for event in found)
 
 
@@ -413,7 +423,7 @@ def report(
     entries = {}
     for unit, row in spent(charges, delta, holders, units).items():
         strictest = max(READERS, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
-        found, of = row[strictest], holders if unit in ("node", "edge") else 1
+        found, of = row[strictest], holders if unit in HELD else 1
         reason = "nothing left a client but what a referee examined, outside the guarantee"
         if touched:
             bare = {c.channel for c in charges if c.cost.at(unit, strictest, of) is None} or touched
@@ -422,7 +432,11 @@ def report(
             "epsilon": number(found.epsilon),
             "delta": delta,
             "against": strictest,
-            "relation": ", ".join(sorted({_relation(c, unit) for c in charges})) or "zero-out",
+            "relation": (
+                "replace"  # a label is never absent: all that speaks for it speaks for any two values
+                if unit in OF_NODES
+                else ", ".join(sorted({_relation(c, unit) for c in charges})) or "zero-out"
+            ),
             "accountant": found.accountant,
             "holders": of,
             "computational": math.isfinite(found.epsilon) and any(c.computational for c in charges),

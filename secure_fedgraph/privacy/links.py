@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from secure_fedgraph.crypto import KEY_BYTES, KeyStream
-from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting import Event, PureRelease
+from secure_fedgraph.privacy import drawn
+from secure_fedgraph.privacy.drawn import CHUNK, Redrawn, lying
 
-CHUNK = 2**22
-"""Pairs at a time."""
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True)
-class RandomisedLinks:
+class RandomisedLinks(Redrawn):
     """Randomised response on every pair of nodes of one client, once: what follows costs its links nothing.
 
     Each pair tells the truth, linked or not, with probability ``e^epsilon / (1 + e^epsilon)``. Of the noisy
@@ -28,9 +26,7 @@ class RandomisedLinks:
     most similar nodes. Features are no links, so that is post-processing.
 
     Guarantees:
-        - one undirected link more or less changes the probability of any result by at most ``e^epsilon``:
-          coins have 64 bits from the operating system, and the lying one is rounded up;
-        - the client's own links are read once.
+        - one undirected link more or less changes the probability of any result by at most ``e^epsilon``.
 
     Args:
         epsilon: of one client's links; clients that hold the same link each pay it.
@@ -42,27 +38,20 @@ class RandomisedLinks:
         Warner 1965; Wu et al., LinkTeller, S&P 2022 (section VI: edge-level noise on a graph's adjacency).
     """
 
-    epsilon: float
+    kind: ClassVar[str] = "links"
+    unit: ClassVar[str] = "edge"
+    place: ClassVar[str] = "edge_index"
+    silent: ClassVar[Mapping[str, str]] = {
+        "replace": "links are drawn anew pair by pair, and a link put elsewhere changes two pairs, which "
+        "costs twice the epsilon: set relation=zero-out"
+    }
 
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise BadInput(f"links.epsilon = {self.epsilon}: give a positive number")
-
-    def check_relation(self, relation: str) -> None:
-        """That it speaks for a relation.
-
-        Raises:
-            BadInput: for ``replace``: a link that is put elsewhere changes the answers of two pairs.
-        """
-        if relation == "replace":
-            raise BadInput(
-                "relation 'replace': links are drawn anew pair by pair, and a link put elsewhere changes two "
-                "pairs, which costs twice the epsilon: set relation=zero-out"
-            )
-
-    def costs(self) -> dict[str, tuple[Event, ...]]:
-        """What one drawing costs, by unit: nothing leaves the client by it, so it costs links alone."""
-        return {"edge": (PureRelease(self.epsilon),), "node": (), "graph": (), "client": ()}
+    def anew(self, graph: Data, classes: int) -> Tensor:
+        """Links in both directions ``[2, E]``."""
+        edge_index, x = graph.edge_index, graph.x
+        assert edge_index is not None
+        assert x is not None
+        return self.drawn(edge_index, x)
 
     def drawn(self, edge_index: Tensor, x: Tensor) -> Tensor:
         """Links in both directions ``[2, E]``, in place of a client's own.
@@ -85,8 +74,7 @@ class RandomisedLinks:
     @property
     def _lie(self) -> int:
         """A coin below this lies."""
-        likely = 1 + math.exp(min(self.epsilon, 700.0))  # beyond, a coin of 64 bits lies no more rarely
-        return min(math.ceil(2.0**64 / likely) + 2**12, 2**63)
+        return lying(self.epsilon)
 
     def _said(self, own: np.ndarray, nodes: int) -> Iterator[np.ndarray]:
         """The pairs, as numbers, that say they are linked; rows of nodes at a time."""
@@ -95,14 +83,8 @@ class RandomisedLinks:
             last = min(first + rows, nodes)
             numbers = np.arange(first * nodes, last * nodes)
             numbers = numbers[numbers % nodes > numbers // nodes]
-            told = np.isin(numbers, own, assume_unique=True) ^ (_coins(len(numbers)) < np.uint64(self._lie))
-            yield numbers[told]
-
-
-def _coins(count: int) -> np.ndarray:
-    words = np.zeros(count, dtype=np.uint64)
-    KeyStream(os.urandom(KEY_BYTES)).into(words.data)
-    return words
+            lies = drawn.coins(len(numbers)) < np.uint64(self._lie)
+            yield numbers[np.isin(numbers, own, assume_unique=True) ^ lies]
 
 
 def _most_alike(pairs: np.ndarray, x: Tensor, count: int) -> np.ndarray:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.privacy.accounting import Drawn, Event, PureRelease
 from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.ledger import Cost, events_for
+from secure_fedgraph.privacy.ledger import OF_NODES, Cost, events_for
 from secure_fedgraph.privacy.policy import OUTSIDE, SILENT, BoundPolicy, Policy
 from secure_fedgraph.protocol.channel import Channel
 
 WIDTH = 2**24
 """Values of an upload that a plan provides for: what they add to delta is far below anything else."""
-TRAINING, LINKS = "training", "links"
-"""What a plan calls the noisy steps inside clients, and their links, beside its channels."""
+TRAINING = "training"
+"""What a plan calls the noisy steps inside clients, beside its channels and what is drawn anew."""
 _MOST = 1e12
 _AGAIN = 1e3
 """More noise than a search found that is tried before it is given up."""
@@ -42,13 +42,6 @@ class Plan:
     uses: Mapping[str, int]
     shares: Mapping[str, float]
     epsilon: float
-
-    def rows(self) -> list[dict[str, float | str | int]]:
-        """One row a channel, for results."""
-        return [
-            {"channel": name, "multiplier": z, "uses": self.uses[name], "share": self.shares[name]}
-            for name, z in self.multipliers.items()
-        ]
 
 
 def plan(
@@ -86,12 +79,12 @@ def plan(
     ]
     if trained:
         paying.append(TRAINING)
-    if trial.links is not None and budget.unit == "edge":
-        paying = [LINKS]  # whatever else is sent is made of these
+    drawn = [one.kind for one in trial.drawn if one.unit == budget.unit]
+    paying = drawn or paying  # whatever else is sent is made of these
     parts = _parts(shares or {}, paying)
     asked = {name: max(uses.get(name, 1), 1) for name in paying}
     # releases compose by their number; steps are counted in their own events
-    once = (TRAINING, LINKS)
+    once = (TRAINING, *drawn)
     unscaled = {n: math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in paying}
 
     template = _costs(make(unscaled).bind(channels, clients), uses, budget, occurrences)
@@ -166,28 +159,68 @@ def _parts(shares: Mapping[str, float], paying: Sequence[str]) -> dict[str, floa
     return {name: weight / sum(weights.values()) for name, weight in weights.items()}
 
 
-def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:
-    """What the ledger will charge one client in a run."""
-    found: Counter[Cost] = Counter()
+def split(
+    budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occurrences: int = 1
+) -> list[dict[str, float | str | int | None]]:
+    """How a budget is spent: a row for whatever costs anything of it.
+
+    Returns:
+        ``channel`` (or what is drawn anew, or ``training``); the ``unit`` that its noise was scaled to; its
+        noise ``multiplier``, None where it is no Gaussian; what all its ``uses`` together cost ``epsilon``
+        if nothing else were sent. Those add up to more than the whole: together they compose better.
+    """
+    told: list[dict[str, float | str | int | None]] = []
+    noise = 0.0 if bound.steps is None else bound.steps.noise
+    for name, cost, times in _charged(bound, uses, occurrences):
+        events = cost.at(budget.unit, budget.against, budget.holders)
+        if events is not None and not events:
+            continue  # made of what was drawn once
+        trained = budget.unit in dict(cost.steps)
+        row: dict[str, float | str | int | None] = {
+            "channel": name,
+            "unit": cost.unit,
+            "multiplier": None,
+            "uses": times,
+        }
+        if name in bound.bounds:
+            released = dict(cost.releases).get(budget.against, ())
+            row["multiplier"] = max((getattr(event, "multiplier", 0.0) for event in released), default=None)
+            if trained and bound.steps is not None:
+                row |= {"channel": f"{name} ({TRAINING})", "unit": bound.steps.unit, "multiplier": noise}
+        told.append({**row, "epsilon": _epsilon({cost: times}, budget)})
+    return told
+
+
+def _charged(
+    bound: BoundPolicy, uses: Mapping[str, int], occurrences: int
+) -> Iterator[tuple[str, Cost, int]]:
+    """What the ledger will charge one client in a run: for what, what each costs, and how often."""
+    free = {one.unit: () for one in bound.drawn}
     for name, one in bound.bounds.items():
         if one.protection in (OUTSIDE, SILENT) or not uses.get(name):
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
-        taken: frozenset[tuple[str, tuple[Event, ...]]] = frozenset()
+        taken: dict[str, tuple[Event, ...]] = dict(free)
         if steps is not None and one.channel.trained:
-            taken = frozenset({(steps.unit, steps.events(occurrences, one.terms.relation, WIDTH))})
-        if bound.links is not None:
-            taken |= {("edge", ())}
-        cost = Cost(one.unit.value, one.terms.relation, releases, taken)
+            taken[steps.unit] = steps.events(occurrences, one.terms.relation, WIDTH)
+        yield name, Cost(one.unit.value, one.terms.relation, releases, frozenset(taken.items())), uses[name]
+    for drawn in bound.drawn:
+        costs = frozenset(drawn.costs().items())
+        yield drawn.kind, Cost(drawn.unit, bound.policy.relation, frozenset(), costs), 1
+
+
+def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:
+    """All of it, counted."""
+    found: Counter[Cost] = Counter()
+    for name, cost, times in _charged(bound, uses, occurrences):
         if cost.at(budget.unit, budget.against, budget.holders) is None:
+            protection = bound[name].protection.name
             raise BudgetExhausted(
-                f"channel {name!r} under {one.protection.name}: no noise speaks for one {budget.unit} "
+                f"channel {name!r} under {protection}: no noise speaks for one {budget.unit} "
                 f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
-                + _mend(one.protection.name, budget)
+                + _mend(protection, budget)
             )
-        found[cost] += uses[name]
-    if bound.links is not None:
-        found[Cost("edge", bound.policy.relation, frozenset(), frozenset(bound.links.costs().items()))] = 1
+        found[cost] += times
     return found
 
 
@@ -196,6 +229,8 @@ def _mend(protection: str, budget: Budget) -> str:
         return "the server sees it before the noise; give --against outsider, or use distributed_dp"
     if budget.unit == "client":
         return "use distributed_dp, or local_dp where each upload is read"
+    if budget.unit in OF_NODES:
+        return f"use a policy without noise of its own, as masked: the {budget.unit}s are then drawn anew"
     return "use --unit client, or settings of the algorithm that bound what one unit touches"
 
 

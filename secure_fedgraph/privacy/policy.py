@@ -11,9 +11,10 @@ from typing import Any, TypeVar, cast
 
 from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
 from secure_fedgraph.privacy.clipping import Clip
+from secure_fedgraph.privacy.drawings import in_order
+from secure_fedgraph.privacy.drawn import Redrawn
 from secure_fedgraph.privacy.encoding import FixedPoint
 from secure_fedgraph.privacy.homomorphic import Homomorphic
-from secure_fedgraph.privacy.links import RandomisedLinks
 from secure_fedgraph.privacy.local_step import PrivateSteps
 from secure_fedgraph.privacy.masking import Masked
 from secure_fedgraph.privacy.masking_pairwise import Pairwise
@@ -50,7 +51,8 @@ class Policy:
         relation: the neighbouring relation that sensitivities are taken under.
 
     Raises:
-        BadInput: for a relation that is none, or that noisy steps or drawn links do not speak for.
+        BadInput: for a relation that is none, or that noisy steps or what is drawn anew do not speak for; for
+            two drawings of one kind.
     """
 
     name: str
@@ -59,8 +61,8 @@ class Policy:
     relation: str = "zero-out"
     steps: PrivateSteps | None = None
     """How clients train, where they train under noise."""
-    links: RandomisedLinks | None = None
-    """How clients' links are drawn anew before anything is done with them, where they are."""
+    drawn: tuple[Redrawn, ...] = ()
+    """What clients draw anew of their own before anything is done with it: links, labels, features."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, for another process to make it again; None for one made by hand."""
 
@@ -69,8 +71,10 @@ class Policy:
             raise BadInput(f"relation {self.relation!r}: use one of {', '.join(RELATIONS)}")
         if self.steps is not None:
             self.steps.check_relation(self.relation)
-        if self.links is not None:
-            self.links.check_relation(self.relation)
+        for one in self.drawn:
+            one.check_relation(self.relation)
+        if len({one.kind for one in self.drawn}) < len(self.drawn):
+            raise BadInput(f"{', '.join(one.kind for one in self.drawn)} are drawn anew: name each once")
 
     def bind(self, channels: Iterable[Channel], clients: tuple[str, ...]) -> BoundPolicy:
         """Fits a protection to every channel, before round 1.
@@ -108,9 +112,9 @@ class BoundPolicy:
         return self.policy.steps
 
     @property
-    def links(self) -> RandomisedLinks | None:
-        """How clients' links are drawn anew, where they are."""
-        return self.policy.links
+    def drawn(self) -> tuple[Redrawn, ...]:
+        """What clients draw anew, in the order in which they do."""
+        return in_order(self.policy.drawn)
 
     def __getitem__(self, channel: str) -> Bound:
         if channel not in self.bounds:

@@ -124,6 +124,8 @@ class Transcript:
         self.sent: list[Sent] = []
         self.opened: list[Opened] = []
         self.left_out: list[LeftOut] = []
+        self.made: list[Opened] = []
+        """What clients uploaded, before it was hidden: each knows its own. Kept in full or not at all."""
         self._bodies: dict[int, bytes] = {}
         self._next = 0
         if folder is not None:
@@ -161,10 +163,17 @@ class Transcript:
         contributors: Collection[str],
         values: Mapping[str, Any],
     ) -> None:
-        """Notes what a reader opened from the replies of an exchange."""
+        """Notes what a reader opened from the replies of an exchange.
+
+        Nobody opens a reply of its own, so what a reader has contributed alone is what it uploaded.
+        """
+        own = tuple(contributors) == (reader,)
+        if own and not self.keep(channel, round):
+            return
         raw = wire.encode(values)
         number, kept = self._store(channel, round, raw)
-        self.opened.append(
+        notes = self.made if own else self.opened
+        notes.append(
             Opened(
                 number=number,
                 reader=reader,
@@ -177,7 +186,7 @@ class Transcript:
                 kept=kept,
             )
         )
-        self._write_down("opened", self.opened[-1])
+        self._write_down("made" if own else "opened", notes[-1])
 
     def leave_out(self, request: Message, client: str, reason: str) -> None:
         """Notes that an exchange goes on without a client."""
@@ -201,6 +210,7 @@ class Transcript:
             "sent": [asdict(s) for s in self.sent],
             "opened": [asdict(o) for o in self.opened],
             "left_out": [asdict(one) for one in self.left_out],
+            "made": [asdict(o) for o in self.made],
         }
         (self.folder / "index.json").write_text(json.dumps(index))
 
@@ -222,6 +232,9 @@ class Transcript:
             Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index["opened"]
         ]
         transcript.left_out = [LeftOut(**one) for one in index.get("left_out", [])]
+        transcript.made = [
+            Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index.get("made", [])
+        ]
         return transcript
 
     def view(self, *parties: str) -> View:
@@ -264,7 +277,8 @@ class Transcript:
                 elif kind == "left_out":
                     self.left_out.append(LeftOut(**note))
                 else:
-                    self.opened.append(Opened(**{**note, "contributors": tuple(note["contributors"])}))
+                    notes = self.made if kind == "made" else self.opened
+                    notes.append(Opened(**{**note, "contributors": tuple(note["contributors"])}))
                 self._next = max(self._next, note["number"] + 1)
         except (ValueError, KeyError, TypeError):
             raise BadInput(
@@ -306,6 +320,7 @@ class View:
         self._own: tuple[Opened, ...] = tuple(
             o for o in transcript.opened if o.reader != REFEREE and parties.issuperset(o.contributors)
         )
+        self._made: tuple[Opened, ...] = tuple(o for o in transcript.made if o.reader in parties)
         self._body = transcript.body
 
     def __repr__(self) -> str:
@@ -337,6 +352,13 @@ class View:
             if values is not None:
                 found.append(Seen(note.round, note.exchange, (note.sender,), values))
         return found
+
+    def own_uploads(self, channel: str) -> list[Seen]:
+        """What these parties added to sums themselves under masks, ciphers or noise, as they made it."""
+        return [
+            Seen(o.round, o.exchange, o.contributors, wire.decode(self._body(o.number)))
+            for o in self._kept(self._made, channel)
+        ]
 
     def sums(self, channel: str) -> list[Seen]:
         """The sums that these parties opened."""

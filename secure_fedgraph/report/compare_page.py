@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -15,6 +16,14 @@ from secure_fedgraph.report.plots import DASHES, MARKERS, WIDTH
 from secure_fedgraph.report.svg import MUTED, SERIES, Picture, draw
 
 BASELINES = ("no privacy", "no collaboration")
+TITLES = {
+    "global": "accuracy on all test data",
+    "local": "accuracy, mean over owners",
+    "auc": "area under the ROC curve",
+    "mae": "mean absolute error",
+}
+DODGE = 0.035
+"""How far lines stand apart sideways, as a share of the axis, so that their intervals can be told."""
 
 
 def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -40,7 +49,7 @@ def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
         "unit": unit,
         "verdicts": _verdicts(ran, key, unit),
         "curve": curve,
-        "caption": f"{key} at each budget for one {unit}",
+        "caption": f"{_title(key)[:1].upper()}{_title(key)[1:]} at each budget for one {unit}",
         "numbers": _numbers(ran, key),
         "every": _every(ran, key, unit, best),
         "refused": [row for row in points if row.get("outcome") != "ran"],
@@ -67,6 +76,15 @@ def _score(row: Mapping[str, Any], key: str) -> float | None:
     return None if found is None else float(found)
 
 
+def _title(key: str) -> str:
+    return TITLES.get(key, f"{key} score")
+
+
+def _bound(value: Any) -> str:
+    """An epsilon in a table: none where nothing bounds it."""
+    return "∞" if value == "inf" or math.isinf(float(value)) else f"{float(value):.4g}"
+
+
 def _lines(ran: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
     """(algorithm, policy) -> its points with a budget, by budget."""
     found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -84,11 +102,14 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
+        every = sorted({math.log(float(row["epsilon"])) for rows in lines.values() for row in rows})
+        step = DODGE * max(every[-1] - every[0], 1.0)
         for i, ((algorithm, policy), rows) in enumerate(lines.items()):
+            aside = math.exp(step * (i - (len(lines) - 1) / 2))
             middles = [_score(row, key) or 0.0 for row in rows]
             spans = [(row.get("interval") or {}).get(key) for row in rows]
             axes.errorbar(
-                [float(row["epsilon"]) for row in rows],
+                [float(row["epsilon"]) * aside for row in rows],
                 middles,
                 yerr=[
                     [m - (s[0] if s else m) for m, s in zip(middles, spans, strict=True)],
@@ -98,12 +119,12 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
                 linestyle=DASHES[i % len(DASHES)],
                 marker=MARKERS[i % len(MARKERS)],
                 capsize=3,
-                label=f"{algorithm}, {policy}",
+                label=f"{words.named(words.ALGORITHMS, algorithm)}, {policy}",
             )
         for row in ran:
             if row["kind"] in BASELINES and (score := _score(row, key)) is not None:
                 several = row["kind"] == "no privacy" and len(algorithms) > 1
-                owner = f" ({row['algorithm']})" if several else ""
+                owner = f" ({words.named(words.ALGORITHMS, row['algorithm'])})" if several else ""
                 axes.axhline(
                     score,
                     color=MUTED,
@@ -115,8 +136,8 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
         axes.set_xscale("log")
         axes.set_xticks(budgets, [f"{b:g}" for b in budgets])
         axes.minorticks_off()
-        axes.set_xlabel(f"epsilon for one {unit}")
-        axes.set_ylabel({"mae": "mean absolute error"}.get(key, f"{key} score"))
+        axes.set_xlabel(f"ε for one {unit}")
+        axes.set_ylabel(_title(key))
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0.0), high if key == "mae" else min(high, 1.0))
         axes.grid(axis="y")
@@ -128,7 +149,8 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
         + ", ".join(f"{_score(r, key):.3f} at epsilon {float(r['epsilon']):g}" for r in rows)
         for (algorithm, policy), rows in lines.items()
     )
-    return draw("budget-curve", f"{key} score over budgets. {told}.", paint, WIDTH, 3.6)
+    height = 3.0 + 0.12 * (len(lines) + len(algorithms) + 1)
+    return draw("budget-curve", f"{_title(key)} over budgets. {told}.", paint, WIDTH, height)
 
 
 def _numbers(ran: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
@@ -144,21 +166,18 @@ def _numbers(ran: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
                     f"{span[0]:.4f} to {span[1]:.4f}" if span else "one seed",
                 ]
             )
-    return {"heads": ["line", "epsilon", "mean", "95 % interval"], "rows": rows}
+    return {"heads": ["line", "ε", "mean", "95 % interval"], "rows": rows}
 
 
 def _every(ran: Sequence[Mapping[str, Any]], key: str, unit: str, best: set[str]) -> dict[str, Any]:
     rows = []
     for row in ran:
         spread, local = (row.get("std") or {}).get(key), row["accuracy"].get("local")
-        label = f"{words.named(words.ALGORITHMS, row['algorithm'])}, {row['policy']}"
-        if row["kind"] in BASELINES:
-            label += f" ({row['kind']})"
         rows.append(
             [
-                label + (" *" if row["name"] in best else ""),
-                "inf" if row["epsilon"] == "inf" else f"{float(row['epsilon']):g}",
-                f"{row['spent']}" + (" (rests on masks)" if row.get("computational") else ""),
+                _label(row) + (" *" if row["name"] in best else ""),
+                _bound(row["epsilon"]),
+                _bound(row["spent"]) + (" (rests on masks)" if row.get("computational") else ""),
                 f"{_score(row, key):.4f}" + (f" ± {spread:.4f}" if spread is not None else ""),
                 "" if local is None else f"{local:.4f}",
                 words.size(row["bytes"]),
@@ -166,15 +185,20 @@ def _every(ran: Sequence[Mapping[str, Any]], key: str, unit: str, best: set[str]
                 row["seeds"],
             ]
         )
-    heads = ["point", f"budget ({unit})", "spent", key, "local", "bytes up", "time", "seeds"]
+    heads = ["point", f"ε ({unit})", "spent", _title(key), "mean over owners", "bytes up", "time", "seeds"]
     return {"heads": heads, "rows": rows}
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    label = f"{words.named(words.ALGORITHMS, row['algorithm'])}, {row['policy']}"
+    return label + (f" ({row['kind']})" if row["kind"] in BASELINES else "")
 
 
 def _leaks(ran: Sequence[Mapping[str, Any]], attacks: Sequence[str]) -> dict[str, Any]:
     def told(found: Any) -> str:
         return "not run" if found is None else f"{found:.3f}" if isinstance(found, float) else str(found)
 
-    rows = [[row["name"], *(told((row.get("leak") or {}).get(attack)) for attack in attacks)] for row in ran]
+    rows = [[_label(row), *(told((row.get("leak") or {}).get(attack)) for attack in attacks)] for row in ran]
     return {"heads": ["point", *attacks], "rows": rows}
 
 

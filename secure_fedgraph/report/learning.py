@@ -14,8 +14,12 @@ from secure_fedgraph.report.trained import Trained, at, mean
 Line = tuple[list[float], list[float]]
 
 
-def accuracy(runs: Sequence[Trained]) -> dict[str, Any] | None:
-    """Accuracy and validation loss by round: pictures, numbers, and how far apart the policies are."""
+def accuracy(runs: Sequence[Trained], stem: str = "") -> dict[str, Any] | None:
+    """Accuracy and validation loss by round: pictures, numbers, and how far apart the policies are.
+
+    Args:
+        stem: behind the pictures' names, where a page has several of them.
+    """
     seen = [run for run in runs if any(run.histories)]
     if not seen:
         return None
@@ -30,7 +34,7 @@ def accuracy(runs: Sequence[Trained]) -> dict[str, Any] | None:
         curves = [{"label": label, "lines": lines} for label, lines in drawn]
         ends = [f"{label} ends at {_end(lines, as_percent)}" for label, lines in drawn]
         alt = f"Line plot of {title} over the rounds: {words.listed(ends)}."
-        pictures.append(plots.over_rounds(f"{key}-by-round", title, curves, as_percent, alt))
+        pictures.append(plots.over_rounds(f"{key}-by-round{stem}", title, curves, as_percent, alt))
     return {
         "title": head.title,
         "pictures": pictures,

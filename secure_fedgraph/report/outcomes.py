@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from secure_fedgraph.report import words
+from secure_fedgraph.report.places import above, anchor
 
 AS_CONFIGURED = "as configured"
 EACH, LEFT = "each owner", "what the defence leaves"
@@ -54,6 +55,7 @@ def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> d
         ``policies`` and ``groups``: for each attack its ``rows``, each with ``places`` (None: not run).
     """
     shown = [p for p in policies if any(c.get("policy") == p for c in cells)]
+    algorithm = str(cells[0].get("algorithm", "")) if cells else ""
     groups: dict[tuple[str, str, str], dict[tuple[str, str], dict[str, list[dict[str, Any]]]]] = {}
     for cell in cells:
         attack = (str(cell.get("attack")), str(cell.get("adversary", "")), str(cell.get("channel", "")))
@@ -64,6 +66,7 @@ def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> d
         "groups": [
             {
                 "attack": attack,
+                "id": "" if attack in [a for a, *_ in list(groups)[:number]] else anchor(algorithm, attack),
                 "subject": words.ATTACKS.get(attack, ""),
                 "adversary": words.named(words.ADVERSARIES, adversary),
                 "channel": channel,
@@ -73,12 +76,15 @@ def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> d
                         "setting": AS_CONFIGURED if variant == AS_CONFIGURED else f"control: {variant}",
                         "changes": _changes(by_policy) if aim == EACH else "",
                         "aim": AIMS.get(aim, aim),
-                        "places": [_place(by_policy[p], p) if p in by_policy else None for p in shown],
+                        "places": [
+                            _place(by_policy[p], p) if p in by_policy else _nothing_left(rows.values(), p)
+                            for p in shown
+                        ],
                     }
                     for (variant, aim), by_policy in rows.items()
                 ],
             }
-            for (attack, adversary, channel), rows in groups.items()
+            for number, ((attack, adversary, channel), rows) in enumerate(groups.items())
         ],
     }
 
@@ -150,7 +156,7 @@ def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
     score = _mean(scored, "score")
     return {
         "policy": policy,
-        "state": "leak" if leaks else "scored" if outcome in ("score", "mixed") else outcome,
+        "state": _state(cells, outcome, leaks),
         "outcome": outcome,
         "score": score,
         "low": _least([c.get("low") for c in scored]),
@@ -163,6 +169,18 @@ def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
         "bar": _bar(scored, score),
         "seeds": [_numbers(c) for c in cells],
     }
+
+
+def _state(cells: Sequence[dict[str, Any]], outcome: str, leaks: bool) -> str:
+    if any(above(c) for c in cells):
+        return "broken"
+    return "leak" if leaks else "scored" if outcome in ("score", "mixed") else outcome
+
+
+def _nothing_left(rows: Iterable[dict[str, list[dict[str, Any]]]], policy: str) -> dict[str, Any] | None:
+    """Of a run that was refused nothing is left to aim at either; None where there was no run."""
+    refused = [c for row in rows for c in row.get(policy, ()) if c.get("outcome") == "refused"]
+    return _place(refused[:1], policy) if refused else None
 
 
 def _told_stops(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> list[str]:
@@ -193,7 +211,18 @@ def _numbers(cell: dict[str, Any]) -> dict[str, Any]:
         "messages": cell.get("messages"),
         "seconds": cell.get("seconds"),
         "ceiling": cell.get("ceiling"),
+        "claim": _claimed(cell.get("claim")),
     }
+
+
+def _claimed(claim: Any) -> str:
+    """The claim behind a ceiling, in words."""
+    if not isinstance(claim, dict):
+        return ""
+    units = int(words.real(claim.get("units")) or 1)
+    whose = f"{units} of them together" if units > 1 else "each of them"
+    subject = words.named(words.UNITS, claim.get("unit"))
+    return f"ε = {words.epsilon(claim.get('epsilon'))} for {subject}, {whose}"
 
 
 def _bar(scored: Sequence[dict[str, Any]], score: float | None) -> dict[str, float] | None:
@@ -207,6 +236,9 @@ def _bar(scored: Sequence[dict[str, Any]], score: float | None) -> dict[str, flo
         bar |= {"low": _hundred(low), "width": round(_hundred(high) - _hundred(low), 2)}
     if base is not None:
         bar["base"] = _hundred(base)
+    ceiling = _least([c.get("ceiling") for c in scored])
+    if ceiling is not None and ceiling < 1:
+        bar["ceiling"] = _hundred(ceiling)
     return bar
 
 

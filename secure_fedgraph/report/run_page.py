@@ -8,6 +8,7 @@ from typing import Any
 
 from secure_fedgraph.report import learning, trained, words
 from secure_fedgraph.report.measures import measure_of, others
+from secure_fedgraph.report.spent import ledger
 from secure_fedgraph.report.trained import Trained
 
 
@@ -44,12 +45,14 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         "seeds": [{"seed": s.get("seed"), "accuracy": s.get("accuracy") or {}} for s in seeds],
         "rounds": config.get("rounds"),
         "accuracy": by_round,
+        "learnings": [by_round] if by_round else [],
         "time_head": "time, all seeds" if seeds else "time",
         "finals": learning.finals([shown]),
         "only_seed": seeds[0].get("seed") if seeds and len(shown.histories) == 1 else None,
-        "budget": _budget(result.get("budget")),
+        "budget": _budget(result.get("budget"), result.get("plan") or []),
         "traffic": trained.traffic([shown]),
         "privacy": trained.privacy([shown]),
+        "ledger": ledger([shown]),
         "seen": trained.seen([shown]),
         "partition": trained.partition([each]),
         "facts": trained.facts(config, result.get("versions") or {}),
@@ -57,8 +60,8 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def _budget(budget: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What was asked for and what is left of it; None where the run had no budget."""
+def _budget(budget: dict[str, Any] | None, plan: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What was asked for, how it is split and what is left; None where the run had no budget."""
     if not budget:
         return None
     asked, spent = float(budget["epsilon"]), budget["spent"]
@@ -69,8 +72,14 @@ def _budget(budget: dict[str, Any] | None) -> dict[str, Any] | None:
         "spent": f"{spent}" + ("" if left is None else f", {left:.4g} left"),
         "planned": bool(budget.get("planned")),
         "rows": [
-            [name, f"{row['multiplier']:.4g}", row["uses"]]
-            for name, row in (budget.get("channels") or {}).items()
+            [
+                row.get("channel", ""),
+                words.named(words.UNITS, row.get("unit")),
+                "–" if (noise := words.real(row.get("multiplier"))) is None else f"{noise:.4g}",
+                row.get("uses", ""),
+                words.epsilon(row.get("epsilon")),
+            ]
+            for row in plan
         ],
     }
 

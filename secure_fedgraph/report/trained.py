@@ -121,6 +121,8 @@ def seen(runs: Sequence[Trained]) -> list[dict[str, Any]]:
                     "wire": words.named(words.DOMAINS, c.get("domain")),
                     "readable": c.get("domain") in ("real", "ring"),
                     "excess": [words.sentence(e) for e in c.get("excess") or []],
+                    "epsilon": c.get("epsilon"),
+                    "about": words.named(words.UNITS, c.get("epsilon_unit") or c.get("unit")),
                 }
                 for c in run.results[0].get("channels") or []
             ],

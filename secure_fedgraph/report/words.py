@@ -32,8 +32,21 @@ ALGORITHMS = {
     "globsage": "GlobSage",
     "locsage": "LocSage",
     "locsage+": "LocSage+",
+    "fedego": "FedEgo",
+    "glasu": "GLASU",
+    "glasu-centralized": "GLASU, centralized",
+    "glasu-standalone": "GLASU, standalone",
+    "glasu-simulated": "GLASU, simulated",
+    "fedbcd": "FedBCD",
+    "apfl": "APFL",
+    "fedgate": "FedGATE",
+    "apflgate": "APFLGate",
+    "fairgraphfl": "FairGraphFL",
+    "gin-fedavg": "GIN with FedAvg",
+    "gin-local": "GIN, local training",
 }
-DATA = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "dblp": "DBLP"}
+DATA = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "dblp": "DBLP", "proteins": "PROTEINS"}
+DATA |= {"mutag": "MUTAG", "dd": "DD", "bbbp": "BBBP", "ciao": "Ciao"}
 READERS = {
     "server": "the server",
     "peers": "the other owners",
@@ -44,6 +57,8 @@ UNITS = {
     "node": "one node",
     "edge": "one link",
     "graph": "one graph",
+    "label": "one node's label",
+    "feature": "one node's features",
     "user": "one user",
 }
 DOMAINS = {

@@ -202,7 +202,7 @@ import numpy as np
 from attacks import ATTACKS, Knowledge
 from secure_fedgraph.protocol.transcript import Transcript
 view = Transcript.load(Path("transcript")).view("server")
-for kind in (kind for kind in ATTACKS.values() if kind.channel == "update"):
+for kind in (kind for kind in ATTACKS.values() if kind.family == "weights"):
     np.savez(kind.id, **kind().run(view, Knowledge(kind.grants)).values)
 """
     # the transcript and the public package are all that the other process has: no owner's graph, no seed
@@ -215,7 +215,7 @@ for kind in (kind for kind in ATTACKS.values() if kind.channel == "update"):
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    for kind in (kind for kind in ATTACKS.values() if kind.channel == "update"):
+    for kind in (kind for kind in ATTACKS.values() if kind.family == "weights"):
         here, elsewhere = attacked(run, kind()), np.load(tmp_path / f"{kind.id}.npz")
         assert set(elsewhere) == set(here.values)
         for owner, value in here.values.items():

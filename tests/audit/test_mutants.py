@@ -24,16 +24,29 @@ from test_mechanism_audits import MUTANTS as OF_UPLOADS
 
 import secure_fedgraph as sfg
 from audits import conformance, conformance_probes, conformance_steps
+from audits.drawn_audits import audit_features, audit_labels
 from audits.mechanisms import audit
 from audits.step_audits import audit_links, audit_steps
 from audits.worst_cases import client_rows, held_by, pooled_parts
 from secure_fedgraph import client as clients
 from secure_fedgraph.algorithms import private_training
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy import accounting, ledger, local_step, masking_words, pooling, protection
-from secure_fedgraph.privacy import links as drawn_links
+from secure_fedgraph.privacy import (
+    accounting,
+    features,
+    labels,
+    ledger,
+    local_step,
+    masking_words,
+    pooling,
+    protection,
+)
+from secure_fedgraph.privacy import drawn as drawings
 from secure_fedgraph.privacy.accounting import DiscreteRelease, GaussianRelease, OccurringGaussian, Spent
 from secure_fedgraph.privacy.clipping import Clip
+from secure_fedgraph.privacy.drawn import lying
+from secure_fedgraph.privacy.features import MultiBitFeatures
+from secure_fedgraph.privacy.labels import RandomisedLabels
 from secure_fedgraph.privacy.ledger import Cost, Ledger, composed
 from secure_fedgraph.privacy.links import RandomisedLinks
 from secure_fedgraph.privacy.local_step import PrivateSteps
@@ -114,7 +127,7 @@ def a_run(policy: Callable[[], Any]) -> Callable[[], Found]:
 
 
 def a_vertical_run() -> Found:
-    policy = replace(P.plaintext(), links=RandomisedLinks(3.0))
+    policy = replace(P.plaintext(), drawn=(RandomisedLinks(3.0),))
     glasu = sfg.Glasu(hidden=4, steps=2, sampler="public", public_nodes=20)
     return names(conformance.check(sfg.train(glasu, vertical(), policy, rounds=1, keep=everything)))
 
@@ -164,7 +177,7 @@ def ahead() -> Found:
 
 
 def own_links() -> Found:
-    policy = replace(P.plaintext(), links=RandomisedLinks(1.0))
+    policy = replace(P.plaintext(), drawn=(RandomisedLinks(1.0),))
     return names(conformance_probes.own_links(sage(), federation(), policy))
 
 
@@ -174,6 +187,23 @@ def link_seeds() -> Found:
 
 def link_answers() -> Found:
     return {"links"} if audit_links(RandomisedLinks(2.0), 10_000).refutes(2.0) else set()
+
+
+def label_seeds() -> Found:
+    told = []
+    for _ in range(2):
+        with same_seeds():
+            told.append(RandomisedLabels(1.0).drawn(torch.zeros(100, dtype=torch.long), 7))
+    return {"seeded labels"} if torch.equal(*told) else set()
+
+
+def label_answers() -> Found:
+    return {"labels"} if audit_labels(RandomisedLabels(2.0)).refutes(2.0) else set()
+
+
+def feature_answers() -> Found:
+    one, two = audit_features(MultiBitFeatures(2.0), 4), audit_features(MultiBitFeatures(4.5), 2)
+    return {"features"} if one.refutes(2.0) or two.refutes(4.5) else set()
 
 
 def watched_steps() -> Found:
@@ -238,6 +268,9 @@ PROBES: dict[str, Callable[[], Found]] = {
     "own links": own_links,
     "link seeds": link_seeds,
     "link answers": link_answers,
+    "label seeds": label_seeds,
+    "label answers": label_answers,
+    "feature answers": feature_answers,
     "watched steps": watched_steps,
     "steps": stepped,
     "steps among others": among_others,
@@ -599,7 +632,7 @@ def link_seed(patch: Patch) -> None:
     def coins(count: int) -> np.ndarray:
         return np.random.default_rng(0).integers(0, 2**64, count, dtype=np.uint64)
 
-    patch.setattr(drawn_links, "_coins", coins)
+    patch.setattr(drawings, "coins", coins)
 
 
 def own_beside(patch: Patch) -> None:
@@ -611,7 +644,28 @@ def own_beside(patch: Patch) -> None:
 
 
 def never_taken(patch: Patch) -> None:
-    patch.setattr(clients.Client, "_take_links", lambda self: None)
+    patch.setattr(clients.Client, "_take_drawn", lambda self, one: None)
+
+
+# of labels and features
+
+
+def rare_label_lies(patch: Patch) -> None:
+    patch.setattr(labels, "lying", lambda *about: lying(*about) // 3)
+
+
+def other_truths(patch: Patch) -> None:
+    """One other class in place of all the others: a lie is then as many times too rare."""
+    patch.setattr(labels, "lying", lambda epsilon, others: lying(epsilon))
+
+
+def rare_feature_lies(patch: Patch) -> None:
+    patch.setattr(features, "lying", lambda *about: lying(*about) // 3)
+
+
+def whole_bits(patch: Patch) -> None:
+    """Each of m bits has all of the epsilon."""
+    patch.setattr(features, "lying", lambda epsilon: lying(2 * epsilon))
 
 
 # of accountants
@@ -747,6 +801,13 @@ MUTANTS: dict[str, Mutant] = {
     "an upload's noise is of floating point": Mutant(FLOAT, floats, "local", "grid"),
     "a step's noise is of floating point": Mutant(FLOAT, float_steps, "watched steps", "grid"),
     "a link's coin lies too rarely": Mutant(BEYOND, rare_lies, "link answers", "links"),
+    "labels follow a seed": Mutant(SEED, link_seed, "label seeds", "seeded labels"),
+    "a label's coin lies too rarely": Mutant(BEYOND, rare_label_lies, "label answers", "labels"),
+    "a label's coin knows of two classes": Mutant(BEYOND, other_truths, "label answers", "labels"),
+    "a feature's bit lies too rarely": Mutant(BEYOND, rare_feature_lies, "feature answers", "features"),
+    "every bit of a node's features has the whole epsilon": Mutant(
+        BEYOND, whole_bits, "feature answers", "features"
+    ),
     "own links are kept beside drawn ones": Mutant(BEYOND, own_beside, "own links", "own links"),
     "drawn links are paid for and not used": Mutant(BEYOND, never_taken, "own links", "own links"),
     "charges follow the upload": Mutant(BEYOND, paid_late, "ahead", "written ahead"),

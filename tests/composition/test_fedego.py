@@ -178,7 +178,7 @@ def test_no_cell_of_a_mash_holds_a_single_node(federation: sfg.Federation) -> No
 def test_a_resumed_run_ends_as_one_that_was_not_killed(
     federation: sfg.Federation, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from secure_fedgraph.round import Courier
+    from secure_fedgraph.protocol.courier import Courier
 
     whole = run(federation, "plaintext", 3, **settings)
     ask, count = Courier.ask, [0]

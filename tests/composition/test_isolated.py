@@ -25,6 +25,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.protocol import Message, wire
 from secure_fedgraph.protocol.message import ANSWER
+from secure_fedgraph.protocol.transport import Lost
 
 RUN = "run-1"
 
@@ -142,6 +143,52 @@ def test_a_dying_process_is_named(federation: sfg.Federation, tmp_path: Path) ->
         with pytest.raises(SecureFedGraphError, match="owner-1's process ended"):
             workers.exchange({name: request(name, 1) for name in federation.names})
     assert not any(alive(pid) for pid in pids)
+
+
+def test_a_hanging_client_is_ended_and_the_others_are_heard(
+    federation: sfg.Federation, tmp_path: Path
+) -> None:
+    bound = sfg.policies.plaintext().bind(sfg.FedAvg.channels, federation.names)
+    algorithm = sfg.FedAvg(hidden=(8, 8))
+    ledger = tmp_path / "ledger.jsonl"
+    with federation.isolate(algorithm, bound, RUN, ledger, 0, answer_within=5.0) as workers:
+        os.kill(workers.pids["owner-1"], signal.SIGSTOP)
+        found = workers.reach({name: request(name, 1) for name in federation.names})
+        assert isinstance(found["owner-1"], Lost)
+        assert str(found["owner-1"]).startswith("owner-1 gave no answer within 5 s, so its process was ended")
+        assert isinstance(found["owner-0"], bytes)
+        assert isinstance(found["owner-2"], bytes)
+        assert not alive(workers.pids["owner-1"])
+
+
+def test_masked_sums_go_on_without_a_client_that_hangs(federation: sfg.Federation) -> None:
+    stopped: list[int] = []
+
+    def stop(row: dict[str, Any]) -> None:
+        if not stopped:
+            (mine,) = (int(line.split()[0]) for line in children() if line)
+            stopped.append(mine)
+            os.kill(mine, signal.SIGSTOP)
+
+    def children() -> list[str]:
+        """One client's process: the last that the nursery made."""
+        mine = ["pgrep", "-n", "-P", str(os.getpid()), "-f", "backends.worker"]
+        nursery = subprocess.run(mine, capture_output=True)
+        born = subprocess.run(["pgrep", "-P", nursery.stdout.decode().split()[0]], capture_output=True)
+        return born.stdout.decode().splitlines()[-1:]
+
+    run = sfg.train(
+        sfg.FedAvg(hidden=(8, 8)),
+        federation,
+        sfg.policies.masked(quorum=2),
+        rounds=2,
+        isolated=True,
+        answer_within=10.0,
+        on_round=stop,
+    )
+    assert stopped
+    assert len(run.history) == 2
+    assert any("gave no answer within 10 s" in note.reason for note in run.transcript.left_out)
 
 
 def alive(pid: int) -> bool:

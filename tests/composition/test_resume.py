@@ -19,8 +19,8 @@ from secure_fedgraph.checkpoint import lock
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.privacy.ledger import read_ledger
 from secure_fedgraph.protocol import Message, Transcript, wire
+from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.message import ANSWER
-from secure_fedgraph.round import Courier
 from secure_fedgraph.shelf import read_json, write_json
 
 ROUNDS = 3

@@ -14,6 +14,18 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 PROMISED = {
     "apflgate_molecules": ["apflgate", "0 of 4 updates", "mean_update (nothing)"],
+    "attack_mashed_egos": [
+        "b1-mash-single       exact rows 1.00",
+        "is masked under masked",
+        "all owners together",
+    ],
+    "attack_prototypes": ["support=1: 48 of 48 graphs solved, 48 right", "support=2: 4 of 48 graphs solved"],
+    "attack_released_model": [
+        "plaintext  g1-link-stealing",
+        "masked     g3-node-membership",
+        "local_dp   g3",
+    ],
+    "attack_vertical": ["plaintext, sampler=paper", "masked, sampler=public", "exact entries 1.00", "blind"],
     "audit_in_python": ["masked: no attack that was tried reads a single owner", "exact"],
     "fedego_mashes": ["0 uploads of single clients and 6 sums", "channel 'egos' needs each upload"],
     "fairgraphfl_rewards": ["plain      owner-0 low", "encrypted  owner-0 low", "to 1.000000", "0 of 6"],

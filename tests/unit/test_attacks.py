@@ -171,6 +171,7 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
         "malicious-client",
         "coalition",
         "outsider",
+        "last client",
     }
     assert kind.family in FAMILIES
     assert ATTACKS[kind.id] is kind
@@ -180,11 +181,12 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
     ("names", "found"),
     [
         (["all"], list(ATTACKS)),
-        (["neighgen"], ["c1-neighgen-single", "c2-neighgen-batch", "c2-neighgen-columns"]),
+        (["neighgen"], [kind.id for kind in ATTACKS.values() if kind.family == "neighgen"]),
+        (["c2"], ["c2-neighgen-batch", "c2-neighgen-columns"]),
         (["c1"], ["c1-neighgen-single"]),
         (["a1"], ["a1-vocabulary-support"]),
         (["a4-label-counts"], ["a4-label-counts"]),
-        (["weights"], ["a1-vocabulary-support", "a4-label-counts"]),
+        (["weights"], ["a1-vocabulary-support", "a2-single-sample", "a4-label-counts"]),
         (["a4", "a1", "a4"], ["a4-label-counts", "a1-vocabulary-support"]),
     ],
 )

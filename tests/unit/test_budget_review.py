@@ -67,7 +67,7 @@ class TestRelations:
 
     def test_a_link_put_elsewhere_is_two_answers(self):
         with pytest.raises(BadInput, match="changes two pairs"):
-            replace(sfg.policies.local_dp(1.0, 1.0, "replace"), links=RandomisedLinks(1.0))
+            replace(sfg.policies.local_dp(1.0, 1.0, "replace"), drawn=(RandomisedLinks(1.0),))
         with pytest.raises(BadInput, match="relation 'replace'"):
             planned(experiment(policy="masked", unit="edge", relation="replace"))
 
@@ -128,7 +128,7 @@ class TestBeforeRoundOne:
     def test_links_are_planned_beside_steps(self):
         """They got an epsilon of 1 unasked."""
         found = planned(experiment(policy="masked", unit="edge", steps={"noise": 1.0}))
-        assert found.policy.links.epsilon == pytest.approx(8.0, rel=1e-3)
+        assert found.policy.drawn[0].epsilon == pytest.approx(8.0, rel=1e-3)
         assert found.policy.steps.noise == 1.0
 
 
@@ -218,7 +218,7 @@ class Overheard(Algorithm):
 
 def test_who_reads_before_it_was_asked_reads_with_drawn_links():
     data = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
-    policy = replace(sfg.policies.plaintext(), links=RandomisedLinks(0.5))
+    policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLinks(0.5),))
     made = sfg.train(Overheard(), data, policy, rounds=1)
     for name, graph in data.owners.items():
         sent = made.state[name].long()

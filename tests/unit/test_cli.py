@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from secure_fedgraph import cli
+from secure_fedgraph.audit_command import AUDIT_EXAMPLES
+from secure_fedgraph.compare_command import COMPARE_EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--data", "synthetic-citation", "--rounds", "1", "--set", "training.hidden=[8,4]"]
@@ -476,10 +478,10 @@ def test_help_everywhere_with_an_example(command: str) -> None:
 
 def test_the_examples_of_the_help_are_accepted() -> None:
     # their flags and names at least: each is run with one more flag that is refused last
-    for text in (cli.RUN_EXAMPLES, cli.AUDIT_EXAMPLES):
+    for text in (cli.RUN_EXAMPLES, AUDIT_EXAMPLES, COMPARE_EXAMPLES):
         for line in text.splitlines():
             words = line.split("#")[0].split()[1:]
-            if words and words[0] in ("run", "audit") and "runs/masked" not in words[1:2]:
+            if words and words[0] in ("run", "audit", "compare") and "runs/masked" not in words[1:2]:
                 done = call(*[w for w in words if not w.endswith(".toml")], "--set", "stop=1")
                 fails(done, 2, "unknown key 'stop'")
 

@@ -15,8 +15,18 @@ from small_graphs import LABELS, triangles
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import fairgraphfl_bounded as bounded
 from secure_fedgraph.algorithms import fairgraphfl_motifs as motif_lists
-from secure_fedgraph.algorithms.fairgraphfl import COUNTS, KNOWN, PROTOTYPES, SEED, VOCABULARY, FairGraphFL
-from secure_fedgraph.algorithms.fairgraphfl_training import shortened
+from secure_fedgraph.algorithms.fairgraphfl import (
+    COUNTS,
+    DIVERSITY,
+    KNOWN,
+    PRESENT,
+    SEED,
+    VOCABULARY,
+    FairGraphFL,
+)
+from secure_fedgraph.algorithms.fairgraphfl_training import PROTOTYPES, shortened
+from secure_fedgraph.budgeted import protect, split_of
+from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.privacy import accounting
 from secure_fedgraph.privacy.accounting import GaussianRelease
@@ -278,6 +288,85 @@ class TestEpsilon:
         )
         made = run(federation, policy, rounds=1)
         assert costs(at(made.charges), [4.0, 3.0, 3.0])
+
+
+COUNTED = {"lists": "counted", "use_diversity": True}
+
+
+class TestCountedLists:
+    def test_without_noise_they_are_the_lists_and_their_sum_the_counts(self, federation):
+        counted = run(federation, rounds=1, **COUNTED, motifs_per_graph=100)
+        lists = run(federation, rounds=1, use_diversity=True, motifs_per_graph=100, motif_keep=1.0)
+        assert torch.equal(counted.state[PRESENT], lists.state[PRESENT])
+        assert torch.equal(counted.state[DIVERSITY], lists.state[DIVERSITY])
+        assert torch.equal(counted.state[COUNTS], lists.state[COUNTS])
+        assert torch.equal(counted.state[PROTOTYPES], lists.state[PROTOTYPES])
+        names = {c.channel for c in counted.charges}
+        assert names == {"motif_lists", "motif_sums", "update"}
+
+    def test_support_is_read_off_the_counts(self, federation):
+        whole = run(federation, rounds=1, **COUNTED)
+        often = run(federation, rounds=1, **COUNTED, support=5)
+        assert 0 < int(often.state[PRESENT].sum()) < int(whole.state[PRESENT].sum())
+        assert torch.equal(often.state[COUNTS], whole.state[COUNTS])
+
+    @pytest.mark.parametrize("rows", [True, False])
+    def test_they_cost_a_graph_one_release_and_no_list_is_sent(self, federation, rows):
+        made = run(federation, local_dp(0.5, 8.0, rows=rows), rounds=2, **COUNTED)
+        mine = [c for c in made.charges if c.channel in ("motif_lists", "motif_sums")]
+        assert [c.channel for c in mine].count("motif_lists") == 3
+        assert costs(at(mine), [8.0] * 2)
+        assert costs(at(made.charges), [4.0] * 2 + [8.0] * 2)
+        assert made.algorithm.uses(made.policy["motif_lists"].channel, 2, 3) == 1
+
+    def test_one_graph_moves_an_agents_counts_no_more(self, federation):
+        algorithm = FairGraphFL(**SMALL, **COUNTED)
+        (channel,) = [c for c in algorithm.in_use if c.name == "motif_lists"]
+        bound = plaintext().bind([channel], federation.names)["motif_lists"]
+        found, graph = [], federation.owners["owner-0"]
+        training = graph.train_mask.nonzero().flatten()
+        for left_out in (None, *training):
+            less = copy.copy(graph)
+            less.train_mask = graph.train_mask.clone()
+            if left_out is not None:
+                less.train_mask[left_out] = False
+            me = SimpleNamespace(name="owner-0", graph=less, schema=federation.schema, memory={})
+            found.append(bound.seal(algorithm.motif_lists(me, {}), scope(), None)["data"].astype(np.float64))
+        apart = [float(np.linalg.norm(found[0] - other)) for other in found[1:]]
+        assert max(apart) == pytest.approx(MOVED, abs=1e-8)
+
+    def test_a_budget_for_a_graph_plans_them(self, federation):
+        settings = {**SMALL, **COUNTED}
+        asked = Experiment(
+            algorithm="fairgraphfl",
+            rounds=2,
+            policy="local_dp",
+            unit="graph",
+            epsilon=16.0,
+            training=settings,
+        )
+        found = protect(asked, asked.make_algorithm(), federation)
+        bound = found.policy.bind(asked.make_algorithm().in_use, federation.names)
+        rows = split_of(found.budget, bound, asked.make_algorithm(), 2, 3)
+        assert {(r["channel"], r["unit"], r["uses"]) for r in rows} == {
+            ("motif_lists", "graph", 1),
+            ("motif_sums", "graph", 1),
+            ("update", "client", 2),
+        }
+        made = sfg.train(asked.make_algorithm(), federation, found.policy, rounds=2, budget=found.budget)
+        assert 0.97 * 16 < made.privacy("graph")["epsilon"] <= 16
+
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({**COUNTED}, "set vocabulary=public too"),
+            ({**COUNTED, "vocabulary": "public"}, "set prototypes=bounded"),
+            ({**COUNTED, **BOUNDED, "idf": "global"}, "leave idf=local"),
+        ],
+    )
+    def test_settings_that_do_not_fit(self, settings, words):
+        with pytest.raises(BadInput, match=words):
+            FairGraphFL(**settings)
 
 
 class TestBadInput:

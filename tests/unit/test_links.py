@@ -81,7 +81,7 @@ def federation() -> sfg.Federation:
 
 class TestRuns:
     def run(self, federation: sfg.Federation, **arguments: object) -> sfg.Run:
-        policy = replace(sfg.policies.plaintext(), links=RandomisedLinks(3.0))
+        policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLinks(3.0),))
         return sfg.train(sfg.FedAvg(hidden=(8, 8), fanout=(2, 2)), federation, policy, **arguments)
 
     def test_links_are_paid_once_and_nothing_else_is_covered(self, federation):
@@ -92,7 +92,7 @@ class TestRuns:
 
     def test_who_holds_a_link_pays_for_it(self):
         split = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, partition="vertical")
-        policy = replace(sfg.policies.plaintext(), links=RandomisedLinks(3.0))
+        policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLinks(3.0),))
         made = sfg.train(sfg.Glasu(hidden=8, sampler="public", public_nodes=20), split, policy, rounds=1)
         assert made.privacy("edge")["epsilon"] == pytest.approx(9.0, abs=1e-3)
 

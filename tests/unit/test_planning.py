@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
 import warnings
 
 import pytest
 from parties import NAMES, Toy, session
+from rich.console import Console
 from small import GENERATORS
 
 import secure_fedgraph as sfg
@@ -17,10 +20,12 @@ from secure_fedgraph.privacy import accounting
 from secure_fedgraph.privacy.accounting import GaussianRelease
 from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.privacy.ledger import spent
-from secure_fedgraph.privacy.planning import check_first, plan
+from secure_fedgraph.privacy.planning import check_first, plan, split
 from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.protocol import Channel, Reveal, Unit
+from secure_fedgraph.report.page import write_report
 from secure_fedgraph.results import execute, run_result
+from secure_fedgraph.tables import _of_unit, run_tables
 
 UPDATE, HIDDEN = Channel("update", Reveal.SUM), Channel("hidden", Reveal.SUM, Unit.NODE)
 SMALL = {
@@ -73,10 +78,16 @@ class TestPlan:
         assert paid["update"] / paid["hidden"] == pytest.approx(3.0, rel=1e-9)
         assert found.shares == {"update": 0.75, "hidden": 0.25}
         assert 0.98 * 4.0 < found.epsilon <= 4.0
-        assert found.rows() == [
-            {"channel": n, "multiplier": found.multipliers[n], "uses": uses[n], "share": found.shares[n]}
-            for n in ("update", "hidden")
-        ]
+        rows = split(found.budget, found.policy.bind((UPDATE, HIDDEN), NAMES), uses)
+        told = {"update": "client", "hidden": "client"}
+        for row in rows:
+            name = row["channel"]
+            assert (row["unit"], row["uses"]) == (told.pop(name), uses[name])
+            assert row["multiplier"] == pytest.approx(found.multipliers[name], rel=1e-3)
+            alone = accounting.epsilon([GaussianRelease(found.multipliers[name])] * uses[name], 1e-5).epsilon
+            assert alone <= row["epsilon"] * 1.002 < 1.2 * alone
+        assert not told
+        assert max(row["epsilon"] for row in rows) < found.epsilon < sum(row["epsilon"] for row in rows)
         equal = planned(Budget(4.0), (UPDATE, HIDDEN), {"update": 5, "hidden": 5})
         assert equal.multipliers["update"] == equal.multipliers["hidden"]
 
@@ -127,7 +138,8 @@ class TestRuns:
         assert len(run.history) == 3
         found = spent(run.charges, asked.delta)[asked.unit][asked.against].epsilon
         assert 0.97 * asked.epsilon < found <= asked.epsilon
-        entry = run_result(run, asked)["budget"]
+        told = run_result(run, asked)
+        entry, rows = told["budget"], told["plan"]
         assert (entry["epsilon"], entry["unit"], entry["against"]) == (
             asked.epsilon,
             asked.unit,
@@ -135,8 +147,10 @@ class TestRuns:
         )
         assert entry["planned"] is True
         assert found <= entry["spent"] <= found + 1e-4
-        assert entry["channels"].keys() == {c.channel for c in run.charges}
-        for channel, row in entry["channels"].items():
+        assert [row["channel"] for row in rows] == list(dict.fromkeys(c.channel for c in run.charges))
+        assert found <= sum(row["epsilon"] for row in rows) + 1e-3
+        for row in rows:
+            channel = row["channel"]
             assert row["uses"] == sum(c.channel == channel and c.client == "owner-0" for c in run.charges)
 
     def test_what_each_algorithm_says_it_uses_it_uses_and_no_more(self):
@@ -151,6 +165,63 @@ class TestRuns:
             most = run.algorithm.uses(run.policy[name].channel, 2, len(run.federation.names))
             for client in run.federation.names:
                 assert sum(c.channel == name and c.client == client for c in run.charges) <= most
+
+    @pytest.mark.parametrize(
+        ("settings", "channels"),
+        [
+            ({}, {"update", "generator", "feedback"}),
+            ({"generator": "shared"}, {"update", "shared_generator"}),
+        ],
+    )
+    def test_channels_that_the_settings_do_not_use_get_no_part(self, settings, channels):
+        asked = experiment(algorithm="fedsage+", training={**GENERATORS, **settings}, rounds=2)
+        run = execute(asked, None)
+        told = run_result(run, asked)
+        assert {row["channel"] for row in told["plan"]} == channels == {c.channel for c in run.charges}
+        assert 0.9 * 8 < told["budget"]["spent"] <= 8
+
+    def test_the_split_is_adjusted_by_weights(self):
+        """As docs/budgets.md says: a channel with more weight gets less noise, and costs more."""
+        found = {}
+        for weight in (1.0, 9.0):
+            asked = experiment(evaluation="in_band", budget={"update": weight})
+            rows = run_result(execute(asked, None), asked)["plan"]
+            found[weight] = {row["channel"]: row for row in rows}
+        assert found[9.0]["update"]["multiplier"] < found[1.0]["update"]["multiplier"]
+        assert found[9.0]["metrics"]["epsilon"] < found[1.0]["metrics"]["epsilon"]
+        assert found[9.0]["metrics"]["epsilon"] < found[9.0]["update"]["epsilon"]
+
+    def test_noisy_steps_are_a_row_with_their_own_unit(self):
+        steps = {"rate": 1.0, "steps": 2}
+        asked = experiment(algorithm="fedsage", policy="masked", unit="node", steps=steps)
+        asked = asked.model_copy(update={"training": {"hidden": [4], "fanout": [2]}})
+        run = execute(asked, None)
+        (row,) = run_result(run, asked)["plan"]
+        assert (row["channel"], row["unit"], row["uses"]) == ("update (training)", "node", 3)
+        assert row["multiplier"] == run.policy.steps.noise
+        assert row["epsilon"] == run.privacy("node")["epsilon"]
+
+    def test_terminal_and_page_show_the_split_and_whose_noise_it_is(self, tmp_path):
+        asked = experiment(unit="node", evaluation="in_band")
+        told = run_result(execute(asked, None), asked)
+        plain = Console(width=200, record=True, file=io.StringIO())
+        for table in run_tables(told):
+            plain.print(table)
+        text = plain.export_text()
+        (tmp_path / "result.json").write_text(json.dumps(told))
+        page = write_report(tmp_path).read_text()
+        assert "noise, planned, for epsilon 8 of one node" in text
+        for row in told["plan"]:
+            assert f"{row['multiplier']:.4g}" in text
+            assert f"{row['multiplier']:.4g}" in page
+        assert "how the budget is split" in page
+        assert "alone ε = " in page
+
+    def test_an_epsilon_of_another_unit_than_the_channels_says_so(self):
+        row = {"epsilon": 1.5, "epsilon_unit": "client", "unit": "node"}
+        assert _of_unit(row) == "1.5 (one client)"
+        assert _of_unit({**row, "epsilon_unit": "node"}) == "1.5"
+        assert _of_unit({**row, "epsilon": None}) == ""
 
     def test_without_a_budget_nothing_is_planned(self):
         asked = Experiment(**SMALL, policy="masked")

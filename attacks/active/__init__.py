@@ -1,0 +1,7 @@
+"""Attacks that change what is sent: a client or a server that plays against the protocol's honest parties."""
+
+from __future__ import annotations
+
+from attacks.active.oracle import GeneratorOracle
+
+__all__ = ["GeneratorOracle"]

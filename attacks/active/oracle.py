@@ -1,0 +1,168 @@
+"""C3 on FedSage+: a malicious owner whose generator turns the nearest-neighbour loss into an oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from attacks.active.oracle_queries import SLOTS, SPREAD, Asked, craft, directions, read
+from attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
+from attacks.weights import ALL
+from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.protocol import Upload, View
+from secure_fedgraph.protocol.transcript import Seen
+
+COVERED = "nodes found by an oracle"
+QUERIES = 2048
+"""At most so many a message: five a hidden unit."""
+REPEATS = 4
+"""Rows a query: dropout puts half of them out, each owner's own half."""
+_FOUND, _ASKED = "oracle_found", "oracle_asked"
+_WEIGHT = "outer.weight"
+
+
+def _messages(number: int) -> Control:
+    settings = {"rounds": 1, "training.generator_epochs": 2, "training.federated_epochs": number}
+    return Control(f"{number} crafted message{'s' * (number > 1)}", settings)
+
+
+class GeneratorOracle(Attack):
+    """C3: the first owner offers a generator of its own making, and every answer is a list of others' nodes.
+
+    Its embeddings each light one hidden unit, whose outer weights hold five points ``c``; the gradient of
+    those weights shows the answering owner's node nearest to each. With ``c = 1/2 + 0.2 w`` the distance to
+    a node of 0 and 1 is a constant less ``0.4 <w, x>``, so the owner is asked for the node furthest in the
+    direction ``w``, and every node is furthest in some direction. Later messages hold against known nodes
+    what they have, so that others come.
+
+    The other owners, and the server, are honest: they follow the protocol, with all its checks of an offer.
+
+    :meth:`run` reads answers of single owners, :meth:`residual` the sum: dropout is drawn by every owner for
+    itself, so most queries show the owners' rows apart.
+    """
+
+    id = "c3-neighgen-oracle"
+    family = "neighgen"
+    summary = "the other owners' nodes, by a crafted generator that asks for the nearest of chosen points"
+    adversaries = (CLIENT,)
+    behaviour = "malicious"
+    channel = "feedback"
+    also_reads = ("generator",)
+    cost = "seconds a message"
+    controls = (_messages(1), _messages(4))
+    depends_on = ("training.federated_epochs", "training.feedback_minimum")
+    stops: ClassVar[Mapping[str, str]] = {
+        CLIENT: "noise in the answers (local_dp), which ends the training too; neither seals nor masks, no "
+        "clip by itself, and no partition without noise",
+    }
+
+    @classmethod
+    def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:
+        """The algorithm as the malicious owner runs it: the same channels, the others' half unchanged."""
+        return playing(kind)
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Rows of each owner that answered."""
+        found = view.delivered(self.channel) if self.channel in view.public["channels"] else []
+        answers = {(seen.exchange, seen.clients): seen for seen in found}
+        if not answers:
+            raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
+        by: dict[str, list[Seen]] = {}
+        for seen in answers.values():
+            by.setdefault(seen.clients[0], []).append(seen)
+        values = {owner: self._rows(view, seen) for owner, seen in sorted(by.items())}
+        return Guess(COVERED, values, {owner: (owner,) for owner in values}, len(answers))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """Rows of all that answered, from their sums."""
+        sums = self.opened_sums(view)
+        return Guess(COVERED, {ALL: self._rows(view, sums)}, {ALL: sums[0].clients}, len(sums))
+
+    def _rows(self, view: View, answers: list[Seen]) -> np.ndarray:
+        found = []
+        for seen in answers:
+            offer = view.offer(self.channel, seen.exchange)
+            if offer is None or not crafted(offer.values):
+                raise Blind(
+                    f"{self.id}: the owner offered an honest generator: the attack has to play the run"
+                )
+            if _WEIGHT not in seen.values:
+                raise Blind(f"{self.id}: answers are gradients at the outputs, which c1 reads as they are")
+            asked = Asked(offer.values, 1 / (len(offer.values["z"]) * SLOTS))
+            gradient = seen.values[_WEIGHT]
+            found.append(rows_of(gradient, asked, len(seen.clients)))
+        return np.unique(np.concatenate(found), axis=0)
+
+
+def rows_of(gradient: np.ndarray, asked: Asked, owners: int) -> np.ndarray:
+    """Rows of features from one answer: of 0 and 1 where it fits such rows, else real ones."""
+    width = asked.offer[f"fgen.{_WEIGHT}"].shape
+    gradient = np.asarray(gradient).reshape(width)  # clipped answers come as one row
+    rows = read(gradient, asked, owners)
+    queries = len(asked.units()[0]) * SLOTS
+    return rows if len(rows) >= 0.02 * queries else read(gradient, asked, owners, binary=False)
+
+
+def crafted(offer: Mapping[str, np.ndarray]) -> bool:
+    """Whether an offer is one of these: its first layer passes embeddings on."""
+    first = np.asarray(offer["fgen.inner.0.weight"])
+    return bool((np.abs(first - first.round()) < 1e-3).all() and np.any(np.abs(first) > 0.5))
+
+
+def playing(kind: type[Algorithm]) -> type[Algorithm]:
+    """``kind`` with the first owner's offers crafted, and its answers kept to craft the next ones.
+
+    An owner that has no such channels has nothing to play.
+    """
+    channels = {channel.name: channel for channel in kind.channels}
+    if not {"generator", "feedback"} <= channels.keys():
+        return kind
+
+    class Played(kind):  # type: ignore[misc,valid-type]
+        name = kind.name
+
+        @channels["generator"].answer
+        def offer(self, me: Any, given: State) -> Upload:
+            honest: Upload = super().offer(me, given)
+            if me.name != min(me.clients) or len(self.settings.generator_hidden) != 2:
+                return honest
+            return self.made_up(me, honest)
+
+        def made_up(self, me: Any, honest: Upload) -> Upload:
+            """An offer of the honest one's shape; of more rows, where nothing says how many there are."""
+            s, words = self.settings, int(me.graph.x.shape[1])
+            binary = bool(((me.graph.x == 0) | (me.graph.x == 1)).all())
+            repeats = REPEATS if binary else 1
+            units = min(QUERIES // SLOTS, s.generator_hidden[1])
+            if s.feedback_minimum == "partitioned":
+                units, repeats = min(s.exchange_batch, s.generator_hidden[1]), 1
+            found = me.memory.get(_FOUND, torch.zeros(0, words)).numpy()
+            rng = np.random.default_rng(me.generator("oracle").initial_seed())
+            asked = directions(units * SLOTS, words, found if binary else found[:0], rng)
+            points = (0.5 + SPREAD * asked).reshape(units, SLOTS, words)
+            made = craft(points, repeats, s.encoder[1], s.generator_hidden, seed=me.round)
+            if s.feedback_minimum == "partitioned":
+                more = torch.arange(s.exchange_batch) % len(made["z"])
+                made |= {"z": made["z"][more], "counts": made["counts"][more]}
+            me.memory[_ASKED] = {name: value.clone() for name, value in made.items()}
+            made["seed"] = honest.values["seed"]
+            return Upload({name: made[name] for name in honest.values})
+
+        @channels["feedback"].read
+        def learn(self, me: Any, answered: Any) -> None:
+            if _ASKED not in me.memory:
+                super().learn(me, answered)
+                return
+            offer = {name: value.numpy() for name, value in me.memory.pop(_ASKED).items()}
+            if _WEIGHT in answered.total:
+                asked = Asked(offer, 1 / (len(offer["z"]) * SLOTS))
+                gradient = answered.total[_WEIGHT].float().numpy()
+                rows = torch.as_tensor(rows_of(gradient, asked, len(me.clients) - 1))
+                before = me.memory.get(_FOUND, rows[:0])
+                me.memory[_FOUND] = torch.unique(torch.cat([before, rows]), dim=0)
+
+    Played.__qualname__ = Played.__name__ = f"Played{kind.__name__}"
+    return Played

@@ -1,0 +1,118 @@
+"""C5 on FedSage+: what the embeddings that an owner offers tell everybody who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from attacks.attack import CLIENT, Attack, Blind, Guess, Knowledge
+from attacks.neighgen import SLOTS
+from secure_fedgraph.models.neighgen import FeatureGenerator
+from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import SERVER, Seen
+
+NEIGHBOURS, EMBEDDED_LINKS, MISSING = (
+    "features of neighbours",
+    "links of embeddings",
+    "numbers of missing neighbours",
+)
+
+
+class _Offers(Attack):
+    """What all forms of C5 share: each owner's first offer, which every other owner opens.
+
+    The one defence is that there is no offer; sealing hides it from the server only. There is no sum of
+    offers, so nothing is left to aim :meth:`residual` at.
+    """
+
+    family = "neighgen"
+    adversaries = (SERVER, CLIENT)
+    channel = "generator"
+    first_rounds = 1
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "a policy that seals what owners send each other: sealed, masked, homomorphic, strictest",
+        CLIENT: "nothing built: whoever answers has to read the embeddings; local_dp blurs them "
+        "at the price of the answer",
+    }
+    about: ClassVar[str]
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """One array for each owner, a row for each embedding of its first offer."""
+        known = self.channel in view.public["channels"]
+        offers = [*view.uploads(self.channel), *view.delivered(self.channel)] if known else []
+        first: dict[str, Seen] = {}
+        for seen in sorted(offers, key=lambda seen: seen.exchange):
+            if seen.clients[0] not in view.parties:
+                first.setdefault(seen.clients[0], seen)
+        if not first:
+            raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
+        values = {owner: self._read(view, seen.values) for owner, seen in sorted(first.items())}
+        return Guess(self.about, values, {owner: (owner,) for owner in values}, len(first))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """Blind: offers are never added up."""
+        raise Blind(f"{self.id}: embeddings are read one by one, so no sum of them is left")
+
+    def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
+        raise NotImplementedError
+
+
+class EmbeddingDecoder(_Offers):
+    """C5: the generator that comes with an embedding is its decoder: it makes the neighbours' features.
+
+    Without noise and dropout, all slots' mean, ``[embeddings, words]``.
+    """
+
+    id = "c5-embedding-features"
+    summary = (
+        "features of the neighbours of an owner's nodes, from the embeddings and the generator that it offers"
+    )
+    cost = "one forward pass"
+    about = NEIGHBOURS
+
+    def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
+        hidden = tuple(view.public["settings"]["generator_hidden"])
+        z = torch.as_tensor(np.array(offer["z"]), dtype=torch.float32)
+        fgen = FeatureGenerator(z.shape[1], int(view.public["schema"]["features"]), SLOTS, hidden, 0.0)
+        fgen.load_state_dict(
+            {
+                name.removeprefix("fgen."): torch.as_tensor(np.array(value), dtype=torch.float32)
+                for name, value in offer.items()
+                if name.startswith("fgen.")
+            }
+        )
+        fgen.eval()
+        with torch.no_grad():
+            found: np.ndarray = fgen(z, torch.zeros_like(z)).mean(1).numpy()
+        return found
+
+
+class EmbeddingLinks(_Offers):
+    """C5: embeddings that point the same way belong to linked nodes, ``[embeddings, embeddings]``."""
+
+    id = "c5-embedding-links"
+    summary = "links among an owner's nodes, from the likeness of the embeddings that it offers"
+    cost = "one matrix product"
+    about = EMBEDDED_LINKS
+
+    def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
+        z = np.asarray(offer["z"], dtype=np.float64)
+        unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+        found: np.ndarray = unit @ unit.T
+        return found
+
+
+class EmbeddingCounts(_Offers):
+    """C5: the counts that come with embeddings, taken for how many neighbours are missing."""
+
+    id = "c5-embedding-counts"
+    summary = "how many neighbours an owner's nodes miss, from the counts that it offers"
+    cost = "none"
+    about = MISSING
+
+    def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
+        found: np.ndarray = np.asarray(offer["counts"]).round().astype(int)
+        return found

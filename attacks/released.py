@@ -1,0 +1,159 @@
+"""G1 and G2: links and features, from what a released model answers about an owner's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.protocol import View
+
+LINKS, WORDS = "links from answers", "words from embeddings"
+ANSWERS, EMBEDDED = "answers of the released model", "embeddings of the released model"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a prediction service with the released model says about one owner's nodes.
+
+    Args:
+        served: ``[nodes, classes]`` log-probabilities, answered with the owner's links.
+        alone: the same, of every node by itself.
+    """
+
+    served: np.ndarray = field(repr=False)
+    alone: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Nodes as the released model embeds them: what its last layer reads, and what it answers.
+
+    Args:
+        embeddings: ``[nodes, width]``.
+        answers: ``[nodes, classes]`` log-probabilities.
+        words: ``[nodes, words]`` the features, of shadow nodes only.
+    """
+
+    embeddings: np.ndarray = field(repr=False)
+    answers: np.ndarray = field(repr=False)
+    words: np.ndarray | None = field(default=None, repr=False)
+
+
+class _Released(Attack):
+    """What attacks on a released model share: they read no message."""
+
+    family = "released"
+    adversaries = (OUTSIDER,)
+    channel = "update"
+    first_rounds = 0
+    depends_on = ("rounds", "training.learning_rate", "training.epochs")
+
+
+class LinkStealing(_Released):
+    """G1: linked nodes get alike answers.
+
+    The model averages neighbours, so two linked nodes' log-probabilities are near each other: the score of a
+    pair is minus the squared distance. That is the model's doing at the time of the answer, so noise in
+    training does not stop it. What is left where the service answers without links is that linked nodes have
+    alike features, which whoever has the features knows without a model.
+
+    References:
+        He et al., Stealing Links from Graph Neural Networks, USENIX Security 2021 (attack 0).
+    """
+
+    id = "g1-link-stealing"
+    summary = "an owner's links, from how alike the released model's answers about two nodes are"
+    cost = "one matrix of distances an owner"
+    grants = ("the answers of a prediction service with the released model about all of an owner's nodes",)
+    needs = (ANSWERS,)
+    controls = (Control("released after 20 rounds", {"rounds": 20}),)
+    stops: ClassVar[Mapping[str, str]] = {
+        OUTSIDER: "a service that answers without the owner's links; noise only where it ruins the model"
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """A score for every pair of an owner's nodes ``[nodes * (nodes - 1) / 2]``."""
+        return _pairs({owner: one.served for owner, one in _answers(self, knowledge).items()})
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same from a service that answers about every node by itself."""
+        return _pairs({owner: one.alone for owner, one in _answers(self, knowledge).items()})
+
+
+class EmbeddingInversion(_Released):
+    """G2: a decoder that was trained on a shadow graph reads words out of embeddings.
+
+    The outsider has the released model and nodes of the same kind, embeds them, and fits a linear decoder
+    that gives the words back. A network of two layers gave no more on Cora and less on small shadow graphs.
+
+    References:
+        Zhang et al., Inference Attacks Against Graph Neural Networks, USENIX Security 2022; Song and
+        Raghunathan, Information Leakage in Embedding Models, CCS 2020.
+    """
+
+    id = "g2-embedding-inversion"
+    summary = "the words of an owner's nodes, from their embeddings by the released model"
+    cost = "one singular value decomposition of the shadow nodes' embeddings"
+    grants = (
+        "the embeddings of an owner's training nodes, as they would be published",
+        "a shadow graph: the nodes that nobody trained on, with the links between them",
+    )
+    needs = (EMBEDDED,)
+    controls = (Control("released after 20 rounds", {"rounds": 20}),)
+    stops: ClassVar[Mapping[str, str]] = {
+        OUTSIDER: "nothing built here; to publish answers in place of embeddings leaves less"
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """``[training nodes, words]`` of each owner: how likely each word is."""
+        return self._decoded(knowledge, lambda one: one.embeddings)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same from the answers alone."""
+        return self._decoded(knowledge, lambda one: one.answers)
+
+    def _decoded(self, knowledge: Knowledge, part: Callable[[Embedded], np.ndarray]) -> Guess:
+        facts: Mapping[str, Embedded] = knowledge.facts[EMBEDDED]
+        shadow = facts.get("")
+        if shadow is None or shadow.words is None:
+            raise Blind(f"{self.id}: no classifier of nodes was released, or there is no shadow graph")
+        decode = _decoder(np.asarray(part(shadow), dtype=np.float64), shadow.words.astype(np.float64))
+        values = {owner: decode(part(one)) for owner, one in facts.items() if owner}
+        return Guess(WORDS, values, {owner: (owner,) for owner in values}, 0)
+
+
+def _decoder(inputs: np.ndarray, words: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """The linear map with least generalised cross-validation error over ridges (Golub et al. 1979)."""
+    middle, scale, usual = inputs.mean(0), inputs.std(0) + 1e-6, words.mean(0)
+    left, sizes, right = np.linalg.svd((inputs - middle) / scale, full_matrices=False)
+    seen, best = left.T @ (words - usual), (np.inf, np.zeros(0))
+    outside = np.square(words - usual).sum() - np.square(seen).sum()
+    for ridge in 10.0 ** np.arange(-1, 6):
+        kept = sizes**2 / (sizes**2 + ridge)
+        error = outside + np.square((1 - kept)[:, None] * seen).sum()
+        best = min(best, (error / (len(inputs) - kept.sum()) ** 2, kept), key=lambda one: one[0])
+    kept = best[1]
+    weights = right.T @ ((kept / np.maximum(sizes, 1e-12))[:, None] * seen)
+    return lambda rows: np.clip((rows - middle) / scale @ weights + usual, 0, 1)
+
+
+def _answers(attack: Attack, knowledge: Knowledge) -> Mapping[str, Answers]:
+    found: Mapping[str, Answers] = knowledge.facts[ANSWERS]
+    if not found:
+        raise Blind(f"{attack.id}: no classifier of nodes was released")
+    return found
+
+
+def _pairs(answers: Mapping[str, np.ndarray]) -> Guess:
+    values = {}
+    for owner, told in answers.items():
+        # log-probabilities up to a constant are scores, whose differences are what the last layer read
+        scores = told - told.mean(1, keepdims=True)
+        lengths = np.square(scores).sum(1)
+        apart = lengths[:, None] + lengths[None] - 2 * scores @ scores.T
+        values[owner] = -apart[np.triu_indices(len(scores), 1)]
+    return Guess(LINKS, values, {owner: (owner,) for owner in values}, 0)

@@ -1,0 +1,220 @@
+"""F1, F2 and F8: single updates behind sums, by rounds, by collusion, and by noise that is drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from attacks.attack import COALITION, SERVER, Attack, Blind, Control, Guess, Knowledge
+from attacks.drifting_updates import groups, means, singled_out
+from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
+
+MEAN_UPDATE, FIRST_UPDATE, DENOISED = "mean update", "first update", "update without its noise"
+NOISE = "noise drawn again"
+UNWEIGHTED = ("fedavg", "fedprox", "fedsage", "gin-fedavg")
+"""Algorithms whose next broadcast is the last one plus the mean of the updates."""
+
+
+def vector(values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """All values of an upload, in the order in which it travels."""
+    return np.concatenate([np.asarray(v, dtype=np.float64).reshape(-1) for v in values.values()])
+
+
+class CohortDifferencing(Attack):
+    """F1: single updates from sums over cohorts that change from round to round.
+
+    With ``Q`` the participation matrix, ``Q U = S``. Client i is singled out where its unit vector lies in
+    the row space of ``Q``: by two sums that differ in one drop-out, for a start. Where updates do not drift
+    that gives the update exactly; else what is expected of it under Gaussian drift
+    (:func:`~attacks.drifting_updates.means`).
+
+    References:
+        So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage, AAAI 2023; Pasquini et
+        al., Eluding Secure Aggregation, CCS 2022.
+    """
+
+    id = "f1-cohort-differencing"
+    family = "rounds"
+    summary = "single owners' updates, from secure sums over cohorts that change"
+    channel = "update"
+    cost = "one decomposition of a matrix of rounds by owners"
+    controls = (
+        Control(
+            "drop-outs and small steps",
+            {
+                "rounds": 10,
+                "clients": 10,
+                "dropouts": 0.1,
+                "training.batch": "full",
+                "training.optimizer": "sgd",
+                "training.fanout": [15, 15],
+            },
+        ),
+    )
+    depends_on = ("rounds", "clients", "dropouts", "protection.batch")
+    stops: ClassVar[Mapping[str, str]] = {
+        "server": "cohorts that do not change, or whole batches of clients (protection.batch); noise"
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """The mean update of every owner that the cohorts single out."""
+        names, cohorts, sums = self._system(view)
+        alone = singled_out(cohorts)
+        if not alone.any():
+            raise Blind(
+                f"{self.id}: {len(sums)} sums of channel {self.channel!r} are over cohorts whose differences "
+                "single nobody out"
+            )
+        found = means(cohorts, sums)
+        chosen = [name for name, one in zip(names, alone, strict=True) if one]
+        values = dict(zip(chosen, found[alone], strict=True))
+        return Guess(MEAN_UPDATE, values, {name: (name,) for name in chosen}, len(sums))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The mean sum of every group of owners that the cohorts single out: all together at least."""
+        names, cohorts, sums = self._system(view)
+        together = groups(cohorts)
+        joint = np.stack([cohorts[:, members[0]] for members in together], axis=1)
+        alone, found = singled_out(joint), means(joint, sums)
+        values, targets = {}, {}
+        for members, one, estimate in zip(together, alone, found, strict=True):
+            if one:
+                key = " + ".join(names[i] for i in members)
+                values[key], targets[key] = estimate, tuple(names[i] for i in members)
+        if not values:
+            raise Blind(f"{self.id}: no group of owners is singled out")
+        return Guess(MEAN_UPDATE, values, targets, len(sums))
+
+    def _system(self, view: View) -> tuple[list[str], np.ndarray, np.ndarray]:
+        seen = self.opened_sums(view)
+        names = sorted({name for one in seen for name in one.clients})
+        cohorts = np.array([[name in one.clients for name in names] for one in seen], dtype=np.float64)
+        return names, cohorts, np.stack([vector(one.values) for one in seen])
+
+
+class OwnShareSubtraction(Attack):
+    """F2: owners that collude subtract what they sent themselves; what is left is the others'.
+
+    The sum need not be shown to them: of an unweighted mean they see it as the step between two broadcasts.
+    All but one owner read the last one's update, whatever hides it on its way.
+
+    References:
+        Bonawitz et al., CCS 2017, section 6: the ideal functionality gives the sum, and own inputs are known.
+    """
+
+    id = "f2-own-share-subtraction"
+    family = "rounds"
+    summary = "the update of the one owner that does not collude, from the sum less one's own"
+    adversaries = (COALITION, SERVER)
+    channel = "update"
+    first_rounds = 2
+    cost = "one subtraction"
+    controls = (Control("two rounds", {"rounds": 2}),)
+    depends_on = ("clients",)
+    stops: ClassVar[Mapping[str, str]] = {
+        COALITION: "noise that nobody in the coalition adds (distributed_dp); more owners outside it",
+        SERVER: "nothing: a server that reads single updates needs no sum",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """The first update of the only owner outside the coalition."""
+        rest, others, used = self._rest(view)
+        if len(others) > 1:
+            raise Blind(
+                f"{self.id}: {len(others)} owners are outside the coalition, and it has their sum only"
+            )
+        return Guess(FIRST_UPDATE, {others[0]: rest}, {others[0]: others}, used)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The sum of all who are outside."""
+        rest, others, used = self._rest(view)
+        key = " + ".join(others)
+        return Guess(FIRST_UPDATE, {key: rest}, {key: others}, used)
+
+    def _rest(self, view: View) -> tuple[np.ndarray, tuple[str, ...], int]:
+        clients = tuple(view.public["clients"])
+        mine = [name for name in clients if name in view.parties]
+        own = self._own(view, mine)
+        total, contributors = self._sum(view, clients)
+        others = tuple(name for name in contributors if name not in mine)
+        if not others:
+            raise Blind(f"{self.id}: nobody outside the coalition contributed")
+        taken = [vector(own[name]) for name in mine if name in contributors]
+        return total - np.sum(taken, axis=0), others, len(taken) + 1
+
+    def _own(self, view: View, mine: Sequence[str]) -> dict[str, Mapping[str, np.ndarray]]:
+        if not mine:
+            raise Blind(f"{self.id}: no owner is in this view, so there is nothing to subtract")
+        seen = [*view.own_uploads(self.channel), *self._readable(view)]
+        first = min((one.round for one in seen), default=0)
+        found = {one.clients[0]: one.values for one in reversed(seen) if one.round == first}
+        missing = [name for name in mine if name not in found]
+        if missing:
+            raise Blind(f"{self.id}: what {missing[0]} uploaded was not kept in full in this view")
+        return found
+
+    def _readable(self, view: View) -> list[Seen]:
+        return [s for s in view.uploads(self.channel) if s.clients[0] in view.parties]
+
+    def _sum(self, view: View, clients: tuple[str, ...]) -> tuple[np.ndarray, tuple[str, ...]]:
+        sums = view.sums(self.channel)
+        if sums:
+            first = min(sums, key=lambda seen: seen.round)
+            return vector(first.values), first.clients
+        if view.public["algorithm"] not in UNWEIGHTED or view.public["settings"].get("weighted"):
+            raise Blind(f"{self.id}: the step between broadcasts is no plain mean of the updates")
+        told = {seen.round: seen.values for seen in view.asked(self.channel)}
+        if len(told) < 2:
+            raise Blind(f"{self.id}: one broadcast shows no step: it takes two rounds")
+        first_round, second = sorted(told)[:2]
+        names = list(told[first_round])
+        step = [np.asarray(told[second][k], float) - np.asarray(told[first_round][k], float) for k in names]
+        return len(clients) * vector(dict(zip(names, step, strict=True))), clients
+
+
+class RedrawnNoise(Attack):
+    """F8: noise whose seed others know is drawn again and subtracted.
+
+    A generator that follows from public things (a global seed, a round's number) gives everybody the same
+    noise. Under noise from the operating system what is drawn again is other noise, and subtracting it makes
+    the upload worse.
+    """
+
+    id = "f8-redrawn-noise"
+    family = "rounds"
+    summary = "updates without their noise, where the noise follows from a public seed"
+    channel = "update"
+    first_rounds = 1
+    cost = "one draw of noise an upload"
+    grants = ("the code that draws the noise, run again with every public seed",)
+    needs = (NOISE,)
+    stops: ClassVar[Mapping[str, str]] = {
+        "server": "noise from the operating system: what every policy of this package draws"
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Every single upload less the noise that was drawn again for it."""
+        uploads = self.single_uploads(view)
+        noise = self._noise(knowledge)
+        values = {
+            seen.clients[0]: vector(seen.values) - noise[seen.round, seen.clients[0]]
+            for seen in uploads
+            if (seen.round, seen.clients[0]) in noise
+        }
+        return Guess(DENOISED, values, {owner: (owner,) for owner in values}, len(uploads))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The first sum less every share of its noise."""
+        seen, noise = min(self.opened_sums(view), key=lambda one: one.round), self._noise(knowledge)
+        drawn = [noise[seen.round, name] for name in seen.clients if (seen.round, name) in noise]
+        key = " + ".join(seen.clients)
+        return Guess(DENOISED, {key: vector(seen.values) - np.sum(drawn, axis=0)}, {key: seen.clients}, 1)
+
+    def _noise(self, knowledge: Knowledge) -> Mapping[tuple[int, str], np.ndarray]:
+        noise: Mapping[tuple[int, str], np.ndarray] = knowledge.facts[NOISE]
+        if not noise:
+            raise Blind(f"{self.id}: no client adds noise to channel {self.channel!r}")
+        return noise

@@ -1,0 +1,129 @@
+"""One run of a grid and the attacks on it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attacks import Attack
+from audits.case import Case
+from audits.ceilings import Claims
+from audits.cells import EACH, Audit, blank_cell, cells, limits
+from audits.conformance_rows import conformance_rows
+from audits.groups import Group
+from secure_fedgraph.errors import Refused
+from secure_fedgraph.results import execute, run_result, write_json
+from secure_fedgraph.train import Run
+
+LARGE = 200_000_000
+"""Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
+
+
+def attacked(group: Group, out: Path | None) -> dict[str, Any]:
+    """Runs a group.
+
+    Returns:
+        ``cells``, ``runs``, ``reconstructions``, ``conformance`` and ``seconds``, as JSON.
+    """
+    started, grid = time.perf_counter(), Audit(controls=group.controls, effort=group.effort)
+    with one_thread():
+        _one_run(grid, group, out)
+    return {
+        "cells": grid.cells,
+        "runs": grid.runs,
+        "reconstructions": grid.reconstructions,
+        "conformance": grid.conformance,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def quietly(group: Group, out: Path | None) -> dict[str, Any]:
+    """The same in a process of its own: what is left in plaintext is a row of the table."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return attacked(group, out)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: it adds up in the same order whatever else runs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
+    experiment, variant, who = group.experiment, group.variant, group.who
+    folder = out and out / group.place
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)  # of a call that was killed
+    try:
+        run = execute(experiment, folder, keep=Keep(variant.attacks), plays=variant.plays)
+    except Refused as refusal:
+        for attack in variant.attacks:
+            for adversary in (a for a in attack.adversaries if a in who):
+                blank = blank_cell(experiment, attack, adversary, EACH, variant)
+                blank["settings"] |= limits(grid, attack)
+                grid.cells.append(
+                    {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
+                )
+        return
+    result = run_result(run, experiment)
+    case = Case.of(run, experiment.seed, result)
+    claims = Claims.charged(run.charges, run.federation.holders, run.federation.units, result)
+    found = cells(case, experiment, variant.attacks, who, variant, grid.controls, grid.effort, claims)
+    grid.cells += found.cells
+    grid.reconstructions += found.reconstructions
+    if variant.plays is None:  # of a party that plays its own game nothing was promised
+        grid.conformance += _checked(run, group)
+    grid.runs.append(
+        {
+            "variant": variant.name,
+            "algorithm": experiment.algorithm,
+            "policy": experiment.policy,
+            "folder": group.place,
+            "result": result,
+        }
+    )
+    if folder is not None:
+        write_json(folder / "result.json", result)
+        if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
+            shutil.rmtree(folder / "transcript")
+
+
+def _checked(run: Run, group: Group) -> list[dict[str, Any]]:
+    about = {
+        "algorithm": group.chosen.algorithm,
+        "policy": group.chosen.policy,
+        "seed": group.chosen.seed,
+        "variant": group.variant.name,
+    }
+    return [{**about, **row} for row in conformance_rows(run)]
+
+
+class Keep:
+    """Keeps the channels that attacks read, for as many rounds from a channel's first as they read.
+
+    Of every other channel, and of what carriers send, the first round, for conformance.
+    """
+
+    def __init__(self, attacks: Iterable[type[Attack]]) -> None:
+        self._rounds: dict[str, float] = {}
+        self._first: dict[str, int] = {}
+        for attack in attacks:
+            for channel in (attack.channel, *attack.also_reads):
+                rounds = float("inf") if attack.first_rounds is None else attack.first_rounds
+                self._rounds[channel] = max(rounds, self._rounds.get(channel, 0))
+
+    def __call__(self, channel: str, round: int) -> bool:
+        return round < self._first.setdefault(channel, round) + self._rounds.get(channel, 1)

@@ -1,0 +1,129 @@
+"""What a grid is made of: attacks, adversaries and control settings by name, and the settings of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attacks import ATTACKS, FAMILIES, Attack
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms.own import algorithm_named
+from secure_fedgraph.config import Experiment
+from secure_fedgraph.errors import BadInput, unknown_name
+
+AS_CONFIGURED = "as configured"
+
+
+def choose(names: Iterable[str]) -> list[type[Attack]]:
+    """Attacks by id, slug, family, or ``all``.
+
+    Raises:
+        BadInput: for a name that is none of these.
+    """
+    found: dict[str, type[Attack]] = {}
+    for name in names:
+        chosen = [a for a in ATTACKS.values() if name in ("all", a.family, a.id, *a.id.split("-", 1))]
+        if not chosen:
+            raise unknown_name("attack", name, [*ATTACKS, *FAMILIES, "all"])
+        found.update({a.id: a for a in chosen})
+    return list(found.values())
+
+
+def adversaries(attacks: Iterable[type[Attack]], named: str | None = None) -> tuple[str, ...]:
+    """Who attacks: all that the attacks declare, or the one that was named.
+
+    Raises:
+        BadInput: for a name that none of the attacks declares.
+    """
+    declared = tuple(dict.fromkeys(a for attack in attacks for a in attack.adversaries))
+    if named is None:
+        return declared
+    if named not in declared:
+        raise unknown_name("adversary (of the chosen attacks)", named, declared)
+    return (named,)
+
+
+def controls(attacks: Iterable[type[Attack]], named: Iterable[str]) -> tuple[str, ...] | None:
+    """The control settings that were named; None where none were: all that the attacks declare.
+
+    Raises:
+        BadInput: for a name that none of the attacks declares.
+    """
+    declared = tuple(dict.fromkeys(c.name for attack in attacks for c in attack.controls))
+    chosen = tuple(dict.fromkeys(named))
+    for name in chosen:
+        if not declared:
+            raise BadInput(f"control {name!r}: the chosen attacks declare none, so leave --control out")
+        if name not in declared:
+            raise unknown_name("control (of the chosen attacks)", name, declared)
+    return chosen or None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One setting under which a run is attacked, and by which attacks.
+
+    Args:
+        plays: of an active attack, which has the run to itself: the algorithm as its party plays it.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    attacks: tuple[type[Attack], ...]
+    plays: Callable[[type[Algorithm]], type[Algorithm]] | None = None
+
+
+def variants(
+    experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
+) -> list[Variant]:
+    """The configured run, and one for each setting in which attacks show their reach.
+
+    Attacks share the runs of controls of the same name. An attack whose channel the algorithm lacks needs
+    none, and neither does a control that the configured run is already.
+
+    Args:
+        controls: these only, by name; None: all that the attacks declare.
+    """
+    attacks, kind = tuple(attacks), algorithm_named(experiment.algorithm)
+    used = {channel.name for channel in kind.channels}
+    configured = {"training": experiment.make_algorithm().settings.model_dump()}
+    found: dict[str, Variant] = {}
+    for attack in attacks:
+        for control in attack.controls if attack.channel in used else ():
+            if controls is not None and control.name not in controls:
+                continue
+            settings = dict(control.settings)
+            if any(k.startswith("training.") and k[9:] not in kind.Settings.model_fields for k in settings):
+                continue  # the algorithm cannot be put into the attack's best settings
+            if attack.depends_on and all(settings.get(k) == at(configured, k) for k in attack.depends_on):
+                continue  # the configured run shows it
+            if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
+                settings.setdefault("training.federated_epochs", 1)
+            name, plays = _played(control.name, attack)
+            known = found.get(name, Variant(name, settings, ()))
+            found[name] = Variant(name, settings, (*known.attacks, attack), plays)
+    active = [attack for attack in attacks if attack.channel in used and _played("", attack)[1]]
+    played = [Variant(f"{AS_CONFIGURED}, {_slug(a)} plays", {}, (a,), _played("", a)[1]) for a in active]
+    others = tuple(attack for attack in attacks if attack not in active)
+    honest = [Variant(AS_CONFIGURED, {}, others)] if others or not active else []
+    return [*honest, *played, *found.values()]
+
+
+def _played(
+    name: str, attack: type[Attack]
+) -> tuple[str, Callable[[type[Algorithm]], type[Algorithm]] | None]:
+    """A control's run and who plays it: an active attack changes the run, so it shares it with no other."""
+    plays = getattr(attack, "plays", None)
+    return (f"{name}, {_slug(attack)} plays", plays) if plays else (name, None)
+
+
+def _slug(attack: type[Attack]) -> str:
+    return attack.id.split("-", 1)[0]
+
+
+def at(config: Any, dotted: str) -> Any:
+    """A setting of a resolved configuration; None where the algorithm has none of that name."""
+    for key in dotted.split("."):
+        config = config.get(key) if isinstance(config, Mapping) else None
+    return config

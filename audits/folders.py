@@ -1,0 +1,96 @@
+"""The audit of a finished run's folder: its result, its transcript, and what its owners held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from attacks import Attack
+from audits.case import Case
+from audits.cells import Audit, cells
+from audits.choices import AS_CONFIGURED, adversaries
+from secure_fedgraph.config import Experiment
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.message import digest
+from secure_fedgraph.protocol.transcript import Opened, Sent
+from secure_fedgraph.results import make_federation, read_json
+
+
+def audit_folder(
+    folder: Path,
+    attacks: Iterable[type[Attack]],
+    adversary: str | None = None,
+    effort: float | None = None,
+) -> tuple[Experiment, Audit]:
+    """The cells of a finished run that kept its transcript.
+
+    The truth is rebuilt from the run's own configuration: same data, same seeds.
+
+    Raises:
+        BadInput: where the folder holds no result or no transcript, or damaged ones.
+    """
+    attacks = list(attacks)
+    result, experiment = _finished(folder / "result.json")
+    transcript = _kept(folder / "transcript", attacks)
+    if not any(sent.kept for sent in transcript.sent):
+        raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
+    federation = make_federation(experiment)
+    if federation.facts["digest"] != result["data"]["digest"]:
+        raise BadInput(
+            f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
+        )
+    who = adversaries(attacks, adversary)
+    case = Case(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
+    found = cells(case, experiment, attacks, who, effort=effort)
+    found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
+    return experiment, found
+
+
+def _finished(path: Path) -> tuple[dict[str, Any], Experiment]:
+    """A run's result and its configuration, with all that an audit reads of it."""
+    result = read_json(path, "run")
+    try:
+        experiment = Experiment(**result["config"])
+        experiment.make_algorithm()
+        read = [result["data"]["digest"], result["accuracy"], result["bytes"], result["seed"]]
+        read += [(row["name"], row["domain"]) for row in result["channels"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, _first_line(error)) from None
+    if None in read:
+        raise _damaged(path, "a value is missing")
+    return result, experiment
+
+
+def _kept(folder: Path, attacks: Iterable[type[Attack]]) -> Transcript:
+    """A transcript whose messages, as far as the attacks read them, are those that were sent."""
+    index = folder / "index.json"
+    try:
+        transcript = Transcript.load(folder)
+        notes: list[Sent | Opened] = [sent for sent in transcript.sent if sent.kept]
+        notes += [opened for opened in transcript.opened if opened.kept]
+        int(transcript.public["schema"]["features"]), transcript.public["channels"].keys()
+    except BadInput:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(index, _first_line(error)) from None
+    channels = {channel for attack in attacks for channel in (attack.channel, *attack.also_reads)}
+    for note in notes:
+        if note.channel in channels:
+            path = folder / f"{note.number:06d}.sfg"
+            try:
+                whole = digest(transcript.body(note.number)) == note.digest
+            except OSError as error:
+                raise _damaged(path, str(error.strerror)) from None
+            if not whole:
+                raise _damaged(path, "its content is not what was recorded")
+    return transcript
+
+
+def _damaged(path: Path, why: str) -> BadInput:
+    return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --set transcript=full")
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]

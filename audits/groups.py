@@ -1,0 +1,112 @@
+"""A group of cells: one run and all attacks on it. What it takes to run one, and how its cells are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from audits.choices import AS_CONFIGURED, Variant
+from secure_fedgraph.algorithms.own import algorithm_named
+from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.results import read_json, versions, write_json
+
+CELLS = "cells"
+SCHEMA = "secure-fedgraph/group/1"
+
+
+@dataclass(frozen=True)
+class Group:
+    """One run of a grid, and by whom and how it is attacked.
+
+    Args:
+        chosen: the experiment with its policy and seed.
+        variant: the settings over it, and the attacks.
+        who: adversaries.
+        controls, effort: as :func:`audits.grid.audit`'s.
+    """
+
+    chosen: Experiment
+    variant: Variant
+    who: tuple[str, ...]
+    controls: tuple[str, ...] | None = None
+    effort: float | None = None
+
+    @property
+    def experiment(self) -> Experiment:
+        """With the variant's settings."""
+        changes = [f"{key}={json.dumps(value)}" for key, value in self.variant.settings.items()]
+        return load(None, self.chosen.model_dump(), changes)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.chosen.algorithm}, {self.chosen.policy}, seed {self.chosen.seed}: {self.variant.name}"
+
+    @property
+    def place(self) -> str:
+        """Where its run goes, below the audit's folder."""
+        parts = self.chosen.algorithm, self.chosen.policy, str(self.chosen.seed), self.variant.name
+        return "runs/" + "-".join(parts).replace(" ", "-").replace(":", ".").replace("/", "_")
+
+    @property
+    def configured(self) -> bool:
+        """Whether it is the run as configured, and no control."""
+        return self.variant.name == AS_CONFIGURED
+
+    def cells(self) -> list[dict[str, Any]]:
+        """What would be run, for whoever has to say that it was not."""
+        about = {"algorithm": self.chosen.algorithm, "policy": self.chosen.policy, "seed": self.chosen.seed}
+        return [
+            {**about, "attack": attack.id, "adversary": adversary, "variant": self.variant.name}
+            for attack in self.variant.attacks
+            for adversary in attack.adversaries
+            if adversary in self.who
+        ]
+
+    @property
+    def key(self) -> str:
+        """Of everything that decides its cells: configuration, attacks, their code, and versions."""
+        experiment = self.experiment
+        kind = algorithm_named(experiment.algorithm)
+        decides = {
+            "config": experiment.model_dump(mode="json"),
+            "training": experiment.make_algorithm().settings.model_dump(mode="json"),
+            "algorithm": _source(kind),
+            "variant": [self.variant.name, dict(self.variant.settings)],
+            "attacks": {attack.id: _source(attack) for attack in self.variant.attacks},
+            "who": self.who,
+            "controls": self.controls,
+            "effort": self.effort,
+            "versions": versions(),
+        }
+        return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
+
+
+def _source(kind: type[Any]) -> str:
+    """A digest of the file that a class stands in: cells of other code are not these."""
+    try:
+        path = inspect.getsourcefile(kind)
+    except TypeError:  # a notebook's
+        path = None
+    return _digest(path or "") or kind.__qualname__
+
+
+@lru_cache(maxsize=256)
+def _digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if Path(path).is_file() else ""
+
+
+def keep(out: Path, group: Group, found: dict[str, Any]) -> None:
+    """Writes a group's cells, whole or not at all."""
+    write_json(out / CELLS / f"{group.key}.json", {"schema": SCHEMA, "group": group.name, **found})
+
+
+def kept(out: Path, group: Group) -> dict[str, Any] | None:
+    """A group's cells from an earlier call; None where there are none of this very configuration."""
+    path = out / CELLS / f"{group.key}.json"
+    return read_json(path, "group") if path.is_file() else None

@@ -1,0 +1,247 @@
+"""Judges of attacks on mashes: labels of batches, averages, members, and who was mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.stats import beta
+
+from attacks.attack import Guess
+from attacks.mashes import BATCH_LABELS
+from attacks.mashes_mixing import IDENTITIES, MIXING, shares_of
+from attacks.mashes_noise import NOISED, prefixes
+from attacks.mashes_pool import FILTERED_MEMBERS, MASH_MEMBERS, TRAINING_NODES
+from audits import scoring, truth
+from audits.case import Case
+from audits.judgement import Judge, Judgement
+from audits.knowledge_mashes import MAKERS_OF_MASHES, candidates, drawn, training_rows
+from secure_fedgraph.federation import sub_seed
+
+SHOWN = 3
+"""Targets, and their best candidates, that are kept for pictures."""
+
+
+def _rounds(case: Case) -> list[int]:
+    return sorted({note.round for note in case.transcript.sent if note.channel.startswith("egos")})
+
+
+def _histograms(case: Case, owner: str) -> np.ndarray:
+    """``[mashes, classes]`` labels of an owner's batches in the first round."""
+    graph, classes = case.federation.owners[owner], case.federation.schema.classes
+    labels = graph.y[graph.train_mask].numpy()
+    batches = drawn(case, owner, _rounds(case)[0])
+    return np.stack([np.bincount(labels[b[b >= 0]], minlength=classes) for b in batches])
+
+
+def batch_labels(guess: Guess, case: Case) -> Judgement:
+    """Histograms of batches, where these can be drawn again; else of all of an owner's batches together."""
+    secret = _setting(case, "batching") == "secret"
+    counts = truth.label_counts(case.federation)
+    guesses: dict[str, np.ndarray] = {}
+    true: dict[str, np.ndarray] = {}
+    for target, owners in guess.targets.items():
+        found = guess.values[target]
+        if secret:
+            size = sum(counts[o].sum() for o in owners)
+            true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
+            guesses[target] = found.sum(0) / max(found.sum(), 1)
+            continue
+        there = np.sum([_histograms(case, o) for o in owners], axis=0)
+        for b, (row, right) in enumerate(zip(found, there, strict=True)):
+            true[f"{target}, mash {b}"], guesses[f"{target}, mash {b}"] = right, row / max(row.sum(), 1)
+    score = scoring.label_shares(
+        guesses, {t: v.astype(float) for t, v in true.items()}, whole_counts=not secret
+    )
+    shown = list(true)[:SHOWN]
+    return Judgement(
+        replace(score, details={**score.details, "histograms": float(len(true))}),
+        {t: np.round(true[t], 1) for t in shown},
+        {t: np.round(guesses[t] * true[t].sum(), 1) for t in shown},
+    )
+
+
+def noised(guess: Guess, case: Case) -> Judgement:
+    """Means over rounds against the mash without noise: how much of one round's error is gone.
+
+    Where the reduction is trained, only the labels stay the same, and only these are judged.
+    """
+    frozen = _setting(case, "reduction") == "frozen"
+    errors: list[np.ndarray] = []  # [prefixes, cells]
+    for target, owners in guess.targets.items():
+        there = np.mean([_centres(case, o, frozen) for o in owners], axis=0)
+        found = guess.values[target][..., -there.shape[-1] :]
+        errors.append((found - there).reshape(len(found), -1))
+    squares = np.concatenate(errors, axis=1) ** 2
+    after = prefixes(int(_rounds(case)[-1]))[: len(squares)]
+    left = np.sqrt(squares.mean(1))
+    picks = np.random.default_rng(0).integers(0, squares.shape[1], (scoring.RESAMPLES, squares.shape[1]))
+    again = 1 - np.sqrt(squares[-1][picks].mean(1) / squares[0][picks].mean(1))
+    low, high = np.quantile(again, [0.025, 0.975])
+    late = [i for i, t in enumerate(after) if t >= 5]
+    slope = (
+        np.polyfit(np.log([after[i] for i in late]), np.log(left[late]), 1)[0] if len(late) > 1 else np.nan
+    )
+    details = {f"rmse_after_{t}": float(e) for t, e in zip(after, left, strict=True)}
+    score = scoring.Score(
+        metric="noise averaged away",
+        value=float(1 - left[-1] / left[0]),
+        low=float(low),
+        high=float(high),
+        baselines={"the first round alone": 0.0},
+        details={
+            **details,
+            **({} if np.isnan(slope) else {"slope": float(slope)}),
+            "cells": float(squares.shape[1]),
+        },
+    )
+    target = next(iter(guess.targets))
+    there = np.mean([_centres(case, o, frozen) for o in guess.targets[target]], axis=0)
+    classes = case.federation.schema.classes
+    mine = guess.values[target][-1][:1, -classes:]
+    return Judgement(score, {target: there[:1, -classes:].round(3)}, {target: mine.round(3)})
+
+
+def _centres(case: Case, owner: str, frozen: bool) -> np.ndarray:
+    """``[mashes, width + classes]``: centres without noise; labels alone where training moves them."""
+    graph, schema = case.federation.owners[owner], case.federation.schema
+    rows = F.one_hot(graph.y, schema.classes).float()
+    if frozen:
+        start = case.algorithm.init(schema, sub_seed(case.seed, "initialisation"))
+        reduced = F.relu(graph.x @ start["reduction.weight"] + start["reduction.bias"])
+        rows = torch.cat([reduced, rows], dim=1)
+    shares = shares_of(drawn(case, owner, 1), int(graph.train_mask.sum()))
+    found: np.ndarray = shares @ rows[graph.train_mask].double().numpy()
+    return found
+
+
+def members(guess: Guess, case: Case) -> Judgement:
+    """Scores of candidates: of each mash, or of an owner's training nodes. A candidate is its features.
+
+    Batches of kept mashes are those of every round. B4's are judged at one false positive in a hundred, the
+    others by the area under the curve, whose interval is DeLong's.
+    """
+    pool = candidates(case)
+    ids = {row.tobytes(): i for i, row in enumerate(pool)}
+    scores: list[np.ndarray] = []
+    inside: list[np.ndarray] = []
+    names: list[str] = []
+    for target, owners in guess.targets.items():
+        found = np.atleast_2d(guess.values[target])
+        for b, row in enumerate(found):
+            held = np.zeros(len(pool), dtype=bool)
+            for owner in owners:
+                rows = training_rows(case, owner)
+                if guess.about != TRAINING_NODES:
+                    batch = drawn(case, owner, 1)[b]
+                    rows = rows[batch[batch >= 0]]
+                held[[ids[r.tobytes()] for r in rows]] = True
+            scores.append(row)
+            inside.append(held)
+            names.append(target if guess.about == TRAINING_NODES else f"{target}, mash {b}")
+    words = np.broadcast_to(pool.sum(1), (len(scores), len(pool)))
+    auc, found_at, found_at_tenth = (
+        _auc(scores, inside),
+        _hits(scores, inside, 0.01),
+        _hits(scores, inside, 0.001),
+    )
+    by_words = _auc(list(words), inside)["value"]
+    details = {
+        "auc": auc["value"],
+        "tpr_at_1_percent": found_at["value"],
+        "tpr_at_0.1_percent": found_at_tenth["value"],
+        "members": float(np.sum(inside)),
+        "candidates": float(len(pool)),
+        "mashes" if guess.about != TRAINING_NODES else "owners": float(len(scores)),
+    }
+    if guess.about == MASH_MEMBERS:
+        trivial = {"chance": 0.01, "words in a row": _hits(list(words), inside, 0.01)["value"]}
+        score = scoring.Score("tpr at 1 % fpr", **found_at, baselines=trivial, details=details)
+    else:
+        score = scoring.Score(
+            "auc", **auc, baselines={"chance": 0.5, "words in a row": by_words}, details=details
+        )
+    best = [np.argsort(-row)[: 4 * SHOWN] for row in scores[:SHOWN]]
+    return Judgement(
+        score,
+        {name: held[top][None].astype(int) for name, held, top in zip(names, inside, best, strict=False)},
+        {name: row[top][None].round(4) for name, row, top in zip(names, scores, best, strict=False)},
+    )
+
+
+def identities(guess: Guess, case: Case) -> Judgement:
+    """The share of training nodes that were looked up right in the pool, by their features."""
+    pool = candidates(case)
+    right, true, guessed, ranks, sizes = [], {}, {}, [], []
+    for target, owners in guess.targets.items():
+        rows = np.concatenate([training_rows(case, o) for o in owners])
+        found = pool[guess.values[target]]
+        same = (found == rows).all(1)
+        right.append(same)
+        true[target], guessed[target] = np.ones((1, 4), dtype=int), same[None, :4].astype(int)
+        mixing = MAKERS_OF_MASHES[MIXING](case)
+        matrix = np.concatenate(
+            [np.concatenate([shares_of(*mixing[o][t]) for o in owners], 1) for t in _rounds(case)]
+        )
+        ranks.append(np.linalg.matrix_rank(matrix, tol=1e-9))
+        sizes.append(len(rows))
+    hits = np.concatenate(right)
+    score = scoring.Score(
+        metric="accuracy",
+        **_share(int(hits.sum()), len(hits)),
+        baselines={"a random candidate": 1 / len(pool)},
+        details={"nodes": float(len(hits)), "rank": float(min(ranks)), "unknowns": float(max(sizes))},
+    )
+    return Judgement(score, true, guessed)
+
+
+def _setting(case: Case, name: str) -> Any:
+    return getattr(case.algorithm.settings, name)
+
+
+def _share(right: int, of: int) -> dict[str, float]:
+    """A share with Clopper and Pearson's interval."""
+    return {
+        "value": right / of if of else 0.0,
+        "low": float(beta.ppf(0.025, right, of - right + 1)) if right else 0.0,
+        "high": float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0,
+    }
+
+
+def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> dict[str, float]:
+    """Members above what that share of the others stay below, in each mash."""
+    found = [
+        row[held] > np.quantile(row[~held], 1 - rate, method="higher")
+        for row, held in zip(scores, inside, strict=True)
+    ]
+    hits = np.concatenate(found)
+    return _share(int(hits.sum()), len(hits))
+
+
+def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> dict[str, float]:
+    """The mean over mashes, with the interval of DeLong, DeLong and Clarke-Pearson (1988)."""
+    values, variances = [], []
+    for row, held in zip(scores, inside, strict=True):
+        yes, no = np.sort(row[held]), np.sort(row[~held])
+        above = (np.searchsorted(no, row[held]) + np.searchsorted(no, row[held], "right")) / 2 / len(no)
+        below = 1 - (np.searchsorted(yes, row[~held]) + np.searchsorted(yes, row[~held], "right")) / 2 / len(
+            yes
+        )
+        values.append(above.mean())
+        variances.append(above.var() / len(yes) + below.var() / len(no))
+    value, error = float(np.mean(values)), float(np.sqrt(np.sum(variances)) / len(values))
+    return {"value": value, "low": max(0.0, value - 1.96 * error), "high": min(1.0, value + 1.96 * error)}
+
+
+JUDGES_OF_MASHES: Mapping[str, Judge] = {
+    BATCH_LABELS: batch_labels,
+    NOISED: noised,
+    MASH_MEMBERS: members,
+    FILTERED_MEMBERS: members,
+    TRAINING_NODES: members,
+    IDENTITIES: identities,
+}

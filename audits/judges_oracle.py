@@ -1,0 +1,58 @@
+"""Judges of what is asked and sent about single nodes of FedSage+: nodes that an oracle named."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import beta
+
+from attacks.active.oracle import COVERED
+from attacks.attack import Guess
+from audits import scoring, truth
+from audits.case import Case
+from audits.judgement import Judge, Judgement
+
+MOST_ROWS = 4
+
+
+def covered(guess: Guess, case: Case) -> Judgement:
+    """The share of the owners' nodes whose features were named exactly; nodes of equal features count alike.
+
+    Trivial: the node that all words' rounded rates give, and as many rows as were named, of words drawn at
+    their rates.
+    """
+    nodes = truth.node_features(case.federation)
+    rates = np.concatenate(list(nodes.values())).mean(0)
+    right, of, named, real, mean, drawn, true, guessed = 0, 0, 0, 0, 0, 0, {}, {}
+    rng = np.random.default_rng(0)
+    for target, owners in guess.targets.items():
+        held = np.concatenate([nodes[owner] for owner in owners])
+        _, alike = np.unique(held, axis=0, return_inverse=True)
+        rows = scoring.hold(guess.values[target], held)
+        got = _same(alike, rows)
+        right, of = right + got, of + len(held)
+        named, real = named + len(rows.rows), real + int(rows.exact.sum())
+        mean += _same(alike, scoring.hold(rates.round()[None], held))
+        made = (rng.random((min(len(rows.rows), 500), len(rates))) < rates).astype(np.float64)
+        drawn += _same(alike, scoring.hold(made, held))
+        first = rows.distinct()[:MOST_ROWS]
+        true[target] = np.round(held[rows.nearest[first]], 3)
+        guessed[target] = np.round(rows.rows[first], 3)
+    low = float(beta.ppf(0.025, right, of - right + 1)) if right else 0.0
+    high = float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0
+    score = scoring.Score(
+        "nodes covered",
+        right / of,
+        low,
+        high,
+        {"the mean node, rounded": mean / of, "random words at their rates": drawn / of},
+        {"nodes": float(of), "rows_named": float(named), "share_that_are_nodes": real / max(named, 1)},
+    )
+    return Judgement(score, true, guessed)
+
+
+def _same(alike: np.ndarray, rows: scoring.Held) -> int:
+    """How many nodes have the features of an exact row."""
+    return int(np.isin(alike.ravel(), alike.ravel()[rows.nearest[rows.exact]]).sum())
+
+
+JUDGES_ORACLE: dict[str, Judge] = {COVERED: covered}

@@ -1,0 +1,151 @@
+"""Judges of what a released model gives away: links, words, members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.stats import beta
+
+from attacks.attack import Guess
+from attacks.released import LINKS, WORDS
+from attacks.released_shadow import MEMBERS
+from audits import scoring
+from audits.case import Case
+from audits.judgement import Judge, Judgement
+from audits.knowledge_released import coins
+from secure_fedgraph.evaluation import roc_auc
+
+RESAMPLES = 200
+SHOWN = 20
+"""Values that are kept for pictures."""
+
+
+def links(guess: Guess, case: Case) -> Judgement:
+    """AUC over all pairs of an owner's nodes, mean over owners; beside it that of alike features.
+
+    The interval comes from resampled nodes: pairs of one node are not independent.
+    """
+    rng, scores, plain, draws, hits, pairs = np.random.default_rng(0), [], [], [], 0, 0
+    for owner, found in guess.values.items():
+        graph = case.federation.owners[owner]
+        nodes = graph.num_nodes
+        first, second = np.triu_indices(nodes, 1)
+        linked = np.zeros((nodes, nodes), dtype=bool)
+        linked[tuple(graph.edge_index.numpy())] = True
+        linked |= linked.T
+        true = linked[first, second]
+        if not true.any():
+            continue
+        x = graph.x.double().numpy()
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        scores.append(roc_auc(found, true))
+        plain.append(roc_auc((x @ x.T)[first, second], true))
+        order = np.argsort(found, kind="stable")
+        weights = [rng.multinomial(nodes, np.full(nodes, 1 / nodes)) for _ in range(RESAMPLES)]
+        draws.append([_weighted_auc(true[order], (w[first] * w[second])[order]) for w in weights])
+        guessed = order[-int(true.sum()) :]
+        hits, pairs = hits + int(true[guessed].sum()), pairs + int(true.sum())
+    low, high = np.quantile(np.mean(draws, axis=0), [0.025, 0.975])
+    score = scoring.Score(
+        metric="auc",
+        value=float(np.mean(scores)),
+        low=float(low),
+        high=float(high),
+        baselines={"random": 0.5, "alike features": float(np.mean(plain))},
+        details={"f1_at_as_many_links": hits / pairs, "links": float(pairs)},
+    )
+    shown = {t: np.sort(v)[-SHOWN:] for t, v in guess.values.items()}
+    return Judgement(score, {t: np.zeros(0) for t in shown}, {t: v.round(3) for t, v in shown.items()})
+
+
+def _weighted_auc(true: np.ndarray, weights: np.ndarray) -> float:
+    """AUC of pairs in ascending order of their scores, each counted as often as it was drawn."""
+    negative = np.where(true, 0, weights).cumsum()
+    positive = np.where(true, weights, 0)
+    return float((positive * negative).sum() / max(positive.sum() * negative[-1], 1))
+
+
+def words(guess: Guess, case: Case) -> Judgement:
+    """Mean cosine with the features of the training nodes, and how often the own node is the nearest of all.
+
+    Beside it the mean of the nodes that nobody trained on, which an outsider has without an embedding.
+    """
+    found, plain, nearest = [], [], []
+    owners = case.federation.owners
+    public = np.concatenate([g.x[~g.train_mask].double().numpy() for g in owners.values()]).mean(0)
+    true = {owner: owners[owner].x[owners[owner].train_mask].double().numpy() for owner in guess.values}
+    for owner, rows in guess.values.items():
+        found.append(_cosine(rows, true[owner]))
+        plain.append(_cosine(np.broadcast_to(public, true[owner].shape), true[owner]))
+        alike = _unit(rows - public) @ _unit(true[owner] - public).T
+        nearest.append(alike.argmax(1) == np.arange(len(rows)))
+    cosines = np.concatenate(found)
+    draws = np.random.default_rng(0).choice(cosines, (scoring.RESAMPLES, len(cosines))).mean(1)
+    low, high = np.quantile(draws, [0.025, 0.975])
+    hits = np.concatenate(nearest)
+    score = scoring.Score(
+        metric="cosine with the words",
+        value=float(cosines.mean()),
+        low=float(low),
+        high=float(high),
+        baselines={"the mean of public nodes": float(np.concatenate(plain).mean())},
+        details={
+            "nodes": float(len(cosines)),
+            "own_node_is_nearest": float(hits.mean()),
+            "by_chance": float(np.mean([1 / len(rows) for rows in true.values()])),
+        },
+    )
+    return Judgement(
+        score,
+        {t: v[:2, :SHOWN].round(3) for t, v in true.items()},
+        {t: v[:2, :SHOWN].round(3) for t, v in guess.values.items()},
+    )
+
+
+def members(guess: Guess, case: Case) -> Judgement:
+    """AUC and the true positives at one false positive in a hundred, against the coins."""
+    inside, owners = coins(case), case.federation.owners
+    true = {owner: inside[owner][owners[owner].train_mask.numpy()] for owner in guess.values}
+    member, found = (np.concatenate([d[o] for o in guess.values]) for d in (true, guess.values))
+    value = roc_auc(found, member)
+    rng, draws = np.random.default_rng(0), []
+    for _ in range(scoring.RESAMPLES):
+        at = rng.integers(0, len(member), len(member))
+        if member[at].any() and not member[at].all():
+            draws.append(roc_auc(found[at], member[at]))
+    low, high = np.quantile(draws, [0.025, 0.975])
+    threshold = np.quantile(found[~member], 0.99, method="higher")
+    hits, of = int((found[member] > threshold).sum()), int(member.sum())
+    score = scoring.Score(
+        metric="auc",
+        value=value,
+        low=float(low),
+        high=float(high),
+        baselines={"random": 0.5},
+        details={
+            "tpr_at_1_fpr": hits / of,
+            "tpr_low": float(beta.ppf(0.025, hits, of - hits + 1)) if hits else 0.0,
+            "tpr_high": float(beta.ppf(0.975, hits + 1, of - hits)) if hits < of else 1.0,
+            "members": float(of),
+            "others": float(len(member) - of),
+        },
+    )
+    return Judgement(
+        score,
+        {t: v[:SHOWN].astype(int) for t, v in true.items()},
+        {t: v[:SHOWN].round(3) for t, v in guess.values.items()},
+    )
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    found: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return found
+
+
+def _cosine(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (_unit(rows) * _unit(true)).sum(1)
+    return found
+
+
+JUDGES_OF_RELEASED: Mapping[str, Judge] = {LINKS: links, WORDS: words, MEMBERS: members}

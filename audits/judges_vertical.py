@@ -1,0 +1,229 @@
+"""Judges of what attacks on a split by columns guess: links among all pairs, rows, labels of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.stats import beta, rankdata
+
+from attacks.attack import Guess
+from attacks.vertical import ALIKE, ROWS
+from attacks.vertical_labels import CLUSTERS, NODE_LABELS
+from attacks.vertical_lists import LINKS
+from audits.case import Case
+from audits.judgement import Judge, Judgement
+from audits.knowledge_vertical import begun
+from audits.scoring import RESAMPLES, Score
+
+SAME = 1e-6
+"""A row's entry is exact where it is no further off, relative to the largest entry of the true rows."""
+SHOWN = 12
+
+
+def exact_share(right: int, of: int) -> tuple[float, float]:
+    """Clopper and Pearson's 95 % interval.
+
+    >>> [round(end, 3) for end in exact_share(3, 5)]
+    [0.147, 0.947]
+    """
+    low = float(beta.ppf(0.025, right, of - right + 1)) if right else 0.0
+    return low, float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0
+
+
+class Pairs:
+    """All pairs that one guess has a score for, beside the truth.
+
+    Args:
+        scores: ``[nodes, nodes]``, symmetric, NaN where there is no guess; fewer nodes than there are is no
+        guess.
+        linked: ``[nodes, nodes]`` booleans.
+        alike: name -> features ``[nodes, words]``, whose cosines are a trivial guess.
+    """
+
+    def __init__(self, scores: np.ndarray, linked: np.ndarray, alike: Mapping[str, np.ndarray]) -> None:
+        row, column = np.triu_indices(len(scores), 1)
+        there = ~np.isnan(scores[row, column])
+        row, column = row[there], column[there]
+        self.scores, self.linked = scores[row, column], linked[row, column]
+        self.all_links = int(linked.sum()) // 2
+        self.trivial = {name: _cosine(x)[row, column] for name, x in alike.items()}
+
+    @property
+    def links(self) -> int:
+        """How many of these pairs are linked."""
+        return int(self.linked.sum())
+
+    def hits(self, scores: np.ndarray) -> int:
+        """How many of the ``links`` best pairs are linked, ties broken by chance: F1 at |E|, times |E|."""
+        if not self.links:
+            return 0
+        tie = np.random.default_rng(0).random(len(scores))
+        return int(self.linked[np.lexsort((tie, -scores))[: self.links]].sum())
+
+    def placed(self, scores: np.ndarray) -> np.ndarray:
+        """For each link the share of pairs without one that score lower; their mean is the AUC."""
+        ranks = rankdata(scores)
+        lower = ranks[self.linked] - rankdata(scores[self.linked])
+        found: np.ndarray = lower / max(len(scores) - self.links, 1)
+        return found
+
+
+def links(guess: Guess, case: Case) -> Judgement:
+    """F1 of the best |E| pairs, among all pairs that the guess has a score for: there precision is recall."""
+    pairs = _pairs(guess, case)
+    of = sum(one.links for one in pairs.values())
+    right = sum(one.hits(one.scores) for one in pairs.values())
+    low, high = exact_share(right, of)
+    by = {n: sum(one.hits(one.trivial[n]) for one in pairs.values()) / max(of, 1) for n in _names(pairs)}
+    density = of / max(sum(len(one.scores) for one in pairs.values()), 1)
+    details = {
+        "auc": _auc(pairs),
+        "links": float(of),
+        "pairs": float(sum(len(one.scores) for one in pairs.values())),
+        "share_of_links_in_these_pairs": of / max(sum(one.all_links for one in pairs.values()), 1),
+    }
+    score = Score("f1 at |E|", right / max(of, 1), low, high, {**by, "random pairs": density}, details)
+    return _judgement(score, pairs)
+
+
+def alike(guess: Guess, case: Case) -> Judgement:
+    """AUC of the pairs' scores, linked against not linked; the interval is a bootstrap over links."""
+    pairs = _pairs(guess, case)
+    placed = np.concatenate([one.placed(one.scores) for one in pairs.values()])
+    picks = np.random.default_rng(0).integers(0, len(placed), (RESAMPLES, len(placed)))
+    low, high = np.quantile(placed[picks].mean(1), [0.025, 0.975])
+    by = {
+        n: float(np.concatenate([one.placed(one.trivial[n]) for one in pairs.values()]).mean())
+        for n in _names(pairs)
+    }
+    of = sum(one.links for one in pairs.values())
+    hits = sum(one.hits(one.scores) for one in pairs.values()) / max(of, 1)
+    details = {"f1_at_links": hits, "links": float(of)}
+    baselines = {**by, "random pairs": 0.5}
+    score = Score("link auc", float(placed.mean()), float(low), float(high), baselines, details)
+    return _judgement(score, pairs)
+
+
+def rows(guess: Guess, case: Case) -> Judgement:
+    """Rows of the first iteration: the share of entries that are exact to a millionth of the largest.
+
+    The truth of a guess about several owners is their mean. Trivial: zeros.
+    """
+    made = begun(case).rows
+    true = {t: np.mean([made[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
+    off = {t: np.abs(guess.values[t] - true[t]) for t in true}
+    scale = max(float(np.abs(value).max()) for value in true.values())
+    all_off = np.concatenate([value.ravel() for value in off.values()])
+    whole = np.concatenate([value.ravel() for value in true.values()])
+    right = int((all_off <= SAME * scale).sum())
+    low, high = exact_share(right, len(all_off))
+    single = {
+        f"largest_error_about_{owner}": float(np.abs(guess.values[t] - made[owner]).max())
+        for t, owners in guess.targets.items()
+        if len(owners) > 1
+        for owner in owners
+    }
+    score = Score(
+        "exact entries",
+        right / len(all_off),
+        low,
+        high,
+        {"zeros": float((np.abs(whole) <= SAME * scale).mean())},
+        {"largest_error": float(all_off.max()), "largest_entry": scale, **single},
+    )
+    few = {t: np.round(value[:4], 4) for t, value in true.items()}
+    return Judgement(score, few, {t: np.round(guess.values[t][:4], 4) for t in few})
+
+
+def node_labels(guess: Guess, case: Case) -> Judgement:
+    """The share of right classes among the nodes that there is a guess for."""
+    return _labels(guess, case, named=True)
+
+
+def clusters(guess: Guess, case: Case) -> Judgement:
+    """Purity: the share of nodes whose cluster's commonest class is theirs."""
+    return _labels(guess, case, named=False)
+
+
+def _labels(guess: Guess, case: Case, *, named: bool) -> Judgement:
+    right, of, common, chance, true, guessed = 0, 0, 0, 0, {}, {}
+    classes = case.federation.schema.classes
+    rng = np.random.default_rng(0)
+    for target, owners in guess.targets.items():
+        labels = case.federation.owners[owners[0]].y.numpy()
+        there = np.flatnonzero(guess.values[target] >= 0)
+        y, found = labels[there], guess.values[target][there].astype(int)
+        if not named:
+            shuffled = rng.permutation(found)
+            chance += int((_commonest(shuffled, y, classes)[shuffled] == y).sum())
+            found = _commonest(found, y, classes)[found]
+        right, of = right + int((found == y).sum()), of + len(y)
+        common += int(np.bincount(y, minlength=classes).max()) if len(y) else 0
+        true[target], guessed[target] = y[:SHOWN], found[:SHOWN]
+    low, high = exact_share(right, of)
+    baselines = {"the commonest class": common / max(of, 1)}
+    if not named:
+        baselines["clusters drawn by chance"] = chance / max(of, 1)
+    metric = "labels right" if named else "purity"
+    return Judgement(
+        Score(metric, right / max(of, 1), low, high, baselines, {"nodes": float(of)}), true, guessed
+    )
+
+
+def _commonest(found: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
+    table = np.zeros((found.max(initial=0) + 1, classes), dtype=int)
+    np.add.at(table, (found, y), 1)
+    return table.argmax(1)
+
+
+def _pairs(guess: Guess, case: Case) -> dict[str, Pairs]:
+    owners, found = case.federation.owners, {}
+    for target, about in guess.targets.items():
+        nodes = int(owners[about[0]].num_nodes)
+        scores = np.full((nodes, nodes), np.nan, dtype=np.float32)
+        given = guess.values[target]
+        scores[: len(given), : len(given)] = given
+        linked = np.zeros((nodes, nodes), dtype=bool)
+        for owner in about:
+            row, column = owners[owner].edge_index.numpy()
+            linked[row, column] = True
+        np.fill_diagonal(linked, False)
+        of_target = np.concatenate([owners[o].x.numpy() for o in about], axis=1)
+        everything = np.concatenate([graph.x.numpy() for graph in owners.values()], axis=1)
+        trivial = {"cosine of the owner's features": of_target, "cosine of all features": everything}
+        found[target] = Pairs(scores, linked, trivial)
+    return found
+
+
+def _names(pairs: Mapping[str, Pairs]) -> list[str]:
+    return list(next(iter(pairs.values())).trivial)
+
+
+def _auc(pairs: Mapping[str, Pairs]) -> float:
+    return float(np.concatenate([one.placed(one.scores) for one in pairs.values()]).mean())
+
+
+def _cosine(x: np.ndarray) -> np.ndarray:
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    found: np.ndarray = unit @ unit.T
+    return found
+
+
+def _judgement(score: Score, pairs: Mapping[str, Pairs]) -> Judgement:
+    """The best pairs of each target: whether they are linked, beside what the guess says, which is yes."""
+    true, guessed = {}, {}
+    for target, one in pairs.items():
+        best = np.argsort(-one.scores)[:SHOWN]
+        true[target] = one.linked[best].astype(int)
+        guessed[target] = np.ones(len(best), dtype=int)
+    return Judgement(score, true, guessed)
+
+
+JUDGES_VERTICAL: dict[str, Judge] = {
+    LINKS: links,
+    ALIKE: alike,
+    ROWS: rows,
+    NODE_LABELS: node_labels,
+    CLUSTERS: clusters,
+}

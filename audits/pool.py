@@ -1,0 +1,169 @@
+"""Processes that work through groups side by side; one that dies or overruns costs its own group alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from secure_fedgraph.errors import SecureFedGraphError
+
+Work = Callable[..., Any]
+NEEDED = 4_000_000_000
+"""Bytes of free memory that each process is given before another is started."""
+LIMIT = 2
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a task has no result.
+
+    Args:
+        reason: one sentence.
+        kind: the error's class; empty where the process ended or was stopped.
+        stopped: whether it was still running at the deadline, or never begun.
+        unforeseen: whether it is no error of this package's: a mistake in the code, or a process that ended.
+    """
+
+    reason: str
+    kind: str = ""
+    stopped: bool = False
+    unforeseen: bool = False
+
+
+def default_workers(tasks: int) -> int:
+    """Two processes, fewer on one core, or where there is not the memory for two, or no work for them."""
+    return max(1, min(LIMIT, os.cpu_count() or 1, tasks, free_memory() // NEEDED))
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping."""
+    told = Path("/proc/meminfo")
+    if told.is_file():
+        for line in told.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+class Pool:
+    """Spawned processes, one thread each.
+
+    Args:
+        workers: how many.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._context = multiprocessing.get_context("spawn")
+        self._workers = workers
+        self._idle: list[tuple[Any, Connection]] = []
+        self._busy: dict[Connection, tuple[Any, Any]] = {}
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process, pipe in self._idle:
+            pipe.close()
+            process.join(5)
+        for pipe, (process, _) in self._busy.items():
+            process.kill()
+            process.join()
+            pipe.close()
+
+    @property
+    def free(self) -> bool:
+        """Whether a task would be started at once."""
+        return len(self._busy) < self._workers
+
+    @property
+    def working(self) -> bool:
+        """Whether a task is on its way."""
+        return bool(self._busy)
+
+    def start(self, name: Any, work: Work, *arguments: Any) -> None:
+        """Gives a task to a free process."""
+        process, pipe = self._idle.pop() if self._idle else self._made()
+        pipe.send((work, arguments))
+        self._busy[pipe] = process, name
+
+    def finished(self, deadline: float | None = None) -> list[tuple[Any, Any]]:
+        """Waits until a task has ended, or until the deadline, at which all are stopped.
+
+        Args:
+            deadline: on :func:`time.monotonic`'s clock.
+
+        Returns:
+            (name, result or :class:`Failed`).
+        """
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = wait(list(self._busy), left)
+        if not ready:
+            return [self._stopped(pipe) for pipe in list(self._busy)]
+        return [self._taken(pipe) for pipe in ready if isinstance(pipe, Connection)]
+
+    def _taken(self, pipe: Connection) -> tuple[Any, Any]:
+        process, name = self._busy.pop(pipe)
+        try:
+            result = pipe.recv()
+        except (EOFError, OSError):
+            process.join()
+            pipe.close()
+            code = process.exitcode
+            why = ", as the system does where memory runs out" if code == -9 else ""
+            return name, Failed(f"its process ended with status {code}{why}", unforeseen=True)
+        self._idle.append((process, pipe))
+        return name, result
+
+    def _stopped(self, pipe: Connection) -> tuple[Any, Any]:
+        process, name = self._busy.pop(pipe)
+        process.kill()
+        process.join()
+        pipe.close()
+        return name, Failed("it was stopped at the end of the time that it was given", stopped=True)
+
+    def _made(self) -> tuple[Any, Connection]:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs,), daemon=False)
+        process.start()
+        theirs.close()
+        return process, ours
+
+
+def _serve(pipe: Connection) -> None:
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    while True:
+        try:
+            work, arguments = pipe.recv()
+            pipe.send(tried(work, *arguments))
+        except (EOFError, BrokenPipeError, KeyboardInterrupt):
+            return
+
+
+def _end_with(parent: int) -> None:
+    """Nobody waits for a task whose call was killed."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def tried(work: Work, *arguments: Any) -> Any:
+    """The result, or why there is none."""
+    try:
+        return work(*arguments)
+    except SecureFedGraphError as error:
+        return Failed(str(error), type(error).__name__)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        return Failed(f"{type(error).__name__}: {error} ({where})", type(error).__name__, unforeseen=True)

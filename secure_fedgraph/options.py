@@ -1,0 +1,83 @@
+"""What commands that make experiments share: their flags, and the experiment that the flags are."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.errors import BadInput
+
+Command = Callable[..., Any]
+
+
+def experiment_options(command: Command, epsilon: Any = float) -> Command:
+    options = [
+        click.option("--algorithm", help="An algorithm's name; see 'list algorithms'."),
+        click.option("--data", help="A data set's name; see 'list datasets'."),
+        click.option("--clients", type=int, help="How many owners."),
+        click.option("--partition", help="How nodes are handed out; the paper's by default."),
+        click.option("--rounds", type=int, help="Training rounds; the algorithm's own number by default."),
+        click.option("--norm", type=float, help="The clip: an L2 norm."),
+        click.option("--multiplier", type=float, help="Noise standard deviation over sensitivity."),
+        click.option("--epsilon", type=epsilon, help="A privacy budget; noise is planned from it."),
+        click.option("--unit", help="Whose data: client, graph, node, edge, label or feature."),
+        click.option("--against", help="Whom it holds against: server, peers or outsider."),
+        click.option("--ledger", type=click.Path(path_type=Path), help="A ledger that several runs share."),
+        click.option("--relation", help="Neighbouring relation: zero-out, add-remove or replace."),
+        click.option("--delta", type=float, help="For every printed epsilon (1e-5)."),
+        click.option("--seed", type=int, help="One run with this seed."),
+        click.option(
+            "--seeds", type=click.IntRange(1), help="That many runs, seeds 0, 1, ..., and their mean."
+        ),
+        click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Overrides any key."),
+        click.option("--log", "logging", help="Also to mlflow:URI or tensorboard:FOLDER."),
+        click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
+        click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),
+        click.option("--quiet", is_flag=True, help="Print nothing but errors."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
+        click.option("--debug", is_flag=True, help="Show a traceback with an error."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_experiment(
+    path: Path | None, flags: dict[str, Any], made: bool = True
+) -> tuple[Experiment, list[int]]:
+    if flags["seed"] is not None and flags["seeds"] is not None:
+        raise BadInput("--seed runs one and --seeds runs many: give one of them")
+    protection = [
+        f"protection.{key}={flags[key]}" for key in ("norm", "multiplier") if flags[key] is not None
+    ]
+    keys = Experiment.model_fields.keys() & flags.keys()
+    experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
+    experiment.make_algorithm()
+    if made:
+        experiment.make_policy()
+    seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
+    return experiment, seeds
+
+
+def names(option: str, given: str) -> list[str]:
+    """What stands between the commas, each once."""
+    names = [name.strip() for name in given.split(",")]
+    if not all(names):
+        raise BadInput(f"--{option} {given!r} leaves a name empty: give names, separated by commas")
+    return list(dict.fromkeys(names))
+
+
+def default_folder(experiment: Experiment, kind: str) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{kind}-{experiment.algorithm}-{experiment.data}-{stamp}"
+
+
+def command_line() -> str:
+    return shlex.join(["secure-fedgraph", *sys.argv[1:]])

@@ -1,0 +1,91 @@
+"""The leak heat map: attacks down, policies across, for each algorithm; the numbers are one click away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from secure_fedgraph.report import words
+from secure_fedgraph.report.outcomes import AIMS, EACH
+from secure_fedgraph.report.places import above, anchor
+
+SHORT = {EACH: "each owner"}
+
+
+def heat_map(
+    cells: Sequence[dict[str, Any]], not_run: Sequence[dict[str, Any]], policies: Sequence[str]
+) -> dict[str, Any]:
+    """For each attack and aim the worst of its cells under each policy: all settings, adversaries and seeds.
+
+    Returns:
+        ``policies`` and ``groups``: for each algorithm its ``rows``, each with ``places``.
+    """
+    both = [*cells, *not_run]
+    shown = [p for p in policies if any(c.get("policy") == p for c in both)]
+    groups = []
+    for algorithm in dict.fromkeys(str(c.get("algorithm", "")) for c in both):
+        mine = [c for c in cells if str(c.get("algorithm", "")) == algorithm]
+        left = [c for c in not_run if str(c.get("algorithm", "")) == algorithm]
+        rows = []
+        for attack in dict.fromkeys(str(c.get("attack")) for c in (*mine, *left)):
+            aims = dict.fromkeys(_aim(c) for c in mine if c.get("attack") == attack)
+            for aim in aims or {EACH: None}:
+                at = [c for c in mine if c.get("attack") == attack]
+                places = [
+                    _place(p, aim, [c for c in at if c.get("policy") == p], attack, left) for p in shown
+                ]
+                rows.append(
+                    {
+                        "attack": attack,
+                        "code": attack.split("-")[0].upper(),
+                        "subject": words.SUBJECTS.get(attack) or " ".join(attack.split("-")[1:]),
+                        "aim": SHORT.get(aim, "all together"),
+                        "href": anchor(algorithm, attack),
+                        "run": bool(at),
+                        "places": places,
+                    }
+                )
+        groups.append({"algorithm": words.named(words.ALGORITHMS, algorithm), "rows": rows})
+    return {"policies": shown, "groups": groups}
+
+
+def _aim(cell: dict[str, Any]) -> str:
+    return str((cell.get("settings") or {}).get("aim") or EACH)
+
+
+def _place(
+    policy: str, aim: str, cells: Sequence[dict[str, Any]], attack: str, left: Iterable[dict[str, Any]]
+) -> dict[str, Any]:
+    mine = [c for c in cells if _aim(c) == aim]
+    if not mine and any(c.get("outcome") == "refused" for c in cells):
+        mine = [c for c in cells if c.get("outcome") == "refused"]  # nothing was sent, so nothing was left
+    missing = any(c.get("attack") == attack and c.get("policy") == policy for c in left)
+    worst = max(mine, key=_badness, default=None)
+    if worst is None:
+        return {
+            "policy": policy,
+            "state": "absent",
+            "text": "not run" if missing else "–",
+            "heat": 0,
+            "says": "",
+        }
+    score, base = words.real(worst.get("score")), words.real(worst.get("baseline")) or 0.0
+    state = "broken" if above(worst) else "leak" if worst.get("leaks") else str(worst.get("outcome"))
+    state = "scored" if state == "score" else state
+    says = f"{AIMS.get(aim, aim)}, under {policy}: {state}"
+    if score is not None:
+        says += f", {words.share(score)} where a trivial guess reaches {words.share(base)}"
+    strength = 0.0 if score is None or base >= 1 else max(0.0, (score - base) / (1 - base))
+    return {
+        "policy": policy,
+        "state": state,
+        "text": words.share(score) if score is not None else state,
+        "heat": round(14 + 36 * strength) if state in ("leak", "broken") else 0,
+        "says": says + (" (some of its runs were not made)" if missing else ""),
+    }
+
+
+def _badness(cell: dict[str, Any]) -> tuple[Any, ...]:
+    score, base = words.real(cell.get("score")), words.real(cell.get("baseline")) or 0.0
+    told = {"score": 2, "blind": 1}.get(str(cell.get("outcome")), 0)
+    return above(cell), bool(cell.get("leaks")), told, (score or 0.0) - base

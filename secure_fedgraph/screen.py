@@ -1,0 +1,70 @@
+"""What a command shows: a progress bar, tables at the end, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from secure_fedgraph.privacy.budget import DeltaWarning
+from secure_fedgraph.privacy.policy import PlaintextWarning
+
+
+class Screen:
+    """What the user sees: a progress bar on a terminal, tables at the end, or one JSON object."""
+
+    def __init__(self, flags: dict[str, Any]) -> None:
+        self._json, self._quiet = flags["as_json"], flags["quiet"]
+        self._console = Console(stderr=True)
+
+    @contextmanager
+    def bar(self, text: str, total: int) -> Iterator[Callable[..., None]]:
+        hidden = self._json or self._quiet or not self._console.is_terminal
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._console, disable=hidden, transient=True) as progress:
+            task = progress.add_task(text, total=total)
+
+            def advance(note: object = None) -> None:
+                progress.update(task, advance=1, description=note if isinstance(note, str) else None)
+
+            yield advance
+
+    def note(self, text: str) -> None:
+        """One line on standard error, before work that takes a while."""
+        if not self._quiet:
+            self._console.print(text, soft_wrap=True)
+
+    def say(self, text: str, result: dict[str, Any]) -> None:
+        """One line, or the result as JSON."""
+        if self._json:
+            click.echo(json.dumps(result))
+        elif not self._quiet:
+            click.echo(text)
+
+    def finish(self, result: dict[str, Any], found: list[Any], page: Path) -> None:
+        if self._json:
+            click.echo(json.dumps(result))
+        elif not self._quiet:
+            console = Console()
+            for table in found:
+                console.print(table)
+            console.print(f"Report: {page}", soft_wrap=True)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """A channel left in plaintext, or a delta too large, is said in one line, whatever else warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PlaintextWarning)
+        warnings.simplefilter("always", DeltaWarning)
+        warnings.showwarning = lambda message, *_, **__: click.echo(
+            f"secure-fedgraph: warning: {message}", err=True
+        )
+        yield

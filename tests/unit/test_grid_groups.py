@@ -1,0 +1,231 @@
+"""Groups of cells: keys that follow what decides them, order, estimates, budgets, and a second call."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from attacks import LabelCounts, VocabularySupport
+from audits import grid, groups
+from audits.estimates import Costs, Rehearsed, in_words, telling, told
+from audits.pool import Failed, Pool, default_workers, tried
+from secure_fedgraph.cli import main
+from secure_fedgraph.config import load
+from secure_fedgraph.errors import BadInput
+
+SMALL = ["dataset.nodes=90", "dataset.features=24", "rounds=2", "training.hidden=[8,4]"]
+FLAGS = ["--data", "synthetic-citation", *(f"--set={one}" for one in SMALL), "--attack", "a1", "--quiet"]
+
+
+def experiment(*changes: str) -> Any:
+    return load(None, {"data": "synthetic-citation"}, [*SMALL, *changes])
+
+
+def wanted(policies: list[str], seeds: list[int], *changes: str) -> list[grid.Group]:
+    return grid.groups([experiment(*changes)], policies, [VocabularySupport, LabelCounts], seeds)
+
+
+def test_a_key_is_of_everything_that_decides_the_cells():
+    first, again, other = wanted(["masked"], [0])[0], wanted(["masked"], [0])[0], wanted(["masked"], [1])[0]
+    assert first.key == again.key
+    changed = [
+        other,
+        wanted(["plaintext"], [0])[0],
+        wanted(["masked"], [0], "training.batch=8")[0],
+        grid.groups([experiment()], ["masked"], [VocabularySupport], [0])[0],
+        grid.groups([experiment()], ["masked"], [VocabularySupport, LabelCounts], [0], effort=3.0)[0],
+        wanted(["masked"], [0])[1],
+    ]
+    assert len({first.key, *(group.key for group in changed)}) == 1 + len(changed)
+
+
+def test_a_key_follows_the_attacks_code(monkeypatch: pytest.MonkeyPatch):
+    group = wanted(["masked"], [0])[0]
+    before = group.key
+    monkeypatch.setattr(groups, "_digest", lambda path: "other")
+    assert group.key != before
+
+
+def test_the_most_telling_go_first():
+    found = [
+        (g.chosen.policy, g.configured, g.chosen.seed)
+        for g in telling(wanted(["masked", "plaintext"], [0, 1]))
+    ]
+    assert found[0] == ("plaintext", True, 0)
+    assert found.index(("plaintext", False, 0)) < found.index(("masked", True, 0))
+    assert found.index(("masked", True, 0)) < found.index(("masked", False, 0))
+    assert found.index(("masked", False, 0)) < found.index(("plaintext", True, 1))
+
+
+def test_algorithms_take_turns():
+    several = [experiment(), experiment("algorithm=fedavg")]
+    found = telling(grid.groups(several, ["plaintext"], [VocabularySupport, LabelCounts], [0]))
+    assert [g.chosen.algorithm for g in found[:2]] == ["fedsage", "fedavg"]
+    costs = Costs(rehearsals={"fedsage": Rehearsed(9.0, 9.0), "fedavg": Rehearsed(1.0, 1.0)})
+    assert [g.chosen.algorithm for g in telling(found, costs)[:2]] == ["fedavg", "fedsage"]
+
+
+def test_costs_come_from_the_nearest_that_was_measured():
+    one, control, *rest = wanted(["plaintext", "homomorphic"], [0])
+    costs = Costs()
+    assert costs.of(one) is None
+    costs.rehearsals["fedsage"] = Rehearsed(3.0, 2.0)
+    assert costs.of(one) == 3.0 + 2.0 + 2 * 5.0  # a second round, two attacks
+    costs.seconds[id(one)] = one, 8.0
+    assert costs.of(one) == 8.0
+    same = next(g for g in rest if g.configured)
+    assert costs.of(same) == 8.0 * 2.5
+    costs.seconds[id(control)] = control, 2.0
+    assert costs.of(next(g for g in rest if g.variant.name == control.variant.name)) == 2.0 * 2.5
+
+
+def test_a_grid_of_days_says_so():
+    found = wanted(["plaintext"], [0])
+    costs = Costs(rehearsals={"fedsage": Rehearsed(400_000.0, 0.0)})
+    said = told(found, costs, 2, None)["sentence"]
+    assert f"about {in_words(len(found) * 400_000 / 2)}" in said or "days" in said
+    assert "days" in said and "--budget-minutes 60" in said
+    assert "the most telling go first, for 60 s" in told(found, costs, 2, 60.0)["sentence"]
+
+
+def test_a_second_call_takes_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0], tmp_path)
+    files = sorted((tmp_path / "cells").glob("*.json"))
+    assert len(files) == len(first.runs)
+    files[0].unlink()
+    runs = []
+    real = grid.attacked
+    monkeypatch.setattr(grid, "attacked", lambda group, out: runs.append(group) or real(group, out))
+    second = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0], tmp_path)
+    assert len(runs) == 1
+    keys = ("policy", "adversary", "outcome", "score", "settings")
+    assert [[c[k] for k in keys] for c in second.cells] == [[c[k] for k in keys] for c in first.cells]
+
+
+def test_processes_find_what_one_finds(tmp_path: Path):
+    alone = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0])
+    beside = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0], tmp_path, workers=2)
+    keys = ("policy", "adversary", "outcome", "score", "low", "settings")
+    assert [[c[k] for k in keys] for c in beside.cells] == [[c[k] for k in keys] for c in alone.cells]
+    assert len(list((tmp_path / "cells").glob("*.json"))) == len(beside.runs)
+
+
+def test_what_a_budget_leaves_out_is_named(tmp_path: Path):
+    found = grid.audit(
+        experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path, workers=1, budget=0.01
+    )
+    assert not found.cells and {c["attack"] for c in found.not_run} == {"a1-vocabulary-support"}
+    assert all(c["reason"] and not c["failed"] for c in found.not_run)
+    assert found.estimate is not None and found.estimate["budget_seconds"] == 0.01
+
+
+def test_a_run_that_cannot_be_is_named_and_the_others_go_on(tmp_path: Path):
+    several = [experiment(), experiment("algorithm=fedavg", "split.delta=-1")]
+    found = grid.audit(several, ["plaintext"], [VocabularySupport], [0], tmp_path)
+    assert {c["algorithm"] for c in found.cells} == {"fedsage"}
+    assert {c["algorithm"] for c in found.not_run} == {"fedavg"}
+    with pytest.raises(BadInput):
+        grid.audit(several[1:], ["plaintext"], [VocabularySupport], [0])
+
+
+def test_a_mistake_in_an_attack_is_no_result(monkeypatch: pytest.MonkeyPatch):
+    def wrong(self: Any, view: Any, knowledge: Any) -> Any:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(VocabularySupport, "run", wrong)
+    several = [experiment(), experiment("algorithm=local")]  # local has no channel that it reads
+    found = grid.audit(several, ["plaintext"], [VocabularySupport], [0])
+    assert found.not_run and all(c["failed"] and "KeyError: 'oops'" in c["reason"] for c in found.not_run)
+
+
+def _sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_pool_stops_at_the_deadline_and_survives_a_death():
+    with Pool(2) as pool:
+        pool.start("works", _sleep, 0.0)
+        assert pool.finished() == [("works", "slept")]
+        pool.start("dies", _end)
+        ((name, made),) = pool.finished()
+        assert name == "dies" and isinstance(made, Failed) and made.unforeseen and "status -9" in made.reason
+        pool.start("late", _sleep, 60.0)
+        ((name, made),) = pool.finished(time.monotonic() + 0.2)
+        assert name == "late" and made.stopped and not pool.working
+    assert not multiprocessing.active_children()
+
+
+def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("audits.pool.free_memory", lambda: 5_000_000_000)
+    assert default_workers(9) == 1
+    monkeypatch.setattr("audits.pool.free_memory", lambda: 50_000_000_000)
+    assert default_workers(9) == min(2, os.cpu_count() or 1) and default_workers(1) == 1
+
+
+def test_an_error_has_its_place():
+    assert "ZeroDivisionError: division by zero (" in tried(lambda: 1 / 0).reason
+
+
+def test_killed_it_goes_on(tmp_path: Path):
+    out = tmp_path / "out"
+    command = ["audit", "--policy", "plaintext,masked", "--seeds", "4", *FLAGS, "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "secure_fedgraph.cli", *command, "--workers", "1"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    while process.poll() is None and not list(out.glob("cells/*.json")):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {p: p.stat().st_mtime_ns for p in out.glob("cells/*.json")}
+    assert before and not (out / "audit.json").exists()
+    done = CliRunner().invoke(main, [*command, "--workers", "1"])
+    assert done.exit_code == 0, done.output
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items())
+    result = json.loads((out / "audit.json").read_text())
+    assert {c["seed"] for c in result["cells"]} == {0, 1, 2, 3} and result["not_run"] == []
+    assert CliRunner().invoke(main, command).exit_code == 0  # nothing is left to run
+    other = CliRunner().invoke(main, [*command, "--set=rounds=1"])
+    assert other.exit_code == 2 and "already holds audit.json" in other.output
+
+
+def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
+    from secure_fedgraph.audit_command import _experiments
+
+    base = {
+        "seed": None,
+        "seeds": None,
+        "norm": None,
+        "multiplier": None,
+        "assignments": (),
+        "policy": "masked",
+    }
+    own, _ = _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": None})
+    assert [e.data for e in own] == ["cora", "proteins"]
+    named, _ = _experiments({**base, "algorithm": "fairgraphfl,fedsage", "data": "cora,mutag"})
+    assert [e.data for e in named] == ["mutag", "cora"]
+    settings = {
+        **base,
+        "algorithm": "fedsage,fedprox",
+        "data": None,
+        "assignments": ("training.mu=0.1",),
+    }
+    assert [("mu" in e.training) for e in _experiments(settings)[0]] == [False, True]
+    with pytest.raises(BadInput, match="fairgraphfl learns from kind graph"):
+        _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": "cora,pubmed"})
