@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -257,15 +258,20 @@ def _leak(value: float | str | None) -> str:
 
 
 def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:
-    """One row a name."""
-    table = Table(title=what)
-    for column in rows[0] if rows else ():
-        table.add_column(column)
+    """One row a name: what it is, and below it everything else, so that it can be read at any width."""
+    table = Table(title=what, show_header=False, show_lines=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
     for row in rows:
-        table.add_row(
-            *(", ".join(map(str, v)) if isinstance(v, list | dict) else str(v) for v in row.values())
-        )
+        name, *others = row.items()
+        told = [(key, value) for key, value in others if key != "summary" and value not in ([], {})]
+        rest = [f"[dim]{key}:[/dim] {escape(_listed(value))}" for key, value in told]
+        table.add_row(str(name[1]), "\n".join([escape(str(row.get("summary", ""))), *rest]))
     return table
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | dict) else str(value)
 
 
 def _score(value: float | None) -> str:

@@ -1,0 +1,250 @@
+"""Every attack with nothing against it: where it must succeed, and at the papers' defaults.
+
+    python benchmarks/attack_table.py [--only mashes] [--seeds 3] [--out runs/attacks] [--table] [--json]
+
+Runs are kept and not repeated, so it can be stopped at any time; ``--table`` prints what is there. "Asked" is
+the number that an attack has to reach at its control's settings, which ``list attacks --json`` prints. Defaults
+are the papers', but for the rounds of a case and what stands in its ``changes``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from attacks import ATTACKS
+from audits import grid
+from secure_fedgraph.config import load
+
+PLAIN = "plaintext"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an attack has to reach.
+
+    Args:
+        attack: its id.
+        control: the settings' name.
+        least: of the score, or of ``detail``; None: beyond every trivial guess.
+        detail: a figure beside the score.
+        adversary, aim: whose cell is read.
+    """
+
+    attack: str
+    control: str
+    least: float | None = 0.999
+    detail: str = ""
+    adversary: str = "server"
+    aim: str = grid.EACH
+
+
+@dataclass(frozen=True)
+class Case:
+    """Attacks that share their runs."""
+
+    name: str
+    config: Mapping[str, Any]
+    asked: Sequence[Asked]
+    policy: str = PLAIN
+    changes: Sequence[str] = field(default=())
+
+
+FREE = {"data": "cora"}
+ORACLE = "1 crafted message, c3 plays"
+CASES = (
+    Case(
+        "weights",
+        {"algorithm": "fedsage", **FREE, "rounds": 5},
+        (
+            Asked("a1-vocabulary-support", grid.AS_CONFIGURED),
+            Asked("a2-single-sample", "one training node"),
+            Asked("a4-label-counts", "one full step"),
+        ),
+    ),
+    Case(
+        "prototypes",
+        {"algorithm": "fairgraphfl", "data": "proteins", "rounds": 1},
+        (
+            Asked("e1-singleton-motif", "counts are sent"),
+            Asked("e2-subset-algebra", "prototypes of each", least=None),
+            Asked("e3-round-differencing", "bounded sums of a frozen model"),
+        ),
+    ),
+    Case(
+        "vertical",
+        {"algorithm": "glasu", **FREE, "rounds": 4},
+        (
+            Asked("d1-index-lists", "one-hop lists", 0.85),
+            Asked("d1-index-union", "one-hop lists", least=None, adversary="client"),
+            Asked("d2-subtracted-rows", "two owners", adversary="client"),
+            Asked("d3-alike-rows", grid.AS_CONFIGURED, least=None),
+            Asked("d5-gradient-labels", "labels at one owner", 0.99),
+            Asked("d5-gradient-clusters", "labels at one owner", 0.99),
+        ),
+    ),
+    Case(
+        "rounds",
+        {"algorithm": "fedsage", **FREE, "rounds": 2},
+        (
+            Asked("f1-cohort-differencing", "drop-outs and small steps", least=None),
+            Asked("f2-own-share-subtraction", "two rounds", adversary="coalition"),
+        ),
+        policy="masked",
+    ),
+    Case(
+        "released",
+        {"algorithm": "fedsage", **FREE, "rounds": 20},
+        tuple(
+            Asked(name, grid.AS_CONFIGURED, least=None, adversary="outsider")
+            for name in ("g1-link-stealing", "g2-embedding-inversion", "g3-node-membership")
+        ),
+    ),
+    Case(
+        "neighgen",
+        {"algorithm": "fedsage+", **FREE, "rounds": 1},
+        (
+            Asked("c1-neighgen-single", "exchange batch 1"),
+            Asked("c2-neighgen-batch", "exchange batch 32"),
+            Asked("c5-embedding-links", grid.AS_CONFIGURED, least=None),
+        ),
+        changes=("training.generator_epochs=2", "training.federated_epochs=1"),
+    ),
+    Case(
+        "oracle",
+        {"algorithm": "fedsage+", **FREE, "clients": 10, "rounds": 1},
+        (Asked("c3-neighgen-oracle", ORACLE, 0.9, adversary="client"),),
+        changes=(
+            "training.generator_hidden=[256,512]",
+            "training.generator_epochs=2",
+            "training.federated_epochs=1",
+        ),
+    ),
+    Case(
+        "mashes",
+        {"algorithm": "fedego", **FREE, "rounds": 5},
+        (
+            Asked("b1-mash-single", "a remainder of one", 0.95),
+            Asked("b2-mash-labels", "a remainder of one"),
+            Asked("b4-mash-dictionary", "kept batches of 32", 0.9),
+            Asked("b5-mash-filter", "kept batches of 32", 0.78),
+            Asked("b6-mash-mixing", "seeded batches"),
+            Asked("b3-mash-average", "fifty noised rounds", -0.55, "slope"),
+        ),
+        changes=("training.hidden=[64,64]",),
+    ),
+)
+
+
+def run(case: Case, seeds: int, out: Path) -> list[dict[str, Any]]:
+    """The cells of a case: its controls and its configured run."""
+    chosen = load(None, {**case.config, "policy": case.policy}, list(case.changes))
+    kinds = [ATTACKS[one.attack] for one in case.asked]
+    names = {one.control.split(",")[0] for one in case.asked}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that nothing protects it is the point
+        found = grid.audit(
+            chosen, [case.policy], kinds, range(seeds), out / case.name, controls=names, effort=60, workers=1
+        )
+    return found.cells
+
+
+def rows(case: Case, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One row for each number that was asked for, and what the configured run gives beside it."""
+    for asked in case.asked:
+        mine = [
+            c
+            for c in cells
+            if (c["attack"], c["adversary"], c["settings"]["aim"])
+            == (asked.attack, asked.adversary, asked.aim)
+        ]
+        here = [c for c in mine if c["settings"]["variant"] == asked.control]
+        default = [c for c in mine if c["settings"]["variant"].startswith(grid.AS_CONFIGURED)]
+        got = [value for c in here if (value := _figure(c, asked)) is not None]
+        yield {
+            "attack": asked.attack,
+            "adversary": asked.adversary,
+            "settings": asked.control,
+            "figure": asked.detail or next((c["metric"] for c in here if c["metric"]), ""),
+            "asked": asked.least,
+            "score": got,
+            "trivial": [c["baseline"] for c in here if c["baseline"] is not None],
+            "reached": bool(got) and len(got) == len(here) and _reached(asked, here, fmean(got)),
+            "defaults": [_figure(c, asked) for c in default if c["outcome"] == "score"],
+            "otherwise": sorted({c["reason"] for c in (*here, *default) if c["outcome"] != "score"}),
+            "seconds": max((c["seconds"] or 0.0 for c in here), default=0.0),
+        }
+
+
+def _figure(cell: Mapping[str, Any], asked: Asked) -> float | None:
+    if cell["outcome"] != "score":
+        return None
+    return cell["details"].get(asked.detail) if asked.detail else cell["score"]
+
+
+def _reached(asked: Asked, cells: Sequence[Mapping[str, Any]], mean: float) -> bool:
+    if asked.least is None:
+        return all(cell["leaks"] for cell in cells)
+    if asked.detail == "slope":  # of a square root: as little below as above
+        return asked.least <= mean <= asked.least + 0.1
+    return mean >= asked.least
+
+
+def _told(values: Sequence[float | None]) -> str:
+    numbers = [v for v in values if v is not None and not math.isnan(v)]
+    if not numbers:
+        return "-"
+    spread = f" ± {stdev(numbers):.3f}" if len(numbers) > 1 else ""
+    return f"{fmean(numbers):.3f}{spread}"
+
+
+def main() -> None:
+    """Runs what is asked for, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", default="", help="a part of a case's name")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("runs/attacks"))
+    parser.add_argument("--table", action="store_true", help="print what is there, run nothing")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    for case in (c for c in CASES if given.only in c.name):
+        path = given.out / f"{case.name}.json"
+        if not given.table:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(list(rows(case, run(case, given.seeds, given.out)))))
+        if path.is_file():
+            found += json.loads(path.read_text())
+    if given.json:
+        print(json.dumps(found, indent=1))
+        return
+    heads = ("attack", "by", "settings", "figure", "asked", "score", "trivial", "defaults", "s")
+    table = Table(*heads, title="nothing protects; F1 and F2 under masks")
+    for row in found:
+        asked = "beyond trivial" if row["asked"] is None else f"{row['asked']:g}"
+        table.add_row(
+            row["attack"],
+            row["adversary"],
+            row["settings"],
+            row["figure"],
+            f"{asked} {'reached' if row['reached'] else 'NOT REACHED'}",
+            _told(row["score"]),
+            _told(row["trivial"]),
+            _told(row["defaults"]) if row["defaults"] else "; ".join(row["otherwise"])[:60],
+            f"{row['seconds']:.0f}",
+        )
+    Console(width=None if Console().is_terminal else 200).print(table)
+
+
+if __name__ == "__main__":
+    main()
