@@ -3,7 +3,7 @@
     python benchmarks/attack_table.py [--only mashes] [--seeds 3] [--out runs/attacks] [--table] [--json]
 
 Runs are kept and not repeated, so it can be stopped at any time; ``--table`` prints what is there. "Asked" is
-the number that an attack has to reach at its control's settings, which ``list attacks --json`` prints. Defaults
+the number that an attack has to reach at the settings of its control (``list attacks --json``). Defaults
 are the papers', but for the rounds of a case and what stands in its ``changes``.
 """
 
