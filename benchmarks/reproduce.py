@@ -157,6 +157,17 @@ def experiment_of(case: Case, seed: int) -> Experiment:
 
 
 LOWER_IS_BETTER = ("mae",)
+PAIRS = (
+    ("fedego cora (E3)", "fedavg cora (E4)"),
+    ("fedego citeseer", "fedavg citeseer"),
+    ("glasu cora Q=1 (G3)", "glasu cora Q=4 (G3)"),
+    ("glasu cora Q=1 (G3)", "glasu-standalone cora (G3)"),
+    ("apflgate bbbp (A2)", "apfl bbbp (A2)"),
+    ("apflgate bbbp (A2)", "fedgate bbbp (A2)"),
+    ("apflgate ciao (A3)", "apfl ciao (A3)"),
+    ("apflgate ciao (A3)", "fedgate ciao (A3)"),
+)
+"""Whose difference is reported, seed by seed: both had the same data, partition and seeds."""
 
 
 def rows(cases: list[Case], out: Path) -> Iterator[dict[str, Any]]:
@@ -186,6 +197,9 @@ def _row(case: Case, found: list[dict[str, Any]]) -> dict[str, Any]:
         key: fmean([r["accuracy"][key] for r in found])
         for key, value in found[0]["accuracy"].items()
         if isinstance(value, float) and key not in (head, "local")
+    }
+    row["each"] = {
+        r["seed"]: (r["accuracy"].get("best_on_test") or {}).get(head, float("nan")) for r in found
     }
     row["paper"] = [None if p is None or p != p else p for p in case.paper]
     row["least"] = case.least
@@ -226,6 +240,26 @@ def table(found: list[dict[str, Any]]) -> Any:
     return made
 
 
+def differences(found: list[dict[str, Any]]) -> Iterator[str]:
+    """The mean differences of :data:`PAIRS`, with 95 % intervals by Student's t over the seeds of both."""
+    from scipy.stats import t as student
+
+    known = {row["name"]: row for row in found}
+    for one, other in PAIRS:
+        if one not in known or other not in known:
+            continue
+        measure = known[one]["measure"]
+        mine, theirs = (known[name]["each"] for name in (one, other))
+        gaps = [mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
+        if len(gaps) < 2:
+            continue
+        half = float(student.ppf(0.975, len(gaps) - 1)) * stdev(gaps) / len(gaps) ** 0.5
+        yield (
+            f"{one} less {other}: {measure} {fmean(gaps):+.4f} "
+            f"[{fmean(gaps) - half:+.4f}, {fmean(gaps) + half:+.4f}] over {len(gaps)} seeds, best on test"
+        )
+
+
 def _pair(values: Any) -> str:
     return " / ".join("-" if value is None else f"{value:.4f}" for value in values)
 
@@ -252,11 +286,14 @@ def main() -> None:
                     run_once(experiment_of(case, seed), where, case.name, "benchmarks/reproduce.py")
     found = list(rows(cases, given.out))
     if given.json:
-        print(json.dumps({"rows": found}))
+        print(json.dumps({"rows": found, "differences": list(differences(found))}))
         return
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else 170).print(table(found))
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    console.print(table(found))
+    for line in differences(found):
+        console.print(line, highlight=False, markup=False)
 
 
 if __name__ == "__main__":
