@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,8 @@ BATCH_LABELS = "labels of batches"
 SMALL = {"training.hidden": [64, 64], "training.epochs": 1}
 RELEASED = {**SMALL, "training.batching": "released", "clients": 10, "partition": "random", "rounds": 5}
 """The released code's batches, of ten owners that share nobody: 162 to 164 training nodes each on Cora."""
+SAME_SHARE = 1e-4
+"""How far sums of label shares are apart, relative to their mean, where nothing but a clip changed them."""
 STOPS = {
     "server": "masks over sums of all owners' mashes (mash=across), for single owners; the union stays open. "
     "Noise does not last: it is averaged away over rounds unless mashes are released once (mash_rounds)"
@@ -105,7 +107,7 @@ class MashAttack(Attack):
             (client,) = seen.clients
             weights = reductions.get((client, seen.round), (None, None))
             found.setdefault(client, []).append(_mashed(seen, weights, 1))
-        return found
+        return {client: unclipped(rounds) for client, rounds in found.items()}
 
     def together(self, view: View) -> list[Mashed]:
         """The opened sums as means over contributors, round by round.
@@ -117,7 +119,9 @@ class MashAttack(Attack):
         if not sums:
             raise Blind(f"{self.id}: no sum of mashes was opened in this view")
         reductions = _mean_reductions(view)
-        return [_mashed(seen, reductions.get(seen.round, (None, None)), len(seen.clients)) for seen in sums]
+        return unclipped(
+            [_mashed(seen, reductions.get(seen.round, (None, None)), len(seen.clients)) for seen in sums]
+        )
 
     def sizes(self, view: View, mashed: Mashed) -> np.ndarray:
         """How many ego-graphs each of a client's mashes mixes."""
@@ -133,6 +137,26 @@ def spread(rounds: Sequence[Mashed], coordinates: int) -> Sequence[Mashed]:
     """Some of the rounds, evenly spread, that together have at most so many coordinates; one at least."""
     kept = min(len(rounds), max(1, coordinates // rounds[0].rows.shape[2]))
     return [rounds[i] for i in np.linspace(0, len(rounds) - 1, kept).round().astype(int)]
+
+
+def unclipped(rounds: Sequence[Mashed]) -> list[Mashed]:
+    """Mashes as long as they were before a clip: a centre's label shares then add up to 1.
+
+    Without noise each round's factor is exact; under noise it is the mean over all rounds, where that is
+    three standard errors away from 1.
+    """
+    sums = [one.labels[:, 0].sum(1) for one in rounds]
+    whole = np.concatenate(sums)
+    error = whole.std(ddof=1) / np.sqrt(len(whole)) if len(whole) > 1 else np.inf
+    usual = float(whole.mean())
+    if not (0.02 < usual < 1 - 1e-4 and 1 - usual > 3 * error):
+        return list(rounds)
+    exact = all(np.ptp(one) < SAME_SHARE * one.mean() for one in sums)
+    factors = [float(one.mean()) if exact else usual for one in sums]
+    return [
+        replace(one, rows=one.rows / factor, labels=one.labels / factor)
+        for one, factor in zip(rounds, factors, strict=True)
+    ]
 
 
 def noise_of(rounds: Sequence[Mashed]) -> float:

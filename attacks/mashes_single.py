@@ -45,13 +45,18 @@ class MashSingle(MashAttack):
         alone = {c: np.flatnonzero(self.sizes(view, rounds[0]) == 1) for c, rounds in found.items()}
         lonely = {client: mashes for client, mashes in alone.items() if len(mashes)}
         share = max(1, self.nodes // max(1, sum(len(mashes) for mashes in lonely.values())))
-        values = {}
+        values: dict[str, np.ndarray] = {}
         for client, mashes in lonely.items():
             # only batches that are kept show the same node again
             rounds = spread(found[client] if self.fixed(view) else found[client][:1], self.coordinates)
             rows = [_rows(rounds, int(mash), share) for mash in mashes]
             if sum(map(len, rows)):
                 values[client] = np.concatenate(rows)
+        if lonely and not values:
+            raise Blind(
+                f"{self.id}: some mashes look as if they were of one ego-graph, and no features between 0 "
+                "and 1 make any of them: they are of several of one class, or features are no bags of words"
+            )
         if not values:
             raise Blind(f"{self.id}: no mash is of one ego-graph alone: each mixes several, or is noised")
         return Guess(FEATURES, values, {c: (c,) for c in values}, sum(len(found[c]) for c in values))

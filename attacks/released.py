@@ -12,6 +12,7 @@ from attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.protocol import View
 
 LINKS, WORDS = "links from answers", "words from embeddings"
+NO_FOLDER = "the folder of a finished run keeps none"
 ANSWERS, EMBEDDED = "answers of the released model", "embeddings of the released model"
 
 
@@ -68,7 +69,10 @@ class LinkStealing(_Released):
     id = "g1-link-stealing"
     summary = "an owner's links, from how alike the released model's answers about two nodes are"
     cost = "one matrix of distances an owner"
-    grants = ("the answers of a prediction service with the released model about all of an owner's nodes",)
+    grants = (
+        "the answers of a prediction service with the released model about all of an owner's nodes, given "
+        "with the owner's links; for what is left, of each node by itself",
+    )
     needs = (ANSWERS,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
     stops: ClassVar[Mapping[str, str]] = {
@@ -99,8 +103,9 @@ class EmbeddingInversion(_Released):
     summary = "the words of an owner's nodes, from their embeddings by the released model"
     cost = "one singular value decomposition of the shadow nodes' embeddings"
     grants = (
-        "the embeddings of an owner's training nodes, as they would be published",
-        "a shadow graph: the nodes that nobody trained on, with the links between them",
+        "the embeddings of an owner's training nodes, as they would be published; for what is left, the "
+        "released model's answers about them",
+        "a shadow graph: the nodes of the owners' graphs that nobody trained on, with the links between them",
     )
     needs = (EMBEDDED,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)
@@ -120,7 +125,9 @@ class EmbeddingInversion(_Released):
         facts: Mapping[str, Embedded] = knowledge.facts[EMBEDDED]
         shadow = facts.get("")
         if shadow is None or shadow.words is None:
-            raise Blind(f"{self.id}: no classifier of nodes was released, or there is no shadow graph")
+            raise Blind(
+                f"{self.id}: no classifier of nodes was released ({NO_FOLDER}), or there is no shadow graph"
+            )
         decode = _decoder(np.asarray(part(shadow), dtype=np.float64), shadow.words.astype(np.float64))
         values = {owner: decode(part(one)) for owner, one in facts.items() if owner}
         return Guess(WORDS, values, {owner: (owner,) for owner in values}, 0)
@@ -144,7 +151,7 @@ def _decoder(inputs: np.ndarray, words: np.ndarray) -> Callable[[np.ndarray], np
 def _answers(attack: Attack, knowledge: Knowledge) -> Mapping[str, Answers]:
     found: Mapping[str, Answers] = knowledge.facts[ANSWERS]
     if not found:
-        raise Blind(f"{attack.id}: no classifier of nodes was released")
+        raise Blind(f"{attack.id}: no classifier of nodes was released ({NO_FOLDER})")
     return found
 
 

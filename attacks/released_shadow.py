@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
+from attacks.released import NO_FOLDER
 from secure_fedgraph.protocol import View
 
 MEMBERS = "nodes trained on"
@@ -87,5 +88,7 @@ class NodeMembership(Attack):
     def _candidates(self, knowledge: Knowledge) -> Mapping[str, Candidates]:
         found: Mapping[str, Candidates] = knowledge.facts[CANDIDATES]
         if not found:
-            raise Blind(f"{self.id}: no classifier of nodes was released, or its configuration is not known")
+            raise Blind(
+                f"{self.id}: no classifier of nodes was released ({NO_FOLDER}), or it is not known how"
+            )
         return found

@@ -6,6 +6,15 @@ without them and ``T(x) = min(delta + e^epsilon x, 1 - e^-epsilon (1 - delta - x
 delta, so the smallest of these counts; for Gaussian noise that is ``Phi(Phi^-1(kappa) + mu)`` (Dong, Roth and
 Su 2022, section 2; Hayes, Mahloujifar and Balle 2023 for reconstruction). A guess about k units together is
 bounded by k applications (group privacy); a mean over guesses about single ones by one: ``T`` is concave.
+
+A row that may be any of N nodes' is right with a chance of at most the sum over these nodes,
+``N T(kappa / N)``. A cosine is taken as ``(1 + cosine) / 2``.
+
+Where none holds: of guesses that read more of the unit than what was released under the claim
+(:data:`BEYOND`), of shares of what a guess itself chose to claim ("claimed embeddings exact"), of what noise
+is left ("noise averaged away"), of labels that every owner holds ("labels right", "purity"), and, for units
+smaller than an owner, of candidates and pairs that nobody put in or out by chance (B4, B5, D1, D3): there
+``kappa`` is not known.
 """
 
 from __future__ import annotations
@@ -15,26 +24,53 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from attacks.attack import CLIENT, OUTSIDER, SERVER, Guess
+from attacks.mashes_mixing import IDENTITIES
 from attacks.neighgen import FEATURES
+from attacks.prototypes import CHANGE, GRAPHS
+from attacks.released import LINKS, WORDS
+from attacks.released_shadow import MEMBERS
+from attacks.weights_single import SINGLE
 from audits.scoring import RESAMPLES, Score
 from secure_fedgraph.privacy.ledger import Charge, report
 
 DELTAS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
 READER = {SERVER: "server", CLIENT: "peers", OUTSIDER: "outsider"}
 """Adversary -> the reader whom the ledger counts against. Of a coalition no epsilon speaks."""
-UNIT_OF = {FEATURES: "node"}
-"""What a guess is about -> the unit that one of its parts is, where that is less than a client."""
-MEANS = ("exact rows", "labels placed right", "accuracy")
+UNIT_OF = {FEATURES: "node", SINGLE: "node", IDENTITIES: "node", GRAPHS: "graph", CHANGE: "graph"}
+"""What a guess is about -> the unit that one of its parts is, where that is less than a client. Not of
+nodes that a coin left out (G3): there a node is out with its links, which zero-out on a frozen table is not,
+and the audited model has charges of its own."""
+ANY_OF = "exact rows"
+"""The metric of rows that may be any node's; how many these are is in its details."""
+MEANS = (
+    ANY_OF,
+    "labels placed right",
+    "accuracy",
+    "tpr at 1 % fpr",
+    "exact entries",
+    "f1 at |E|",
+    "counts right",
+    "graphs' embeddings read",
+    "motifs of the graph right",
+)
 """Metrics that are means of scores about single units."""
+COSINES = ("mean cosine", "cosine with the update")
+"""The same between -1 and 1."""
 JOINT = ("f1",)
 """Metrics of all targets taken together."""
-RANKS = ("auc",)
-"""Metrics of how well units that are in are told from units that are not, of which trivially half are."""
-EVEN = 0.55
-"""The area from which on a trivial guess tells units that are in from others by what they are."""
+RANKS = ("auc", "link auc")
+"""Metrics of how well units that are in are told from units that are not."""
+ACROSS_OWNERS = (MEMBERS,)
+"""Guesses whose ranks are over all owners: a pair may be of two owners, so both count."""
+BEYOND: Mapping[str, tuple[str, ...]] = {
+    LINKS: ("client", "node", "edge", "graph"),
+    WORDS: ("client", "node", "edge", "graph"),
+    CHANGE: ("client",),
+}
+"""Guesses that read more than the release that a claim is about: a prediction service answers with the
+owner's own links, embeddings are of its own features, and the earlier run had the same owner's other
+graphs."""
 FEWEST = 1 - 0.025 ** (1 / RESAMPLES)
 """A trivial guess that was drawn so often and never right may still be, this often."""
 
@@ -65,15 +101,17 @@ def _one(kappa: float, epsilon: float, delta: float) -> float:
     )
 
 
-def most_auc(pairs: Pairs) -> float:
-    """The largest area under a curve of true over false positives.
+def _most_of(score: Score, pairs: Pairs, units: int) -> float:
+    """The best score about ``units`` units, on the metric's own scale."""
+    if score.metric in COSINES:
+        return 2 * most((1 + max(score.baseline, -1.0)) / 2, pairs, units) - 1
+    return most(max(score.baseline, FEWEST), pairs, units)
 
-    >>> round(most_auc(((0.0, 0.0),)), 2), round(most_auc(((math.log(3), 0.0),)), 2)
-    (0.5, 0.75)
-    """
-    places = np.linspace(0, 1, 2001)
-    heights = np.array([most(float(place), pairs) for place in places])
-    return float(min(1.0, (heights[1:] + heights[:-1]).sum() / 2 / 2000 + 1 / 2000))
+
+def _any_of(score: Score, pairs: Pairs) -> float:
+    """The best share of rows that are some node's: the sum over the nodes, each bounded by itself."""
+    nodes = max(1.0, score.details["nodes"])
+    return min(1.0, nodes * most(max(score.baseline, FEWEST) / nodes, pairs))
 
 
 @dataclass(frozen=True)
@@ -125,27 +163,34 @@ class Claims:
         A claim about clients speaks for whatever is guessed about one; a claim about a smaller unit for
         guesses whose parts are such units.
         """
-        reader = READER.get(adversary)
+        reader, metric = READER.get(adversary), score.metric
         if (
             reader is None
             or behaviour != "honest-but-curious"
-            or score.metric not in (*MEANS, *JOINT, *RANKS)
+            or metric not in (*MEANS, *COSINES, *JOINT, *RANKS)
         ):
             return Ceiling()
-        kappa, found = max(score.baseline, FEWEST), []
+        found = []
         for unit, readers in self.told_of.items():
             pairs = readers.get(reader)
             if not pairs or unit not in ("client", UNIT_OF.get(guess.about)):
                 continue
+            if unit in BEYOND.get(guess.about, ()):
+                continue
             units = 1
             if unit == "client":
                 owners = [len(set(of)) for of in guess.targets.values()]
-                units = sum(owners) if score.metric in JOINT else max(owners, default=1)
-            elif score.metric in JOINT or (score.metric in RANKS and score.baseline > EVEN):
+                units = sum(owners) if metric in JOINT else max(owners, default=1)
+                units += guess.about in ACROSS_OWNERS
+                bound = _most_of(score, pairs, units)
+            elif metric in (*JOINT, *RANKS):
                 continue  # of several units at once, or told apart by more than who was in
-            bound = (
-                most_auc(pairs) if score.metric in RANKS and unit != "client" else most(kappa, pairs, units)
-            )
+            elif metric == ANY_OF:
+                if "nodes" not in score.details:
+                    continue
+                bound = _any_of(score, pairs)
+            else:
+                bound = _most_of(score, pairs, 1)
             epsilon, delta = pairs[0]
             claim = {"unit": unit, "epsilon": epsilon, "delta": delta, "against": reader, "units": units}
             found.append(Ceiling(bound, claim))

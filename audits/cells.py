@@ -124,7 +124,8 @@ def _cell(
             "baselines": dict(score.baselines),
             **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
             "leaks": score.leaks,
-            "verdict": verdict if aim == EACH else f"{verdict}, about all owners together",
+            "verdict": verdict if aim == EACH else f"{verdict}, {whom(guess, case.federation.names)}",
+            "owners": owners_of(guess),
             "reason": f"{attack.id}: {short}" if short else "",
             "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
             "details": details,
@@ -144,6 +145,19 @@ def stopped(guess: Guess) -> str:
     some = len(guess.stopped) < len(guess.targets)
     what = f"{len(guess.stopped)} of {len(guess.targets)} searches" if some else "search"
     return f"{what} stopped after {seconds} s: a lower bound"
+
+
+def owners_of(guess: Guess) -> int:
+    """How many owners the widest of a guess's targets is about."""
+    return max((len(set(of)) for of in guess.targets.values()), default=1)
+
+
+def whom(guess: Guess, names: Collection[str]) -> str:
+    """Whom a guess at what a defence leaves is about, in words: some of these show single owners still."""
+    owners = owners_of(guess)
+    if owners == 1:
+        return "about single owners"
+    return "about all owners together" if owners == len(names) else "about several owners together"
 
 
 def limits(grid: Audit, attack: type[Attack]) -> dict[str, Any]:
@@ -175,6 +189,7 @@ def blank_cell(
         "baselines": {},
         "ceiling": None,
         "claim": None,
+        "owners": None,
         "leaks": False,
         "verdict": "",
         "reason": "",

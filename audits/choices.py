@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attacks import ATTACKS, FAMILIES, Attack
+from attacks import ATTACKS, FAMILIES, Attack, Control
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.own import algorithm_named
 from secure_fedgraph.config import Experiment
@@ -94,8 +94,8 @@ def variants(
             if controls is not None and control.name not in controls:
                 continue
             settings = dict(control.settings)
-            if any(k.startswith("training.") and k[9:] not in kind.Settings.model_fields for k in settings):
-                continue  # the algorithm cannot be put into the attack's best settings
+            if _lacking(kind, control):
+                continue  # the algorithm cannot be put into the attack's best settings: see `left_out`
             if attack.depends_on and all(settings.get(k) == at(configured, k) for k in attack.depends_on):
                 continue  # the configured run shows it
             if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
@@ -108,6 +108,28 @@ def variants(
     others = tuple(attack for attack in attacks if attack not in active)
     honest = [Variant(AS_CONFIGURED, {}, others)] if others or not active else []
     return [*honest, *played, *found.values()]
+
+
+def left_out(
+    experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
+) -> list[tuple[type[Attack], str, str]]:
+    """Attacks, the controls that :func:`variants` made no run for, and why not: a setting is not there."""
+    kind, found = algorithm_named(experiment.algorithm), []
+    used = {channel.name for channel in kind.channels}
+    for attack in (one for one in attacks if one.channel in used):
+        for control in attack.controls:
+            lacking = _lacking(kind, control)
+            if lacking and (controls is None or control.name in controls):
+                keys = " and ".join(lacking)
+                reason = f"the control sets {keys}, which {experiment.algorithm} does not have"
+                found.append((attack, _played(control.name, attack)[0], reason))
+    return found
+
+
+def _lacking(kind: type[Algorithm], control: Control) -> list[str]:
+    """The settings of a control that an algorithm has no name for."""
+    known = kind.Settings.model_fields
+    return [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
 
 
 def _played(

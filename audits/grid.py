@@ -11,7 +11,7 @@ from typing import Any
 from attacks import Attack
 from audits.attacked import LARGE, Keep, attacked, quietly
 from audits.cells import AIMS, EACH, LEFT, Audit, cells, stopped
-from audits.choices import AS_CONFIGURED, Variant, adversaries, choose, controls, variants
+from audits.choices import AS_CONFIGURED, Variant, adversaries, choose, controls, left_out, variants
 from audits.estimates import Costs, Rehearsed, rehearsed, telling, told
 from audits.folders import audit_folder
 from audits.groups import Group, keep, kept
@@ -81,10 +81,36 @@ def audit(
     """
     started = time.monotonic()
     experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
-    wanted = groups(experiments, list(policies), list(attacks), list(seeds), adversary, controls, effort)
+    attacks = list(attacks)
+    wanted = groups(experiments, list(policies), attacks, list(seeds), adversary, controls, effort)
     call = _Call(wanted, out, progress, workers, budget, say, started)
     call.run()
-    return call.audit(controls, effort)
+    found = call.audit(controls, effort)
+    found.not_run += _without_their_settings(wanted, attacks, controls)
+    return found
+
+
+def _without_their_settings(
+    wanted: Sequence[Group], attacks: Sequence[type[Attack]], controls: Collection[str] | None
+) -> list[dict[str, Any]]:
+    """The cells of controls whose settings an algorithm lacks: no run was ever wanted for them."""
+    chosen = {(g.chosen.algorithm, g.chosen.policy, g.chosen.seed): g for g in wanted}
+    return [
+        {
+            "algorithm": algorithm,
+            "policy": policy,
+            "seed": seed,
+            "attack": attack.id,
+            "adversary": adversary,
+            "variant": name,
+            "reason": reason,
+            "failed": False,
+        }
+        for (algorithm, policy, seed), group in chosen.items()
+        for attack, name, reason in left_out(group.chosen, attacks, controls)
+        for adversary in attack.adversaries
+        if adversary in group.who
+    ]
 
 
 def groups(

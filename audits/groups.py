@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import attacks
 from audits.choices import AS_CONFIGURED, Variant
 from secure_fedgraph.algorithms.own import algorithm_named
 from secure_fedgraph.config import Experiment, load
@@ -79,6 +80,7 @@ class Group:
             "algorithm": _source(kind),
             "variant": [self.variant.name, dict(self.variant.settings)],
             "attacks": {attack.id: _source(attack) for attack in self.variant.attacks},
+            "judges": _judging(),
             "who": self.who,
             "controls": self.controls,
             "effort": self.effort,
@@ -94,6 +96,15 @@ def _source(kind: type[Any]) -> str:
     except TypeError:  # a notebook's
         path = None
     return _digest(path or "") or kind.__qualname__
+
+
+@lru_cache(maxsize=1)
+def _judging() -> str:
+    """A digest of all that attacks share, grants what they know, and scores them."""
+    rooms = Path(attacks.__file__).parent, Path(__file__).parent
+    files = sorted(path for room in rooms for path in room.rglob("*.py"))
+    whole = "".join(f"{path.name}{_digest(str(path))}" for path in files)
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=256)

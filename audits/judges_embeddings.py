@@ -11,6 +11,7 @@ from scipy.stats import beta, rankdata
 
 from attacks.attack import Guess
 from attacks.neighgen_embeddings import EMBEDDED_LINKS, MISSING, NEIGHBOURS
+from audits import intervals
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.scoring import RESAMPLES, Score
@@ -76,8 +77,11 @@ def neighbours(guess: Guess, case: Case) -> Judgement:
 
 
 def links(guess: Guess, case: Case) -> Judgement:
-    """AUC over all pairs of distinct nodes of an offer; trivial: the cosine of their features."""
-    placed, trivial, true, guessed, of = [], [], {}, {}, 0
+    """AUC over all pairs of distinct nodes of an offer; trivial: the cosine of their features.
+
+    In the interval pairs at one node count together.
+    """
+    placed, trivial, pairs, true, guessed, of = [], [], [], {}, {}, 0
     for owner, values in guess.values.items():
         graph, (nodes, _) = case.federation.owners[owner], offered(case)[owner]
         there, at = np.unique(nodes, return_index=True)
@@ -89,12 +93,13 @@ def links(guess: Guess, case: Case) -> Judgement:
         x = graph.x.numpy()[there]
         scores = values[np.ix_(at, at)][pair]
         placed.append(_placed(scores, truth))
+        pairs.append(intervals.Scored(*pair, truth, scores))
         trivial.append(_placed(_cosine(x[pair[0]], x[pair[1]]), truth))
         of += int(truth.sum())
         best = np.argsort(-scores)[: 3 * SHOWN]
         true[owner], guessed[owner] = truth[best].astype(int), np.ones(len(best), dtype=int)
     found = np.concatenate(placed) if of else np.full(1, 0.5)
-    low, high = _bootstrap(found)
+    low, high = intervals.auc_interval(pairs, shared=False)
     features = float(np.concatenate(trivial).mean()) if of else 0.5
     baselines = {"cosine of the nodes' features": features, "random pairs": 0.5}
     return Judgement(

@@ -16,7 +16,7 @@ from attacks.mashes import BATCH_LABELS
 from attacks.mashes_mixing import IDENTITIES, MIXING, shares_of
 from attacks.mashes_noise import NOISED, prefixes
 from attacks.mashes_pool import FILTERED_MEMBERS, MASH_MEMBERS, TRAINING_NODES
-from audits import scoring, truth
+from audits import intervals, scoring, truth
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.knowledge_mashes import MAKERS_OF_MASHES, candidates, drawn, training_rows
@@ -219,11 +219,16 @@ def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> di
         for row, held in zip(scores, inside, strict=True)
     ]
     hits = np.concatenate(found)
-    return _share(int(hits.sum()), len(hits))
+    of = np.repeat(np.arange(len(found)), [len(one) for one in found])
+    low, high = intervals.clustered_share(hits, of)  # the members of a mash are found together, or not
+    return {"value": float(hits.mean()), "low": low, "high": high}
 
 
 def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> dict[str, float]:
-    """The mean over mashes, with the interval of DeLong, DeLong and Clarke-Pearson (1988)."""
+    """The mean over mashes, with the interval of DeLong, DeLong and Clarke-Pearson (1988).
+
+    Or with that of the mashes' own spread, where it is wider: all candidates are held against one mash.
+    """
     values, variances = [], []
     for row, held in zip(scores, inside, strict=True):
         yes, no = np.sort(row[held]), np.sort(row[~held])
@@ -234,6 +239,8 @@ def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> dict[str, float]
         values.append(above.mean())
         variances.append(above.var() / len(yes) + below.var() / len(no))
     value, error = float(np.mean(values)), float(np.sqrt(np.sum(variances)) / len(values))
+    if len(values) > 1:
+        error = max(error, float(np.std(values, ddof=1)) / len(values) ** 0.5)
     return {"value": value, "low": max(0.0, value - 1.96 * error), "high": min(1.0, value + 1.96 * error)}
 
 

@@ -12,6 +12,7 @@ from scipy.stats import beta
 
 from attacks.attack import Guess
 from attacks.prototypes import CHANGE, GRAPHS, SINGLETONS
+from audits import intervals
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.knowledge_prototypes import removed
@@ -61,11 +62,15 @@ def embeddings(case: Case, frozen: bool = False) -> dict[str, np.ndarray]:
 
 
 def singletons(guess: Guess, case: Case) -> Judgement:
-    """Rows that are claimed to be some graph's embedding, held against the nearest of the owner's graphs."""
+    """Rows that are claimed to be some graph's embedding, held against the nearest of the owner's graphs.
+
+    A graph of several such motifs is one term of the interval.
+    """
     true = embeddings(case)
     right = claimed = graphs = 0
     errors: list[float] = []
     covered, shown, nearest = 0, {}, {}
+    hits, of = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)]
     for target, rows in guess.values.items():
         there = true[target]
         graphs += len(there)
@@ -75,15 +80,19 @@ def singletons(guess: Guess, case: Case) -> Judgement:
         closest = cdist(rows, there).argmin(1)
         apart = _apart(rows, there[closest])
         right += int((apart <= EXACT).sum())
+        hits.append(apart <= EXACT)
+        of.append(graphs - len(there) + closest)
         covered += len(np.unique(closest[apart <= EXACT]))
         errors += apart.tolist()
         shown[target], nearest[target] = rows[:2].round(3), there[closest[:2]].round(3)
     means = {o: v.mean(0, keepdims=True) for o, v in true.items()}
     trivial = np.mean([float((_apart(means[o], v) <= EXACT).mean()) for o, v in true.items()])
+    low, high = intervals.clustered_share(np.concatenate(hits), np.concatenate(of))
     score = Score(
         metric="claimed embeddings exact",
         value=right / claimed if claimed else 0.0,
-        **_interval(right, claimed),
+        low=low,
+        high=high,
         baselines={"the owner's mean embedding": float(trivial)},
         details={
             "claimed": float(claimed),
@@ -128,7 +137,8 @@ def of_graphs(guess: Guess, case: Case) -> Judgement:
 def change(guess: Guess, case: Case) -> Judgement:
     """The rows of the vocabulary that the graph moved, and its clipped embedding in each.
 
-    Of the rows that were moved, or are said to be, those are right that hold the embedding.
+    Of the rows that were moved, or are said to be, those are right that hold the embedding. It is one graph,
+    so the interval is that of one term.
     """
     owner, graph = removed(case)
     settings: Any = case.algorithm.settings
@@ -147,10 +157,12 @@ def change(guess: Guess, case: Case) -> Judgement:
     claims = right[moved | held]
     whole = target == owner or target == "some owner"
     hits = int(claims.sum()) if whole else 0
+    low, high = intervals.share(hits / max(len(claims), 1), 1.0)
     score = Score(
         metric="motifs of the graph right",
         value=hits / max(len(claims), 1),
-        **_interval(hits, len(claims)),
+        low=low,
+        high=high,
         baselines={"no motif": 0.0},
         details={
             "motifs": float(held.sum()),

@@ -115,8 +115,8 @@ def members(guess: Guess, case: Case) -> Judgement:
         if member[at].any() and not member[at].all():
             draws.append(roc_auc(found[at], member[at]))
     low, high = np.quantile(draws, [0.025, 0.975])
-    threshold = np.quantile(found[~member], 0.99, method="higher")
-    hits, of = int((found[member] > threshold).sum()), int(member.sum())
+    one, tenth = np.quantile(found[~member], [0.99, 0.999], method="higher")
+    hits, of = int((found[member] > one).sum()), int(member.sum())
     score = scoring.Score(
         metric="auc",
         value=value,
@@ -127,6 +127,7 @@ def members(guess: Guess, case: Case) -> Judgement:
             "tpr_at_1_fpr": hits / of,
             "tpr_low": float(beta.ppf(0.025, hits, of - hits + 1)) if hits else 0.0,
             "tpr_high": float(beta.ppf(0.975, hits + 1, of - hits)) if hits < of else 1.0,
+            "tpr_at_0.1_percent": float((found[member] > tenth).mean()),
             "members": float(of),
             "others": float(len(member) - of),
         },

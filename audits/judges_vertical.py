@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.stats import beta, rankdata
+from scipy.stats import rankdata
 
 from attacks.attack import Guess
 from attacks.vertical import ALIKE, ROWS
 from attacks.vertical_labels import CLUSTERS, NODE_LABELS
 from attacks.vertical_lists import LINKS
+from audits import intervals
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.knowledge_vertical import begun
-from audits.scoring import RESAMPLES, Score
+from audits.scoring import Score
 
 SAME = 1e-6
 """A row's entry is exact where it is no further off, relative to the largest entry of the true rows."""
 SHOWN = 12
-
-
-def exact_share(right: int, of: int) -> tuple[float, float]:
-    """Clopper and Pearson's 95 % interval.
-
-    >>> [round(end, 3) for end in exact_share(3, 5)]
-    [0.147, 0.947]
-    """
-    low = float(beta.ppf(0.025, right, of - right + 1)) if right else 0.0
-    return low, float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0
 
 
 class Pairs:
@@ -45,6 +36,7 @@ class Pairs:
         row, column = np.triu_indices(len(scores), 1)
         there = ~np.isnan(scores[row, column])
         row, column = row[there], column[there]
+        self.row, self.column = row, column
         self.scores, self.linked = scores[row, column], linked[row, column]
         self.all_links = int(linked.sum()) // 2
         self.trivial = {name: _cosine(x)[row, column] for name, x in alike.items()}
@@ -54,12 +46,22 @@ class Pairs:
         """How many of these pairs are linked."""
         return int(self.linked.sum())
 
-    def hits(self, scores: np.ndarray) -> int:
-        """How many of the ``links`` best pairs are linked, ties broken by chance: F1 at |E|, times |E|."""
-        if not self.links:
-            return 0
+    @property
+    def scored(self) -> intervals.Scored:
+        """For the intervals."""
+        return intervals.Scored(self.row, self.column, self.linked, self.scores)
+
+    def hit(self, scores: np.ndarray) -> np.ndarray:
+        """For each link whether it is among the ``links`` best pairs, ties broken by chance."""
         tie = np.random.default_rng(0).random(len(scores))
-        return int(self.linked[np.lexsort((tie, -scores))[: self.links]].sum())
+        best = np.zeros(len(scores), dtype=bool)
+        best[np.lexsort((tie, -scores))[: self.links]] = True
+        found: np.ndarray = best[self.linked]
+        return found
+
+    def hits(self, scores: np.ndarray) -> int:
+        """How many links are: F1 at |E|, times |E|."""
+        return int(self.hit(scores).sum())
 
     def placed(self, scores: np.ndarray) -> np.ndarray:
         """For each link the share of pairs without one that score lower; their mean is the AUC."""
@@ -70,11 +72,16 @@ class Pairs:
 
 
 def links(guess: Guess, case: Case) -> Judgement:
-    """F1 of the best |E| pairs, among all pairs that the guess has a score for: there precision is recall."""
+    """F1 of the best |E| pairs, among all pairs that the guess has a score for: there precision is recall.
+
+    The interval counts as one what is at one node, of whichever owner.
+    """
     pairs = _pairs(guess, case)
     of = sum(one.links for one in pairs.values())
     right = sum(one.hits(one.scores) for one in pairs.values())
-    low, high = exact_share(right, of)
+    low, high = intervals.hits_interval(
+        [(one.scored, one.hit(one.scores)) for one in pairs.values()], shared=True
+    )
     by = {n: sum(one.hits(one.trivial[n]) for one in pairs.values()) / max(of, 1) for n in _names(pairs)}
     density = of / max(sum(len(one.scores) for one in pairs.values()), 1)
     details = {
@@ -88,11 +95,13 @@ def links(guess: Guess, case: Case) -> Judgement:
 
 
 def alike(guess: Guess, case: Case) -> Judgement:
-    """AUC of the pairs' scores, linked against not linked; the interval is a bootstrap over links."""
+    """AUC of the pairs' scores, linked against not linked.
+
+    In the interval pairs at one node count together.
+    """
     pairs = _pairs(guess, case)
     placed = np.concatenate([one.placed(one.scores) for one in pairs.values()])
-    picks = np.random.default_rng(0).integers(0, len(placed), (RESAMPLES, len(placed)))
-    low, high = np.quantile(placed[picks].mean(1), [0.025, 0.975])
+    low, high = intervals.auc_interval([one.scored for one in pairs.values()], shared=True)
     by = {
         n: float(np.concatenate([one.placed(one.trivial[n]) for one in pairs.values()]).mean())
         for n in _names(pairs)
@@ -101,14 +110,15 @@ def alike(guess: Guess, case: Case) -> Judgement:
     hits = sum(one.hits(one.scores) for one in pairs.values()) / max(of, 1)
     details = {"f1_at_links": hits, "links": float(of)}
     baselines = {**by, "random pairs": 0.5}
-    score = Score("link auc", float(placed.mean()), float(low), float(high), baselines, details)
+    score = Score("link auc", float(placed.mean()), low, high, baselines, details)
     return _judgement(score, pairs)
 
 
 def rows(guess: Guess, case: Case) -> Judgement:
     """Rows of the first iteration: the share of entries that are exact to a millionth of the largest.
 
-    The truth of a guess about several owners is their mean. Trivial: zeros.
+    The truth of a guess about several owners is their mean. Trivial: zeros. In the interval a node's entries
+    count together.
     """
     made = begun(case).rows
     true = {t: np.mean([made[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
@@ -117,7 +127,8 @@ def rows(guess: Guess, case: Case) -> Judgement:
     all_off = np.concatenate([value.ravel() for value in off.values()])
     whole = np.concatenate([value.ravel() for value in true.values()])
     right = int((all_off <= SAME * scale).sum())
-    low, high = exact_share(right, len(all_off))
+    nodes = [np.repeat(np.arange(len(value)), value.shape[1]) for value in off.values()]
+    low, high = intervals.clustered_share(all_off <= SAME * scale, np.concatenate(nodes))
     single = {
         f"largest_error_about_{owner}": float(np.abs(guess.values[t] - made[owner]).max())
         for t, owners in guess.targets.items()
@@ -147,7 +158,8 @@ def clusters(guess: Guess, case: Case) -> Judgement:
 
 
 def _labels(guess: Guess, case: Case, *, named: bool) -> Judgement:
-    right, of, common, chance, true, guessed = 0, 0, 0, 0, {}, {}
+    common, chance, true, guessed = 0, 0, {}, {}
+    hits, nodes = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)]
     classes = case.federation.schema.classes
     rng = np.random.default_rng(0)
     for target, owners in guess.targets.items():
@@ -158,10 +170,13 @@ def _labels(guess: Guess, case: Case, *, named: bool) -> Judgement:
             shuffled = rng.permutation(found)
             chance += int((_commonest(shuffled, y, classes)[shuffled] == y).sum())
             found = _commonest(found, y, classes)[found]
-        right, of = right + int((found == y).sum()), of + len(y)
+        hits.append(found == y)
+        nodes.append(there)
         common += int(np.bincount(y, minlength=classes).max()) if len(y) else 0
         true[target], guessed[target] = y[:SHOWN], found[:SHOWN]
-    low, high = exact_share(right, of)
+    # owners share nodes and labels: what several say of a node is one term of the interval
+    low, high = intervals.clustered_share(np.concatenate(hits), np.concatenate(nodes))
+    right, of = int(np.concatenate(hits).sum()), sum(map(len, hits))
     baselines = {"the commonest class": common / max(of, 1)}
     if not named:
         baselines["clusters drawn by chance"] = chance / max(of, 1)

@@ -132,11 +132,16 @@ def _leaking(cells: list[dict[str, Any]], aim: str) -> list[str]:
     """The attacks that leak, with who ran them where that is not the server alone."""
     hits: dict[str, list[str]] = {}
     for cell in cells:
-        if cell["settings"]["aim"] == aim and cell["leaks"]:
+        if _about(cell) == aim and cell["leaks"]:
             who = hits.setdefault(cell["attack"], [])
             if cell["adversary"] not in who:
                 who.append(cell["adversary"])
     return [f"{name}{_by(who)}" for name, who in hits.items()]
+
+
+def _about(cell: dict[str, Any]) -> str:
+    """Single owners, or several together: what a defence leaves may be about single ones too."""
+    return EACH if cell.get("owners") == 1 else str(cell["settings"]["aim"])
 
 
 def _by(who: list[str]) -> str:

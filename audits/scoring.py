@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.stats import beta
 
+from audits import intervals
 from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 1000
+NO_LABEL = 0.01
+"""A histogram that is less than this many labels off is right; what is left is the fixed-point grid's."""
 SAME = 0.01
 """A recovered row is exact where no feature is further than this from the node's."""
 
@@ -116,7 +118,9 @@ def label_shares(
             others.append(1 - np.abs(np.mean(rest, axis=0) - counts / size).sum() / 2)
         missed += float(np.abs(guess - counts).sum())
         taken += float(size)
-    low, high = _over(right)
+    # one histogram is nothing to resample: its labels are taken for independent, unless all are right
+    alone = len(right) == 1 and missed > NO_LABEL
+    low, high = intervals.share(right[0] * taken, taken) if alone else _over(right)
     baselines = {"equal classes": float(np.mean(equal))}
     if others:
         baselines["the other owners' mean"] = float(np.mean(others))
@@ -178,9 +182,10 @@ def hold(guess: np.ndarray, nodes: np.ndarray) -> Held:
 def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public: np.ndarray) -> Score:
     """The share of the rows asked for that were recovered in every word; what was not found is missed.
 
-    The interval is Clopper and Pearson's. The baselines: the mean of all owners' nodes, rounded; rows of
-    words drawn at their base rates. Rows repeat where one node is nearest to many, so beside the share stand
-    the distinct nodes and what part of the owners' nodes they are.
+    The interval is Clopper and Pearson's, where rows that are nearest to one node are one term. The
+    baselines: the mean of all owners' nodes, rounded; rows of words drawn at their base rates. Rows repeat
+    where one node is nearest to many, so beside the share stand the distinct nodes and what part of the
+    owners' nodes they are.
 
     Args:
         targets: target -> recovered rows.
@@ -191,6 +196,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     right = sum(int(held.exact.sum()) for held in targets.values())
     found = sum(len(held.rows) for held in targets.values())
     distinct = sum(len(np.unique(held.nearest[held.exact])) for held in targets.values())
+    low, high = _of_nodes(targets.values())
     rates = public.mean(0)
     known = {row.tobytes() for row in np.packbits(public > 0, axis=1)}
     drawn = np.random.default_rng(0).random((RESAMPLES, len(rates))) < rates
@@ -199,8 +205,8 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     return Score(
         metric="exact rows",
         value=right / asked if asked else 0.0,
-        low=float(beta.ppf(0.025, right, asked - right + 1)) if right else 0.0,
-        high=float(beta.ppf(0.975, right + 1, asked - right)) if right < asked else 1.0,
+        low=low,
+        high=high,
         baselines={
             "the mean node, rounded": float((np.abs(public - rates.round()).max(1) < SAME).mean()),
             "random words at their rates": _share(drawn, known),
@@ -211,10 +217,25 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
             "asked_for": float(asked),
             "distinct_nodes": float(distinct),
             "coverage": distinct / max(sum(sizes.values()), 1),
+            "nodes": float(max(sizes.values(), default=0)),  # that a row may be
+            # what a node drawn from a pool of everybody's is worth: no such pool is granted
+            "by_any_node_of_the_data": max(sizes.values(), default=0) / max(len(public), 1),
             "mean_cosine": float(cosines.mean()) if len(cosines) else 0.0,
             "cosine_of_the_mean_node": float(mean),
         },
     )
+
+
+def _of_nodes(targets: Iterable[Held]) -> tuple[float, float]:
+    """The interval of the share of exact rows; a row that was not found is a term of its own."""
+    hits, of, start = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)], 0
+    for held in targets:
+        missing = held.expected - len(held.rows)
+        hits += [held.exact, np.zeros(missing, dtype=bool)]
+        nearest = np.concatenate([held.nearest, held.nearest.max(initial=-1) + 1 + np.arange(missing)])
+        of.append(start + nearest.astype(int))
+        start = int(of[-1].max(initial=start)) + 1
+    return intervals.clustered_share(np.concatenate(hits), np.concatenate(of))
 
 
 def _share(drawn: np.ndarray, known: set[bytes]) -> float:

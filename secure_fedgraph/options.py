@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,35 @@ def read_experiment(
         f"protection.{key}={flags[key]}" for key in ("norm", "multiplier") if flags[key] is not None
     ]
     keys = Experiment.model_fields.keys() & flags.keys()
+    given = {key: flags[key] for key in keys if flags[key] is not None}
+    given |= {f"protection.{key}": flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
     experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
+    _no_contradiction(given, flags["assignments"])
+    if flags["seeds"] is not None and any(one.startswith("seed=") for one in flags["assignments"]):
+        raise BadInput(f"--seeds {flags['seeds']} runs many and --set seed= runs one: give one of them")
     experiment.make_algorithm()
     if made:
         experiment.make_policy()
     seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
     return experiment, seeds
+
+
+def _no_contradiction(given: Mapping[str, Any], assignments: Iterable[str]) -> None:
+    """Refuses a setting that a flag and ``--set`` give differently: neither is silently the stronger."""
+    for assignment in assignments:
+        key, _, text = assignment.partition("=")
+        if key in given and not _same(given[key], text):
+            option = key.removeprefix("protection.")
+            raise BadInput(
+                f"--{option} {given[key]} and --set {assignment} contradict each other: give one of them"
+            )
+
+
+def _same(given: Any, text: str) -> bool:
+    try:
+        return float(given) == float(text)
+    except (TypeError, ValueError):
+        return str(given) == text.strip("\"'")
 
 
 def names(option: str, given: str) -> list[str]:

@@ -15,7 +15,7 @@ from secure_fedgraph.report.reconstructed import reconstructed
 from secure_fedgraph.report.spent import ledger
 from secure_fedgraph.report.trained import Trained
 
-NOUNS = {"server": "server", "client": "owner"}
+NOUNS = {"client": "owner", "last client": "owner", "coalition": "coalition of owners"}
 SUMMARY = {
     "leaks": "Leaks about single owners under {}.",
     "together": "Hides single owners, not their union, under {}.",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from secure_fedgraph.report import words
-from secure_fedgraph.report.outcomes import AIMS, EACH
+from secure_fedgraph.report.outcomes import EACH, aimed
 from secure_fedgraph.report.places import above, anchor
 
 SHORT = {EACH: "each owner"}
@@ -39,7 +39,7 @@ def heat_map(
                         "attack": attack,
                         "code": attack.split("-")[0].upper(),
                         "subject": words.SUBJECTS.get(attack) or " ".join(attack.split("-")[1:]),
-                        "aim": SHORT.get(aim, "all together"),
+                        "aim": _short(aim, [c for c in at if _aim(c) == aim]),
                         "href": anchor(algorithm, attack),
                         "run": bool(at),
                         "places": places,
@@ -47,6 +47,11 @@ def heat_map(
                 )
         groups.append({"algorithm": words.named(words.ALGORITHMS, algorithm), "rows": rows})
     return {"policies": shown, "groups": groups}
+
+
+def _short(aim: str, cells: Iterable[dict[str, Any]]) -> str:
+    owners = {c["owners"] for c in cells if c.get("owners")}
+    return SHORT.get(aim, "each, from what is left" if owners == {1} else "all together")
 
 
 def _aim(cell: dict[str, Any]) -> str:
@@ -72,7 +77,7 @@ def _place(
     score, base = words.real(worst.get("score")), words.real(worst.get("baseline")) or 0.0
     state = "broken" if above(worst) else "leak" if worst.get("leaks") else str(worst.get("outcome"))
     state = "scored" if state == "score" else state
-    says = f"{AIMS.get(aim, aim)}, under {policy}: {state}"
+    says = f"{aimed(aim, mine)}, under {policy}: {state}"
     if score is not None:
         says += f", {words.share(score)} where a trivial guess reaches {words.share(base)}"
     strength = 0.0 if score is None or base >= 1 else max(0.0, (score - base) / (1 - base))

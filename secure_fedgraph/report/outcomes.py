@@ -75,7 +75,7 @@ def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> d
                     {
                         "setting": AS_CONFIGURED if variant == AS_CONFIGURED else f"control: {variant}",
                         "changes": _changes(by_policy) if aim == EACH else "",
-                        "aim": AIMS.get(aim, aim),
+                        "aim": aimed(aim, [c for found in by_policy.values() for c in found]),
                         "places": [
                             _place(by_policy[p], p) if p in by_policy else _nothing_left(rows.values(), p)
                             for p in shown
@@ -99,7 +99,7 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     forced: dict[str, str] = {}
     by: dict[str, dict[str, None]] = {}
     for cell in cells:
-        if cell.get("leaks") and _setting(cell, "aim") == aim:
+        if cell.get("leaks") and about(cell) == aim:
             usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
             verdict = str(cell.get("verdict", "")).split(", about")[0].split(";")[0]
             attack = str(cell.get("attack"))
@@ -112,6 +112,17 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
         when = f"under the attack's best settings {'also ' if parts else ''}"
         parts.append(when + words.listed(rest))
     return "; ".join(parts)
+
+
+def aimed(aim: str, cells: Iterable[dict[str, Any]]) -> str:
+    """Whom cells of one aim are about, in words: guesses at what is left may be about single owners."""
+    owners = {c["owners"] for c in cells if c.get("owners")}
+    return f"{AIMS[EACH]}, from what is left" if aim == LEFT and owners == {1} else AIMS.get(aim, aim)
+
+
+def about(cell: dict[str, Any]) -> str:
+    """Whether a cell is about single owners, or several together: what a defence leaves may be either."""
+    return EACH if cell.get("owners") == 1 else str(_setting(cell, "aim") or EACH)
 
 
 def _told(attack: str, verdict: str, by: Iterable[str]) -> str:
@@ -193,6 +204,9 @@ def _nodes(cells: Sequence[dict[str, Any]]) -> str | None:
     """How many distinct nodes recovered rows are: many rows may be few nodes."""
     details = [c.get("details") or {} for c in cells]
     nodes, share = _mean(details, "distinct_nodes"), _mean(details, "coverage")
+    graphs, part = _mean(details, "graphs_read"), _mean(details, "share_of_graphs")
+    if graphs is not None:
+        return f"{words.count(graphs)} different graphs, {words.percent(part)} of the owners'"
     if nodes is None:
         return None
     return f"{words.count(nodes)} different nodes, {words.percent(share)} of the owners'"

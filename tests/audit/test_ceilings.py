@@ -12,8 +12,13 @@ from click.testing import CliRunner
 from scipy.stats import norm
 
 from attacks.attack import Guess
+from attacks.mashes_mixing import IDENTITIES
 from attacks.neighgen import FEATURES
-from audits.ceilings import DELTAS, FEWEST, Claims, most, most_auc
+from attacks.prototypes import CHANGE
+from attacks.released import LINKS, WORDS
+from attacks.released_shadow import MEMBERS
+from attacks.rounds import FIRST_UPDATE
+from audits.ceilings import DELTAS, FEWEST, Claims, most
 from audits.scoring import Score
 from secure_fedgraph.cli import main
 from secure_fedgraph.errors import BrokenClaim
@@ -45,13 +50,8 @@ def test_pure_and_none():
     assert most(0.4, ((1e4, 1e-5),)) == 1.0
 
 
-def test_the_area_under_the_curve():
-    exact = norm.cdf(1.0 / math.sqrt(2))
-    assert exact - 1e-3 <= most_auc(pairs(1.0)) <= exact + 0.05
-
-
-def score(metric: str, baseline: float = 0.1) -> Score:
-    return Score(metric, 0.5, 0.4, 0.6, {"trivial": baseline})
+def score(metric: str, baseline: float = 0.1, nodes: float | None = None) -> Score:
+    return Score(metric, 0.5, 0.4, 0.6, {"trivial": baseline}, {} if nodes is None else {"nodes": nodes})
 
 
 def guess(about: str, owners: int = 2, together: bool = False) -> Guess:
@@ -65,12 +65,52 @@ class TestWhichClaimsSpeak:
     honest = "honest-but-curious"
 
     def test_a_smaller_unit_speaks_for_its_own_parts_alone(self):
-        rows = self.claims.over(guess(FEATURES), score("exact rows"), "server", self.honest)
-        assert rows.claim is not None and rows.claim["unit"] == "node"
-        assert rows.value == most(0.1, ((0.5, 1e-5),))
+        who = self.claims.over(guess(IDENTITIES), score("accuracy"), "server", self.honest)
+        assert who.claim is not None and who.claim["unit"] == "node"
+        assert who.value == most(0.1, ((0.5, 1e-5),))
         labels = self.claims.over(guess("label shares"), score("labels placed right"), "server", self.honest)
         assert labels.claim is not None and labels.claim["unit"] == "client"
         assert labels.value == most(0.1, ((1.0, 1e-5),))
+
+    def test_a_row_that_may_be_any_nodes_is_bounded_by_their_sum(self):
+        rows = self.claims.over(guess(FEATURES), score("exact rows", nodes=20), "server", self.honest)
+        assert rows.claim is not None and rows.claim["unit"] == "node"
+        assert rows.value == pytest.approx(20 * most(0.1 / 20, ((0.5, 1e-5),)))
+        many = self.claims.over(guess(FEATURES), score("exact rows", nodes=1e6), "server", self.honest)
+        assert many.claim is not None and many.claim["unit"] == "client"  # 1e6 nodes are bounded by nothing
+        unknown = self.claims.over(guess(FEATURES), score("exact rows"), "server", self.honest)
+        assert unknown.claim is not None and unknown.claim["unit"] == "client"
+
+    def test_a_cosine_is_bounded_on_its_own_scale(self):
+        found = self.claims.over(
+            guess(FIRST_UPDATE), score("cosine with the update", -0.2), "server", self.honest
+        )
+        assert found.value == pytest.approx(2 * most(0.4, ((1.0, 1e-5),)) - 1)
+
+    def test_ranks_over_all_owners_are_of_two_of_them(self):
+        claims = Claims({unit: {"outsider": ((0.5, 1e-5),)} for unit in ("client", "node")})
+        of = score("auc", 0.5)
+        members = claims.over(guess(MEMBERS), of, "outsider", self.honest)
+        assert members.value == most(0.5, ((0.5, 1e-5),), 2)
+        assert members.claim is not None and members.claim["unit"] == "client"
+        # one owner's candidates against others: B5
+        mash = claims.over(guess("membership in mashes"), of, "outsider", self.honest)
+        assert mash.value == most(0.5, ((0.5, 1e-5),), 1)
+
+    @pytest.mark.parametrize(
+        ("about", "metric", "unit"),
+        [
+            (LINKS, "auc", None),
+            (WORDS, "cosine with the words", None),
+            (CHANGE, "motifs of the graph right", "graph"),
+        ],
+    )
+    def test_a_guess_that_reads_more_than_the_release_has_no_ceiling_by_it(self, about, metric, unit):
+        units = ("client", "node", "edge", "graph")
+        claims = Claims({one: {"outsider": ((0.1, 1e-5),)} for one in units})
+        found = claims.over(guess(about), score(metric), "outsider", self.honest)
+        assert (found.claim and found.claim["unit"]) == unit
+        assert (found.value is None) == (unit is None)
 
     def test_of_several_owners_their_number_counts(self):
         joint = self.claims.over(guess("vocabulary", 3), score("f1"), "server", self.honest)
@@ -90,7 +130,9 @@ class TestWhichClaimsSpeak:
             ("exact rows", "coalition", honest),
             ("exact rows", "client", honest),
             ("exact rows", "server", "malicious"),
-            ("mean cosine", "server", honest),
+            ("claimed embeddings exact", "server", honest),
+            ("noise averaged away", "server", honest),
+            ("labels right", "server", honest),
         ],
     )
     def test_where_none_speaks_there_is_none(self, metric: str, adversary: str, behaviour: str):

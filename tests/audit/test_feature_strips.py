@@ -41,7 +41,7 @@ def test_the_numbers_and_the_caption_are_about_all_words_and_name_a_stopped_sear
     }  # fmt: skip
     (section,) = reconstructed([record], ["strictest"])
     assert section["captions"] == [
-        "strictest: nodes that an owner that asks reads from the sum of all owners' answers; "
+        "strictest: nodes that an owner reads from the sum of all owners' answers; "
         "search stopped after 20 s: a lower bound"
     ]
     assert "100.00" in section["tables"][0]["rows"][0][-1]

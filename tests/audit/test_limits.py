@@ -197,7 +197,8 @@ def test_a_stopped_search_is_told_in_the_cell_and_on_the_page(tmp_path: Path) ->
         for c in found.cells
     }
     stopped = cells["c2", "client", grid.LEFT, "as configured"]
-    assert stopped["verdict"] == f"no better than a trivial guess; {told}, about all owners together"
+    # an owner asks, and the two others answer
+    assert stopped["verdict"] == f"no better than a trivial guess; {told}, about several owners together"
     assert stopped["reason"] == f"c2-neighgen-batch: {told}"
     assert (stopped["details"]["searches_stopped"], stopped["details"]["stopped_after"]) == (1, 0.05)
     assert (stopped["settings"]["controls"], stopped["settings"]["effort"]) == ("exchange batch 1", 0.05)

@@ -55,6 +55,8 @@ SMALL: dict[str, Any] = {
 }
 NOISE = {"protection.norm": 1000.0, "protection.multiplier": 3e-4, "training.reduction": "frozen"}
 RELEASED, SEEDED = {"training.batching": "released"}, {"training.batching": "seeded"}
+BOUNDED = {**RELEASED, **NOISE, "training.hidden": [128, 128]}
+BOUNDED |= {"protection.norm": 5.0, "protection.multiplier": 4.0}
 ACROSS = {"training.mash": "across", "training.batch": 8}
 
 
@@ -201,16 +203,22 @@ def test_negative_a_release_that_is_made_once_cannot_be_averaged(runs: Runs) -> 
 
 @pytest.mark.parametrize("kind", [MashDictionary, MashFilter])
 def test_negative_noise_of_a_bounding_size_leaves_it_at_chance(kind: type[Attack], runs: Runs) -> None:
-    score = judged(
-        runs("local_dp", **RELEASED, **{**NOISE, "protection.norm": 5.0, "protection.multiplier": 4.0}), kind
-    )
+    score = judged(runs("local_dp", **BOUNDED), kind)
     assert score.low <= score.baseline + 0.03  # the operating system's noise: no fixed interval
     assert not score.value > score.baseline + 0.1
 
 
 def test_negative_noise_blurs_the_histograms(runs: Runs) -> None:
-    noised = runs("local_dp", **RELEASED, **{**NOISE, "protection.norm": 5.0, "protection.multiplier": 4.0})
-    assert not judged(noised, MashLabels).leaks
+    assert not judged(runs("local_dp", **BOUNDED), MashLabels).leaks
+
+
+def test_it_is_the_noise_that_stops_them_and_neither_the_clip_nor_the_frozen_reduction(runs: Runs) -> None:
+    case = runs("local_dp", **{**BOUNDED, "protection.multiplier": 1e-9})
+    sent = case.transcript.view("server").uploads("egos")[0].values
+    assert sent["labels"][:, 0].sum(1).max() < 0.9  # the clip did shorten it
+    assert judged(case, MashLabels).value == 1.0
+    assert judged(case, MashDictionary).value >= 0.9
+    assert judged(case, MashFilter).value >= 0.95
 
 
 # Residual: what the defence leaves

@@ -156,11 +156,25 @@ def test_a_file_flags_and_set_in_that_order() -> None:
         "[dataset]\nnodes = 90\nfeatures = 16\n[training]\nhidden = [8, 4]\n"
     )
     done = call(
-        "run", "e.toml", "--rounds", "3", "--seed", "6", "--set", "rounds=2", "--json", "--out", "out"
+        "run", "e.toml", "--seed", "6", "--set", "rounds=2", "--set", "seed=6", "--json", "--out", "out"
     )
     assert done.exit_code == 0, done.output
     config = json.loads(done.stdout)["config"]
     assert (config["rounds"], config["seed"], config["clients"]) == (2, 6, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--rounds", "3", "--set", "rounds=2"], "--rounds 3 and --set rounds=2 contradict each other"),
+        (["--norm", "1", "--set", "protection.norm=2"], "--norm 1.0 and --set protection.norm=2 contradict"),
+        (["--policy", "masked", "--set", "policy=plaintext"], "--policy masked and --set policy=plaintext"),
+        (["--seeds", "2", "--set", "seed=1"], "--seeds 2 runs many and --set seed= runs one: give one"),
+    ],
+)
+def test_a_flag_and_a_setting_that_contradict_each_other(arguments: list[str], sentence: str) -> None:
+    fails(call("run", *SMALL[:2], *arguments, "--out", "out"), 2, sentence)
+    assert not Path("out").exists()
 
 
 def test_overwrite_replaces_a_result() -> None:

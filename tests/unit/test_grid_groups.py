@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from attacks import LabelCounts, VocabularySupport
 from audits import grid, groups
+from audits.choices import left_out
 from audits.estimates import Costs, Rehearsed, in_words, telling, told
 from audits.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.cli import main
@@ -118,6 +119,28 @@ def test_processes_find_what_one_finds(tmp_path: Path):
     keys = ("policy", "adversary", "outcome", "score", "low", "settings")
     assert [[c[k] for k in keys] for c in beside.cells] == [[c[k] for k in keys] for c in alone.cells]
     assert len(list((tmp_path / "cells").glob("*.json"))) == len(beside.runs)
+
+
+def test_a_control_whose_settings_an_algorithm_lacks_is_named_with_the_reason():
+    lacks, has = load(None, {"algorithm": "apfl", "data": "synthetic-citation"}, []), experiment()
+    runs = grid.groups([lacks, has], ["plaintext", "masked"], [LabelCounts], [0, 1])
+    lost = grid._without_their_settings(runs, [LabelCounts], None)
+    assert [(c["policy"], c["seed"]) for c in lost] == [
+        ("plaintext", 0), ("masked", 0), ("plaintext", 1), ("masked", 1)
+    ]  # fmt: skip
+    assert {(c["algorithm"], c["attack"], c["adversary"], c["variant"]) for c in lost} == {
+        ("apfl", "a4-label-counts", "server", "one full step")
+    }
+    reason = "the control sets training.optimizer and training.head, which apfl does not have"
+    assert all(c["reason"] == reason and not c["failed"] for c in lost)
+    assert left_out(lacks, [LabelCounts], ["another control"]) == []
+
+
+def test_cells_of_other_judges_are_not_these(monkeypatch: pytest.MonkeyPatch):
+    one = wanted(["plaintext"], [0])[0]
+    before = one.key
+    monkeypatch.setattr(groups, "_judging", lambda: "other")
+    assert one.key != before
 
 
 def test_what_a_budget_leaves_out_is_named(tmp_path: Path):

@@ -292,10 +292,10 @@ def test_a_leak_under_the_best_settings_only_is_told_as_such(tmp_path: Path) -> 
 def test_recovered_features_adversaries_and_what_would_stop_them(tmp_path: Path) -> None:
     page = build(tmp_path, neighgen_json())
     text = text_of(page)
-    assert "an owner that asks reads channel feedback" in text
+    assert "an owner reads channel feedback" in text
     assert "the server reads channel feedback" in text
-    assert "All owners together still show: raw node features (C2, exact, by an owner that asks)." in text
-    assert "against an owner that asks: nothing built yet stops it" in text
+    assert "All owners together still show: raw node features (C2, exact, by an owner)." in text
+    assert "against an owner: nothing built yet stops it" in text
     assert "What would stop it: nothing built yet stops it" in text
     assert "control: exchange batch 8" in text and "training.exchange_batch = 64" in text
     names = {p.name for p in (tmp_path / "plots").iterdir()}
