@@ -102,13 +102,16 @@ def sparse_rows(
     """
     if search not in SEARCHES:
         raise unknown_name("search", search, SEARCHES)
-    with _one_thread():
+    with one_thread():
         return _search(space, seconds, search, known, seed, progress)
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Many small decompositions gain nothing from threads, and this thread's time is then all of it."""
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: it adds up in the same order whatever else runs, and its time is all that is used.
+
+    Many small decompositions gain nothing from more.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import shutil
 import time
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from attacks import Attack
+from attacks.sparse_rows import one_thread
 from audits.case import Case
 from audits.ceilings import Claims
 from audits.cells import EACH, Audit, blank_cell, cells, limits
@@ -49,17 +47,6 @@ def quietly(group: Group, out: Path | None) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return attacked(group, out)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: it adds up in the same order whatever else runs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _one_run(grid: Audit, group: Group, out: Path | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,15 +10,12 @@ import numpy as np
 import torch
 
 from attacks.prototypes import EARLIER, INCIDENCE
+from audits.again import again
 from audits.case import Case
-from secure_fedgraph.budgeted import protect
-from secure_fedgraph.config import Experiment
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.motifs import motifs_of
-from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.train import train
 
 
 def incidence(case: Case) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -55,18 +51,8 @@ def earlier(case: Case) -> View | None:
     if "motif_sums" not in case.transcript.public.get("channels", {}) or "config" not in case.result:
         return None
     owner, graph = removed(case)
-    experiment = Experiment(**case.result["config"]).model_copy(update={"ledger": None})
-    federation = _without(case.federation, owner, graph)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlaintextWarning)
-        run = train(
-            case.algorithm,
-            federation,
-            protect(experiment, case.algorithm, federation).policy,
-            rounds=1,
-            seed=case.seed,
-            keep=lambda channel, round: channel == "motif_sums",
-        )
+    less = _without(case.federation, owner, graph)
+    run = again(case, less, rounds=1, keep=lambda channel, round: channel == "motif_sums")
     return run.transcript.view(SERVER)
 
 

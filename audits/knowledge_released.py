@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,15 +15,12 @@ from torch_geometric.data import Data
 
 from attacks.released import ANSWERS, EMBEDDED, Answers, Embedded
 from attacks.released_shadow import CANDIDATES, Candidates
+from audits.again import again
 from audits.case import Case
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
-from secure_fedgraph.budgeted import protect
-from secure_fedgraph.config import Experiment
 from secure_fedgraph.federation import sub_seed
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.models.parameters import glorot, load
-from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.train import train
 
 SHADOWS, STEPS, RATE = 8, 60, 0.01
 """Shadow models, and how each is trained: full batches, whole neighbourhoods, Adam. Half a minute on Cora."""
@@ -101,19 +97,10 @@ def _audited(case: Case) -> nn.Module:
     """The model that the configured run releases on the nodes that are in."""
 
     def make() -> nn.Module:
-        experiment = Experiment(**case.result["config"]).model_copy(update={"ledger": None})
         inside = coins(case)
         owners = {o: _held(g, torch.from_numpy(inside[o])) for o, g in case.federation.owners.items()}
         federation = replace(case.federation, owners=owners)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PlaintextWarning)
-            run = train(
-                case.algorithm,
-                federation,
-                protect(experiment, case.algorithm, federation).policy,
-                rounds=experiment.rounds,
-                seed=case.seed,
-            )
+        run = again(case, federation)
         model = _model(case, run.algorithm.released(run.state))
         assert model is not None
         return model
