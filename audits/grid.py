@@ -10,7 +10,7 @@ from typing import Any
 
 from attacks import Attack
 from audits.attacked import LARGE, Keep, attacked, quietly
-from audits.cells import AIMS, EACH, LEFT, Audit, cells, stopped
+from audits.cells import AIMS, EACH, LEFT, Audit, cells
 from audits.choices import AS_CONFIGURED, Variant, adversaries, choose, controls, left_out, variants
 from audits.estimates import Costs, Rehearsed, rehearsed, telling, told
 from audits.folders import audit_folder
@@ -38,7 +38,6 @@ __all__ = [
     "variants",
 ]
 
-_Keep, _stopped = Keep, stopped  # under the names that earlier tests have
 Progress = Callable[[str], None]
 MANY = 12
 """So many runs are rehearsed, so that a grid of days says so before it starts."""

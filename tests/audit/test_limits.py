@@ -18,6 +18,7 @@ from attacks import GeneratorBatch, GeneratorSingle, Knowledge, LabelCounts, Voc
 from attacks import neighgen as module
 from attacks.generator_gradients import BatchResult
 from attacks.sparse_rows import SEARCHES
+from audits import cells as found_cells
 from audits import grid
 from audits.report import audit_result
 from secure_fedgraph.cli import main
@@ -55,7 +56,7 @@ def nothing_solved_before() -> None:
 
 @pytest.fixture(scope="module")
 def run() -> sfg.Run:
-    return execute(experiment("plaintext"), None, keep=grid._Keep([GeneratorBatch]))
+    return execute(experiment("plaintext"), None, keep=grid.Keep([GeneratorBatch]))
 
 
 @pytest.fixture
@@ -241,7 +242,7 @@ def test_part_of_the_searches_is_told_as_part() -> None:
         {"a": (), "b": ()},
         2,
     )
-    assert grid._stopped(guess) == "1 of 2 searches stopped after 3 s: a lower bound"
+    assert found_cells.stopped(guess) == "1 of 2 searches stopped after 3 s: a lower bound"
 
 
 def test_without_limits_nothing_is_told(run: sfg.Run) -> None:

@@ -49,7 +49,7 @@ def experiment(policy: str, *changes: str) -> Experiment:
 
 def go(policy: str, *changes: str, out: Path | None = None) -> sfg.Run:
     attacks = [GeneratorSingle, GeneratorBatch]
-    return execute(experiment(policy, *changes), out, keep=grid._Keep(attacks))
+    return execute(experiment(policy, *changes), out, keep=grid.Keep(attacks))
 
 
 @pytest.fixture(scope="module")
@@ -278,5 +278,5 @@ def test_trivial_guesses_stand_beside() -> None:
 def test_on_cora_the_asking_owner_reads_the_masked_sum() -> None:
     settings = {"exchange_batch": 8, "minimum_batch": 1, "generator_epochs": 2, "federated_epochs": 1}
     cora = load(None, {"algorithm": "fedsage+", "data": "cora", "rounds": 1, "training": settings}, [])
-    run = execute(cora, None, keep=grid._Keep([GeneratorBatch]))
+    run = execute(cora, None, keep=grid.Keep([GeneratorBatch]))
     assert judged(run, GeneratorBatch(), "owner-0", "residual").value == 1.0
