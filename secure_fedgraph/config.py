@@ -30,6 +30,8 @@ from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, stri
 
 NORM = 1.0
 """The clip of a run with a budget that names none."""
+ADAPTIVE = "adaptive"
+"""What ``training.clip`` is where a budget names no norm."""
 
 
 class Experiment(BaseModel):
@@ -132,7 +134,22 @@ class Experiment(BaseModel):
             )
         for key in self.training.keys() - kind.Settings.model_fields.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
-        return kind(**self.training)
+        return kind(**self._clip_of(kind), **self.training)
+
+    def _clip_of(self, kind: type[Algorithm]) -> dict[str, str]:
+        """A budget that names no norm follows the clients' norms, where the algorithm can.
+
+        Raises:
+            BadInput: for a norm beside a clip that has one of its own.
+        """
+        if self.training.get("clip") == ADAPTIVE and "norm" in self.protection:
+            raise BadInput(
+                "training.clip = adaptive: updates travel with a norm of 1, and --norm would be another "
+                "clip; leave one of the two out"
+            )
+        free = "norm" not in self.protection and not {"clip", "weighted"} & self.training.keys()
+        noised = self.planned and not (self._steps_pay or self._drawn_pays)
+        return {"clip": ADAPTIVE} if free and noised and "clip" in kind.Settings.model_fields else {}
 
     def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
         """The policy with its settings, and noise by channel where a budget planned it."""
@@ -147,6 +164,8 @@ class Experiment(BaseModel):
             steps["noise"] = noises.pop(TRAINING, 1.0)
         elif self.planned and not self._drawn_pays:
             protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
+        elif self.training.get("clip") == ADAPTIVE:
+            protection = {"norm": NORM, **protection}
         policy = make_policy(self.policy, protection, self.relation)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
         if self.draws:

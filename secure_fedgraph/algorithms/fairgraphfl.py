@@ -430,9 +430,9 @@ class FairGraphFL(GinClassifier):
         apart = graph_distance if s.regulariser == "graph" else prototype_distance
         if s.prototypes == "bounded":
             held = motifs.holds(me, s)
-            near = pull(me, given, held, torch.arange(held.shape[1]), s.hidden)
+            near = pull(me, given, held, torch.arange(held.shape[1]), s.hidden, s.distance)
             return lambda embedded, rows: s.regularisation * apart(shortened(embedded, s.clip), near, rows)
-        target = pull(me, given, *motifs.incidence(me, s), s.hidden)
+        target = pull(me, given, *motifs.incidence(me, s), s.hidden, s.distance)
         return lambda embedded, rows: s.regularisation * apart(embedded, target, rows)
 
     def _own_prototypes(self, me: Any) -> tuple[Tensor, Tensor]:

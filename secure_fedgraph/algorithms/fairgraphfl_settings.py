@@ -51,6 +51,9 @@ class FairGraphFLSettings(GinSettings):
         regularisation: the lambda of Eq. 14.
         regulariser: ``prototype``: distance of a batch's prototypes (Eq. 14), or ``graph``: of each graph's
             embedding to the prototypes of its motifs, so that every graph has a gradient of its own.
+        distance: of Eq. 14. ``absolute``, as printed, or ``relative``: over a prototype's own mean square
+            where that is above one. Prototypes are sums over nodes: of dense graphs they are in the
+            hundreds, and the printed term then leaves nothing of the classification.
         use_gradient, use_diversity: the two parts of a value (ablations).
         sparse: False gives everybody the whole gradient (ablation "model gradient").
         weighting: of the aggregate, by ``value`` or by ``size`` (ablation "aggregation").
@@ -78,6 +81,7 @@ class FairGraphFLSettings(GinSettings):
     least_count: float = Field(10.0, gt=0, allow_inf_nan=False)
     regularisation: float = Field(0.1, ge=0, allow_inf_nan=False)
     regulariser: Literal["prototype", "graph"] = "prototype"
+    distance: Literal["relative", "absolute"] = "relative"
     use_gradient: bool = True
     use_diversity: bool = True
     sparse: bool = True

@@ -23,17 +23,27 @@ class Pull:
     Args:
         incidence: ``[training graphs, motifs]`` of zeros and ones; only motifs with a prototype.
         prototypes: ``[motifs, width]``.
+        weights: ``[motifs]`` of each one's squared distance.
     """
 
     incidence: Tensor
     prototypes: Tensor
+    weights: Tensor
+
+    @classmethod
+    def towards(cls, incidence: Tensor, prototypes: Tensor, distance: str) -> Pull:
+        """Distances as printed (``absolute``), or over the prototype's own size where that is above one a
+        component (``relative``): embeddings are sums over nodes, and grow with a graph's links."""
+        size = prototypes.square().mean(1).clamp(min=1)
+        return cls(incidence, prototypes, 1 / size if distance == "relative" else torch.ones_like(size))
 
 
-def pull(me: Any, given: Mapping[str, Any], incidence: Tensor, at: Tensor, width: int) -> Pull:
+def pull(me: Any, given: Mapping[str, Any], incidence: Tensor, at: Tensor, width: int, distance: str) -> Pull:
     """The prototypes that the server told, for the agent's own motifs.
 
     Args:
         at: where each column of the incidence stands in the server's vocabulary.
+        distance: ``relative`` or ``absolute``.
 
     Raises:
         HostileMessage: for prototypes that no honest server tells.
@@ -53,7 +63,7 @@ def pull(me: Any, given: Mapping[str, Any], incidence: Tensor, at: Tensor, width
     assert isinstance(known, Tensor)
     assert isinstance(prototypes, Tensor)
     there = known.bool()[at]
-    return Pull(incidence[:, there], prototypes[at[there]].float())
+    return Pull.towards(incidence[:, there], prototypes[at[there]].float(), distance)
 
 
 def prototype_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
@@ -69,7 +79,7 @@ def prototype_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
     if not bool(there.any()):
         return embedded.new_zeros(())
     own = held[:, there].T @ embedded / graphs[there, None]
-    return (own - target.prototypes[there]).square().mean()
+    return (target.weights[there] * (own - target.prototypes[there]).square().mean(1)).mean()
 
 
 def graph_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
@@ -78,7 +88,7 @@ def graph_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
     A graph's term depends on no other graph, so that a step has one gradient a graph.
     """
     held = target.incidence[rows]
-    share = held / held.sum(1, keepdim=True).clamp(min=1)
+    share = held / held.sum(1, keepdim=True).clamp(min=1) * target.weights
     lengths = target.prototypes.square().sum(1)
     apart = (
         embedded.square().sum(1) * share.sum(1)

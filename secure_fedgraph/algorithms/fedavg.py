@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import nn
 
 from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms import adaptive_clip
 from secure_fedgraph.algorithms.local_training import Penalty, TrainingSettings, fit
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
 from secure_fedgraph.algorithms.weighting import AveragingSettings, weighed, weighted_mean
@@ -22,7 +23,8 @@ class FedAvg(NodeClassifier):
 
     Each round every client trains from the global weights and uploads its update; the server adds the mean
     update. Optimiser moments stay with the client. The server needs the sum only, so masks bind; weights are
-    in the same sum (:class:`~secure_fedgraph.algorithms.weighting.AveragingSettings`).
+    in the same sum, and so is who was within the clip, where that follows the clients
+    (:class:`~secure_fedgraph.algorithms.weighting.AveragingSettings`).
 
     References:
         McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017.
@@ -35,25 +37,43 @@ class FedAvg(NodeClassifier):
     UPDATE = Channel("update", Reveal.SUM, trained=True)
     Settings: ClassVar[type[TrainingSettings]] = AveragingSettings
 
+    @property
+    def _adaptive(self) -> bool:
+        return isinstance(self.settings, AveragingSettings) and self.settings.clip == "adaptive"
+
     def init(self, schema: Schema, seed: int) -> State:
         """Seeded first weights, which are public."""
-        return parameters_of(self.start(schema, seed))
+        params = parameters_of(self.start(schema, seed))
+        return params | adaptive_clip.start() if self._adaptive else params
+
+    def released(self, state: State) -> State:
+        """The weights."""
+        return {name: value for name, value in state.items() if name != adaptive_clip.CLIP}
+
+    def notes(self, state: State) -> dict[str, Any]:
+        """What the clip became, where it follows the clients."""
+        return {"clip": float(state[adaptive_clip.CLIP])} if adaptive_clip.CLIP in state else {}
 
     def round(self, fed: Any, state: State) -> State:
         """Adds the mean update."""
-        found, s = fed.reduce(self.UPDATE, given=state), self.settings
+        found, s, params = fed.reduce(self.UPDATE, given=state), self.settings, self.released(state)
+        if self._adaptive:
+            mean, clip = adaptive_clip.mean(found.total, len(found.contributors), state[adaptive_clip.CLIP])
+            return total(params, mean) | {adaptive_clip.CLIP: clip}
         if isinstance(s, AveragingSettings) and s.weighted:
-            return total(state, weighted_mean(found.total, len(found.contributors), s.heaviest))
-        return total(state, found.mean)
+            return total(params, weighted_mean(found.total, len(found.contributors), s.heaviest))
+        return total(params, found.mean)
 
     @UPDATE.answer
     def update(self, me: Any, given: State) -> Upload:
         """Trains from the global weights and returns the difference."""
-        model, s = self.model(me.schema), self.settings
-        load(model, given)
-        fit(me, self.training_graph(me), model, s, self.penalty(given))
-        gone = difference(parameters_of(model), given)
-        if isinstance(s, AveragingSettings) and s.weighted:
+        model, s, params = self.model(me.schema), self.settings, self.released(given)
+        load(model, params)
+        fit(me, self.training_graph(me), model, s, self.penalty(params))
+        gone = difference(parameters_of(model), params)
+        if self._adaptive:
+            gone = adaptive_clip.scaled(gone, given.get(adaptive_clip.CLIP))
+        elif isinstance(s, AveragingSettings) and s.weighted:
             gone = weighed(gone, int(me.graph.train_mask.sum()), s.heaviest)
         return Upload(gone)
 

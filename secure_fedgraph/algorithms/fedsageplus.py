@@ -41,6 +41,7 @@ class GeneratorSettings(TrainingSettings):
         generator_epochs: full-batch epochs of local pre-training.
         federated_epochs: epochs with feedback from the other owners, one exchange each.
         exchange_batch: nodes whose embeddings one offer holds; always exactly that many.
+            An answering owner refuses offers about more.
         minimum_batch: an answering owner refuses offers about fewer nodes.
         encoder: hidden and output width of the encoder.
         generator_hidden: inner widths of the feature generator.
@@ -225,7 +226,8 @@ class FedSagePlus(_Generates, FedSage):
             return state
         if fed.number <= self.warm_up:
             return self._generator_epoch(fed, state)
-        return state | super().round(fed, self.released(state))
+        classifier = {name: value for name, value in state.items() if not name.startswith(_SHARED)}
+        return state | super().round(fed, classifier)
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """The generators' channels in warm-up, FEEDBACK for every other owner; the classifier's after it."""
@@ -254,7 +256,7 @@ class FedSagePlus(_Generates, FedSage):
 
     def released(self, state: State) -> State:
         """The classifier."""
-        return {name: value for name, value in state.items() if not name.startswith(_SHARED)}
+        return {k: v for k, v in super().released(state).items() if not k.startswith(_SHARED)}
 
     @PRETRAIN.answer
     def start_generator(self, me: Any, given: State) -> None:
@@ -302,6 +304,11 @@ class FedSagePlus(_Generates, FedSage):
             raise HostileMessage(
                 f"{me.name} was asked about {len(z)} nodes at once and answers for no fewer than "
                 f"{self.settings.minimum_batch}: a gradient of few nodes shows their features"
+            )
+        if len(z) > self.settings.exchange_batch:
+            raise HostileMessage(
+                f"{me.name} was asked about {len(z)} nodes at once, and {self.settings.exchange_batch} are "
+                "agreed on (training.exchange_batch): every node that is asked about may name one of its own"
             )
         answered = me.memory["answered"] = int(me.memory.get("answered", 0)) + 1
         generator = me.generator(f"feedback/{answered}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithms.local_training import TrainingSettings
 from secure_fedgraph.models.parameters import Parameters
@@ -23,10 +25,24 @@ class AveragingSettings(TrainingSettings):
             both by one factor (so a clipped client also weighs less), and noise falls on both.
         heaviest: training items from which on a client weighs no more. Weights travel as shares of it, so
             the limit of fixed point holds for a weighted update too.
+        clip: ``policy``: updates travel as they are, and the policy clips them at its norm. ``adaptive``:
+            they travel over a norm that follows the clients' median, beside one coordinate that says who was
+            within it, and the policy's norm stays 1; a budget that names no norm takes this.
     """
 
     weighted: bool = False
     heaviest: int = Field(10_000, ge=1)
+    clip: Literal["policy", "adaptive"] = "policy"
+
+    @model_validator(mode="after")
+    def _check_clip(self) -> AveragingSettings:
+        if self.weighted and self.clip == "adaptive":
+            raise PydanticCustomError(
+                "clip",
+                "a clip that follows the clients takes all to weigh the same: leave weighted out, or "
+                "set clip=policy and a norm",
+            )
+        return self
 
 
 def weighed(update: Mapping[str, torch.Tensor], items: int, heaviest: int) -> Parameters:

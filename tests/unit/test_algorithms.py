@@ -70,10 +70,11 @@ def test_fedsages_defaults_are_the_papers() -> None:
         "dropout": 0.0,
         "weighted": False,
         "heaviest": 10_000,
+        "clip": "policy",
     }
     assert sfg.FedSage.rounds == 50
     assert sfg.LocSage().settings == sfg.GlobSage().settings
-    weights = {"weighted": False, "heaviest": 10_000}  # which one client has no use for
+    weights = {"weighted": False, "heaviest": 10_000, "clip": "policy"}  # which one client has no use for
     assert sfg.LocSage().settings.model_dump() | weights == sfg.FedSage().settings.model_dump()
 
 

@@ -307,9 +307,10 @@ class TestRewards:
 
 
 class TestRegulariser:
-    target = training.Pull(
-        torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), torch.tensor([[1.0, 1.0], [0.0, 2.0]])
-    )
+    incidence = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    prototypes = torch.tensor([[1.0, 1.0], [0.0, 2.0]])
+    target = training.Pull.towards(incidence, prototypes, "absolute")
+    relative = training.Pull.towards(incidence, prototypes, "relative")
     embedded = torch.tensor([[1.0, 3.0], [3.0, 1.0], [5.0, 5.0]])
 
     def test_of_prototypes_by_hand(self):
@@ -321,6 +322,27 @@ class TestRegulariser:
         # graph 0: (0 + 4) / 2 = 2; graph 1: mean of (4 + 0) / 2 and (9 + 1) / 2 = 3.5; graph 2: no motif, 0
         found = training.graph_distance(self.embedded, self.target, torch.arange(3))
         assert float(found) == pytest.approx((2 + 3.5) / 3)
+
+    def test_relative_distances_are_over_a_prototypes_own_size(self):
+        # the mean squares of (1, 1) and (0, 2) are 1 and 2: (1 + 5 / 2) / 2
+        found = training.prototype_distance(self.embedded, self.relative, torch.arange(3))
+        assert float(found) == pytest.approx(1.75)
+        # graph 0: 2; graph 1: mean of 2 and 5 / 2; graph 2: 0
+        found = training.graph_distance(self.embedded, self.relative, torch.arange(3))
+        assert float(found) == pytest.approx((2 + 2.25) / 3)
+
+    def test_large_embeddings_do_not_make_a_relative_distance_larger(self):
+        of = {
+            scale: float(
+                training.prototype_distance(
+                    scale * self.embedded,
+                    training.Pull.towards(self.incidence, scale * self.prototypes, "relative"),
+                    torch.arange(3),
+                )
+            )
+            for scale in (10.0, 1000.0)
+        }
+        assert of[10.0] == pytest.approx(of[1000.0])
 
     def test_of_graphs_is_a_sum_of_terms_of_one_graph(self):
         alone = [
@@ -354,7 +376,7 @@ class TestRegulariser:
     def test_prototypes_that_no_server_tells(self, given):
         me = SimpleNamespace(name="owner-0")
         with pytest.raises(HostileMessage, match="told prototypes"):
-            training.pull(me, given, self.target.incidence, torch.tensor([0, 1]), 2)
+            training.pull(me, given, self.target.incidence, torch.tensor([0, 1]), 2, "relative")
 
 
 class TestBadInput:
