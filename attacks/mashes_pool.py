@@ -17,7 +17,10 @@ from secure_fedgraph.protocol import View
 MASH_MEMBERS, FILTERED_MEMBERS = "members of mashes", "membership in mashes"
 TRAINING_NODES = "training nodes"
 POOL = "candidates"
-GRANT = "a public pool of candidates: the features of every node of the data set, and nobody's ownership"
+GRANT = (
+    "a public pool of candidates: the features of every node of the data set, the owners' own among them, "
+    "and nobody's ownership"
+)
 
 
 class _Pool(MashAttack):

@@ -15,6 +15,8 @@ from secure_fedgraph.protocol import View
 
 TOLERANCE = 2e-6
 """Of a value that was made in single precision."""
+CERTAIN = 0.005
+"""How far off a dense feature may be, at three standard errors of its equations, and still be claimed."""
 
 
 class MashSingle(MashAttack):
@@ -25,6 +27,9 @@ class MashSingle(MashAttack):
     some rounds have shown it from several sides:
 
         min 1'x   s.t.  W_on'x = r_on - b_on,  W_off'x <= -b_off,  0 <= x <= 1,  all rounds together.
+
+    Dense features are not sparse and not between 0 and 1. Where nothing is, they are the solution of the
+    equations of all rounds alone, claimed where these determine every feature and agree with each other.
 
     References:
         Basis pursuit; Fredrikson et al., CCS 2015, for inversion by a known model.
@@ -49,13 +54,15 @@ class MashSingle(MashAttack):
         for client, mashes in lonely.items():
             # only batches that are kept show the same node again
             rounds = spread(found[client] if self.fixed(view) else found[client][:1], self.coordinates)
-            rows = [_rows(rounds, int(mash), share) for mash in mashes]
+            all_rounds = found[client] if self.fixed(view) else rounds
+            rows = [_rows(rounds, all_rounds, int(mash), share) for mash in mashes]
             if sum(map(len, rows)):
                 values[client] = np.concatenate(rows)
         if lonely and not values:
             raise Blind(
                 f"{self.id}: some mashes look as if they were of one ego-graph, and no features between 0 "
-                "and 1 make any of them: they are of several of one class, or features are no bags of words"
+                "and 1 make any of them: they are of several of one class, or features are no bags of words "
+                "and the rounds' units that are on are too few, or too alike, to determine each"
             )
         if not values:
             raise Blind(f"{self.id}: no mash is of one ego-graph alone: each mixes several, or is noised")
@@ -67,13 +74,17 @@ class MashSingle(MashAttack):
         raise Blind(f"{self.id}: a sum over owners is of several ego-graphs; nothing of one is left in it")
 
 
-def _rows(rounds: Sequence[Mashed], mash: int, places: int) -> np.ndarray:
+def _rows(rounds: Sequence[Mashed], all_rounds: Sequence[Mashed], mash: int, places: int) -> np.ndarray:
     """``[places, features]``; none where nothing makes the centre: several of one class look like one."""
     centre, *others = _places(rounds, mash)[:places]
-    first = inverted(rounds, mash, centre)
+    first, solve = inverted(rounds, mash, centre), inverted
+    if not np.isin(first, (0, 1)).all():
+        dense = determined(all_rounds, mash, centre)
+        if not np.isnan(dense).any():
+            first, solve, rounds = dense, determined, all_rounds
     if np.isnan(first).any():
         return first[:0]
-    return np.concatenate([first, *(inverted(rounds, mash, place) for place in others)])
+    return np.concatenate([first, *(solve(rounds, mash, place) for place in others)])
 
 
 def _places(rounds: Sequence[Mashed], mash: int) -> list[int]:
@@ -87,20 +98,48 @@ def _places(rounds: Sequence[Mashed], mash: int) -> list[int]:
 
 def inverted(rounds: Sequence[Mashed], mash: int, place: int) -> np.ndarray:
     """``[1, features]``: the sparsest features that every round's reduced ones allow; NaN where none do."""
-    equal, atmost, right, limits = [], [], [], []
-    for one in rounds:
-        if one.weight is None or one.bias is None:
-            raise Blind("the reduction layers that made the mashes cannot be read in this view")
-        on = one.rows[mash, place] > 0
-        equal.append(one.weight.T[on])
-        right.append((one.rows[mash, place] - one.bias)[on])
-        atmost.append(one.weight.T[~on])
-        limits.append(-one.bias[~on])
-    a, y = np.concatenate(equal).astype(np.float64), np.concatenate(right)
-    upper = np.concatenate([a, -a, *atmost]).astype(np.float64)
-    bound = np.concatenate([y + TOLERANCE, TOLERANCE - y, *[limit + TOLERANCE for limit in limits]])
+    a, y, off, limit = _conditions(rounds, mash, place)
+    upper = np.concatenate([a, -a, off])
+    bound = np.concatenate([y + TOLERANCE, TOLERANCE - y, limit + TOLERANCE])
     solved = linprog(np.ones(a.shape[1]), A_ub=upper, b_ub=bound, bounds=(0, 1), method="highs")
     found = solved.x if solved.status == 0 else np.full(a.shape[1], np.nan)
     near = np.abs(found - np.rint(found))
     # bags of words: a solution that is no such row is kept as it is, and is then no node
     return (np.rint(found) if (near < 0.25).all() else found)[None]
+
+
+def determined(rounds: Sequence[Mashed], mash: int, place: int) -> np.ndarray:
+    """``[1, features]``: the only real features that make every round's units that are on; NaN where it is
+    not the only one, or there is none."""
+    a, y, off, limit = _conditions(rounds, mash, place)
+    none = np.full((1, a.shape[1]), np.nan)
+    if len(a) <= a.shape[1]:
+        return none
+    left, sizes, right = np.linalg.svd(a, full_matrices=False)
+    found = right.T @ (left.T @ y / sizes)
+    away = a @ found - y
+    spread = np.sqrt(np.square(away).sum() / (len(a) - a.shape[1]))
+    error = 3 * spread * np.sqrt(np.square(right / sizes[:, None]).sum(0).max())  # least squares' own
+    agrees = np.abs(away).max() < TOLERANCE and (off @ found < limit + 10 * TOLERANCE).all()
+    return found[None] if agrees and error < CERTAIN else none
+
+
+def _conditions(
+    rounds: Sequence[Mashed], mash: int, place: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """``A, y, B, l`` of ``A x = y`` and ``B x <= l``: a row for each unit and round."""
+    on_rows, right, off_rows, limits = [], [], [], []
+    for one in rounds:
+        if one.weight is None or one.bias is None:
+            raise Blind("the reduction layers that made the mashes cannot be read in this view")
+        on = one.rows[mash, place] > 0
+        on_rows.append(one.weight.T[on])
+        right.append((one.rows[mash, place] - one.bias)[on])
+        off_rows.append(one.weight.T[~on])
+        limits.append(-one.bias[~on])
+    return (
+        np.concatenate(on_rows).astype(np.float64),
+        np.concatenate(right).astype(np.float64),
+        np.concatenate(off_rows).astype(np.float64),
+        np.concatenate(limits).astype(np.float64),
+    )

@@ -272,8 +272,11 @@ def _from_outputs(
 
 
 def _ones(rows: np.ndarray) -> np.ndarray:
-    """Rounded where nearly all features are 0 or 1: then rows that are far from it are not nodes."""
+    """Rounded where nearly all features are 0 or 1: then rows that are far from it are not nodes.
+
+    Dense features that are small are near to 0 too, but they have no ones.
+    """
     near = np.abs(rows - rows.round().clip(0, 1))
-    if not len(rows) or (near < 0.25).mean() < 0.9:
+    if not len(rows) or (near < 0.25).mean() < 0.9 or (rows > 0.75).any(1).mean() < 0.5:
         return rows
     return rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0

@@ -105,7 +105,8 @@ class EmbeddingInversion(_Released):
     grants = (
         "the embeddings of an owner's training nodes, as they would be published; for what is left, the "
         "released model's answers about them",
-        "a shadow graph: the nodes of the owners' graphs that nobody trained on, with the links between them",
+        "a shadow graph: the nodes of the owners' own graphs that nobody trained on, with the links between "
+        "them; none of them is a node whose words are asked for",
     )
     needs = (EMBEDDED,)
     controls = (Control("released after 20 rounds", {"rounds": 20}),)

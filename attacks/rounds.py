@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from attacks.attack import COALITION, SERVER, Attack, Blind, Control, Guess, Knowledge
+from attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
 from attacks.drifting_updates import groups, means, singled_out
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
@@ -108,7 +108,7 @@ class OwnShareSubtraction(Attack):
     id = "f2-own-share-subtraction"
     family = "rounds"
     summary = "the update of the one owner that does not collude, from the sum less one's own"
-    adversaries = (COALITION, SERVER)
+    adversaries = (COALITION,)
     channel = "update"
     first_rounds = 2
     cost = "one subtraction"
@@ -116,7 +116,6 @@ class OwnShareSubtraction(Attack):
     depends_on = ("clients",)
     stops: ClassVar[Mapping[str, str]] = {
         COALITION: "noise that nobody in the coalition adds (distributed_dp); more owners outside it",
-        SERVER: "nothing: a server that reads single updates needs no sum",
     }
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
@@ -138,7 +137,7 @@ class OwnShareSubtraction(Attack):
         clients = tuple(view.public["clients"])
         mine = [name for name in clients if name in view.parties]
         own = self._own(view, mine)
-        total, contributors = self._sum(view, clients)
+        total, contributors = self._sum(view, clients, next(iter(own.values())).keys())
         others = tuple(name for name in contributors if name not in mine)
         if not others:
             raise Blind(f"{self.id}: nobody outside the coalition contributed")
@@ -159,7 +158,9 @@ class OwnShareSubtraction(Attack):
     def _readable(self, view: View) -> list[Seen]:
         return [s for s in view.uploads(self.channel) if s.clients[0] in view.parties]
 
-    def _sum(self, view: View, clients: tuple[str, ...]) -> tuple[np.ndarray, tuple[str, ...]]:
+    def _sum(
+        self, view: View, clients: tuple[str, ...], sent: Collection[str]
+    ) -> tuple[np.ndarray, tuple[str, ...]]:
         sums = view.sums(self.channel)
         if sums:
             first = min(sums, key=lambda seen: seen.round)
@@ -170,7 +171,7 @@ class OwnShareSubtraction(Attack):
         if len(told) < 2:
             raise Blind(f"{self.id}: one broadcast shows no step: it takes two rounds")
         first_round, second = sorted(told)[:2]
-        names = list(told[first_round])
+        names = [name for name in told[first_round] if name in sent]  # a clip may be told beside the model
         step = [np.asarray(told[second][k], float) - np.asarray(told[first_round][k], float) for k in names]
         return len(clients) * vector(dict(zip(names, step, strict=True))), clients
 

@@ -18,6 +18,7 @@ from secure_fedgraph.protocol import View
 VOCABULARY = "vocabulary"
 LABEL_SHARES = "label shares"
 ALL = "all owners together"
+_CLIP, _PART = "clip of the round", 0.95  # as algorithms.adaptive_clip has them, which attacks do not import
 STOPS = {
     "server": "about single owners, masked and homomorphic; about all of them together, only the noise of "
     "local_dp, at its price in accuracy"
@@ -124,7 +125,7 @@ class LabelCounts(Attack):
         before = next((seen.values for seen in view.asked(self.channel) if seen.round == round), None)
         if before is None or "head.bias" not in values:
             raise Blind(f"{self.id}: the view lacks the broadcast model or a classifier's bias")
-        step = np.asarray(values["head.bias"], dtype=np.float64) / contributors
+        step = np.asarray(values["head.bias"], dtype=np.float64) / contributors * _unit(before)
         estimate = self._mean_prediction(view, before, values) + step / settings["learning_rate"]
         return estimate
 
@@ -133,7 +134,8 @@ class LabelCounts(Attack):
     ) -> np.ndarray:
         schema = view.public["schema"]
         model = GraphSage(schema["features"], schema["classes"], view.public["settings"]["hidden"])
-        load(model, {name: torch.tensor(value) for name, value in before.items()})
+        own = dict(model.named_parameters())  # a clip may travel with them
+        load(model, {name: torch.tensor(value) for name, value in before.items() if name in own})
         weights = torch.tensor(_column_movement(values, schema["features"]))
         if not weights.any():
             weights = torch.ones_like(weights)
@@ -145,6 +147,11 @@ class LabelCounts(Attack):
             tree.append(torch.randint(0, self.dummies, (*tree[-1].shape, 5), generator=generator))
         with torch.no_grad():
             return F.softmax(model.forward_tree(x, tree), dim=1).mean(0).double().numpy()
+
+
+def _unit(told: Mapping[str, Any]) -> float:
+    """What uploads are multiples of: of the clip that the server told, where clips follow the clients."""
+    return float(told[_CLIP]) / _PART if _CLIP in told else 1.0
 
 
 def _column_movement(values: Mapping[str, Any], words: int) -> np.ndarray:

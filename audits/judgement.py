@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,26 @@ from audits.case import Case
 
 @dataclass(frozen=True)
 class Judgement:
-    """A score, and true against guessed values of each target, for pictures."""
+    """A score, and true against guessed values of each target, for pictures.
+
+    Args:
+        graphs: of guesses about links, what ``audits.neighbourhoods.around`` says of each target.
+    """
 
     score: scoring.Score
     true: Mapping[str, np.ndarray]
     guessed: Mapping[str, np.ndarray]
+    graphs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def targets(self) -> list[dict[str, Any]]:
         """As ``audit.json`` keeps them."""
         return [
-            {"owner": target, "true": values.tolist(), "guess": self.guessed[target].tolist()}
+            {
+                "owner": target,
+                "true": values.tolist(),
+                "guess": self.guessed[target].tolist(),
+                **({"graph": dict(self.graphs[target])} if self.graphs.get(target) else {}),
+            }
             for target, values in self.true.items()
         ]
 

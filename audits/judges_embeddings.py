@@ -14,6 +14,7 @@ from attacks.neighgen_embeddings import EMBEDDED_LINKS, MISSING, NEIGHBOURS
 from audits import intervals
 from audits.case import Case
 from audits.judgement import Judge, Judgement
+from audits.neighbourhoods import around
 from audits.scoring import RESAMPLES, Score
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
@@ -82,6 +83,7 @@ def links(guess: Guess, case: Case) -> Judgement:
     In the interval pairs at one node count together.
     """
     placed, trivial, pairs, true, guessed, of = [], [], [], {}, {}, 0
+    graphs = {}
     for owner, values in guess.values.items():
         graph, (nodes, _) = case.federation.owners[owner], offered(case)[owner]
         there, at = np.unique(nodes, return_index=True)
@@ -96,15 +98,15 @@ def links(guess: Guess, case: Case) -> Judgement:
         pairs.append(intervals.Scored(*pair, truth, scores))
         trivial.append(_placed(_cosine(x[pair[0]], x[pair[1]]), truth))
         of += int(truth.sum())
+        graphs[owner] = around(there[pair[0]], there[pair[1]], scores, truth)
         best = np.argsort(-scores)[: 3 * SHOWN]
         true[owner], guessed[owner] = truth[best].astype(int), np.ones(len(best), dtype=int)
     found = np.concatenate(placed) if of else np.full(1, 0.5)
     low, high = intervals.auc_interval(pairs, shared=False)
     features = float(np.concatenate(trivial).mean()) if of else 0.5
     baselines = {"cosine of the nodes' features": features, "random pairs": 0.5}
-    return Judgement(
-        Score("link auc", float(found.mean()), low, high, baselines, {"links": float(of)}), true, guessed
-    )
+    score = Score("link auc", float(found.mean()), low, high, baselines, {"links": float(of)})
+    return Judgement(score, true, guessed, graphs)
 
 
 def missing(guess: Guess, case: Case) -> Judgement:

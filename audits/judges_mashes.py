@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.stats import beta
 
 from attacks.attack import Guess
 from attacks.mashes import BATCH_LABELS
@@ -190,9 +189,13 @@ def identities(guess: Guess, case: Case) -> Judgement:
         ranks.append(np.linalg.matrix_rank(matrix, tol=1e-9))
         sizes.append(len(rows))
     hits = np.concatenate(right)
+    # one system of equations names all nodes of a target, or none: the targets are the terms
+    low, high = intervals.clustered_share(hits, np.repeat(np.arange(len(right)), [len(r) for r in right]))
     score = scoring.Score(
         metric="accuracy",
-        **_share(int(hits.sum()), len(hits)),
+        value=float(hits.mean()),
+        low=low,
+        high=high,
         baselines={"a random candidate": 1 / len(pool)},
         details={"nodes": float(len(hits)), "rank": float(min(ranks)), "unknowns": float(max(sizes))},
     )
@@ -201,15 +204,6 @@ def identities(guess: Guess, case: Case) -> Judgement:
 
 def _setting(case: Case, name: str) -> Any:
     return getattr(case.algorithm.settings, name)
-
-
-def _share(right: int, of: int) -> dict[str, float]:
-    """A share with Clopper and Pearson's interval."""
-    return {
-        "value": right / of if of else 0.0,
-        "low": float(beta.ppf(0.025, right, of - right + 1)) if right else 0.0,
-        "high": float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0,
-    }
 
 
 def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> dict[str, float]:

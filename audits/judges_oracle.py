@@ -12,16 +12,21 @@ from audits.case import Case
 from audits.judgement import Judge, Judgement
 
 MOST_ROWS = 4
+_TRIVIAL = {
+    True: ("the mean node, rounded", "random words at their rates"),
+    False: ("the mean node", "random values of each column"),
+}
 
 
 def covered(guess: Guess, case: Case) -> Judgement:
     """The share of the owners' nodes whose features were named exactly; nodes of equal features count alike.
 
     Trivial: the node that all words' rounded rates give, and as many rows as were named, of words drawn at
-    their rates.
+    their rates; of dense features the mean node, and rows of each column's values.
     """
     nodes = truth.node_features(case.federation)
-    rates = np.concatenate(list(nodes.values())).mean(0)
+    public = np.concatenate(list(nodes.values()))
+    rates, words = public.mean(0), scoring.words_only(public)
     right, of, named, real, mean, drawn, true, guessed = 0, 0, 0, 0, 0, 0, {}, {}
     rng = np.random.default_rng(0)
     for target, owners in guess.targets.items():
@@ -31,9 +36,10 @@ def covered(guess: Guess, case: Case) -> Judgement:
         got = _same(alike, rows)
         right, of = right + got, of + len(held)
         named, real = named + len(rows.rows), real + int(rows.exact.sum())
-        mean += _same(alike, scoring.hold(rates.round()[None], held))
-        made = (rng.random((min(len(rows.rows), 500), len(rates))) < rates).astype(np.float64)
-        drawn += _same(alike, scoring.hold(made, held))
+        mean += _same(alike, scoring.hold(rates.round()[None] if words else rates[None], held))
+        many = min(len(rows.rows), 500)
+        made = rng.random((many, len(rates))) < rates if words else scoring.drawn_rows(public, many, rng)
+        drawn += _same(alike, scoring.hold(made.astype(np.float64), held))
         first = rows.distinct()[:MOST_ROWS]
         true[target] = np.round(held[rows.nearest[first]], 3)
         guessed[target] = np.round(rows.rows[first], 3)
@@ -44,7 +50,7 @@ def covered(guess: Guess, case: Case) -> Judgement:
         right / of,
         low,
         high,
-        {"the mean node, rounded": mean / of, "random words at their rates": drawn / of},
+        dict(zip(_TRIVIAL[words], (mean / of, drawn / of), strict=True)),
         {"nodes": float(of), "rows_named": float(named), "share_that_are_nodes": real / max(named, 1)},
     )
     return Judgement(score, true, guessed)

@@ -14,6 +14,7 @@ from audits import scoring
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.knowledge_released import coins
+from audits.neighbourhoods import around
 from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 200
@@ -27,6 +28,7 @@ def links(guess: Guess, case: Case) -> Judgement:
     The interval comes from resampled nodes: pairs of one node are not independent.
     """
     rng, scores, plain, draws, hits, pairs = np.random.default_rng(0), [], [], [], 0, 0
+    graphs = {}
     for owner, found in guess.values.items():
         graph = case.federation.owners[owner]
         nodes = graph.num_nodes
@@ -46,6 +48,7 @@ def links(guess: Guess, case: Case) -> Judgement:
         draws.append([_weighted_auc(true[order], (w[first] * w[second])[order]) for w in weights])
         guessed = order[-int(true.sum()) :]
         hits, pairs = hits + int(true[guessed].sum()), pairs + int(true.sum())
+        graphs[owner] = around(first, second, found, true)
     low, high = np.quantile(np.mean(draws, axis=0), [0.025, 0.975])
     score = scoring.Score(
         metric="auc",
@@ -56,7 +59,8 @@ def links(guess: Guess, case: Case) -> Judgement:
         details={"f1_at_as_many_links": hits / pairs, "links": float(pairs)},
     )
     shown = {t: np.sort(v)[-SHOWN:] for t, v in guess.values.items()}
-    return Judgement(score, {t: np.zeros(0) for t in shown}, {t: v.round(3) for t, v in shown.items()})
+    nothing = {t: np.zeros(0) for t in shown}
+    return Judgement(score, nothing, {t: v.round(3) for t, v in shown.items()}, graphs)
 
 
 def _weighted_auc(true: np.ndarray, weights: np.ndarray) -> float:
@@ -104,7 +108,11 @@ def words(guess: Guess, case: Case) -> Judgement:
 
 
 def members(guess: Guess, case: Case) -> Judgement:
-    """AUC and the true positives at one false positive in a hundred, against the coins."""
+    """AUC and the true positives at one false positive in a hundred, against the coins.
+
+    Coins are independent, answers are not: they come from one model. So the interval is that of resampled
+    nodes, or of the owners' own areas, whichever is wider.
+    """
     inside, owners = coins(case), case.federation.owners
     true = {owner: inside[owner][owners[owner].train_mask.numpy()] for owner in guess.values}
     member, found = (np.concatenate([d[o] for o in guess.values]) for d in (true, guess.values))
@@ -115,6 +123,11 @@ def members(guess: Guess, case: Case) -> Judgement:
         if member[at].any() and not member[at].all():
             draws.append(roc_auc(found[at], member[at]))
     low, high = np.quantile(draws, [0.025, 0.975])
+    parts = [(true[owner], guess.values[owner]) for owner in guess.values]
+    mine = [roc_auc(scores, held) for held, scores in parts if held.any() and not held.all()]
+    if len(mine) > 1:  # one model answers about all nodes: owners' own spread, where it is wider
+        error = 1.96 * float(np.std(mine, ddof=1)) / len(mine) ** 0.5
+        low, high = max(0.0, min(low, value - error)), min(1.0, max(high, value + error))
     one, tenth = np.quantile(found[~member], [0.99, 0.999], method="higher")
     hits, of = int((found[member] > one).sum()), int(member.sum())
     score = scoring.Score(

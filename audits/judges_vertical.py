@@ -15,6 +15,7 @@ from audits import intervals
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.knowledge_vertical import begun
+from audits.neighbourhoods import around
 from audits.scoring import Score
 
 SAME = 1e-6
@@ -232,7 +233,8 @@ def _judgement(score: Score, pairs: Mapping[str, Pairs]) -> Judgement:
         best = np.argsort(-one.scores)[:SHOWN]
         true[target] = one.linked[best].astype(int)
         guessed[target] = np.ones(len(best), dtype=int)
-    return Judgement(score, true, guessed)
+    graphs = {t: around(one.row, one.column, one.scores, one.linked) for t, one in pairs.items()}
+    return Judgement(score, true, guessed, graphs)
 
 
 JUDGES_VERTICAL: dict[str, Judge] = {

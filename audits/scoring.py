@@ -25,7 +25,7 @@ class Score:
     Args:
         metric: its name; 1 is exact.
         value: the score.
-        low, high: a 95 % bootstrap interval.
+        low, high: a 95 % interval.
         baselines: what trivial guesses reach, by name.
         details: further figures.
     """
@@ -44,8 +44,8 @@ class Score:
 
     @property
     def leaks(self) -> bool:
-        """Whether the guess is beyond the best trivial one."""
-        return self.low > self.baseline or (self.value >= 1 - 1e-9 > self.baseline)
+        """Whether the guess is beyond the best trivial one: all of the interval is."""
+        return self.low > self.baseline and self.baseline < 1 - 1e-9
 
     @property
     def verdict(self) -> str:
@@ -53,7 +53,7 @@ class Score:
         if self.baseline >= 1 - 1e-9:
             return "nothing to learn: a trivial guess is exact"
         if self.value >= 1 - 1e-9:
-            return "exact"
+            return "exact" if self.leaks else "exact, of too few to tell from a trivial guess"
         return "leak" if self.leaks else "no better than a trivial guess"
 
 
@@ -73,14 +73,13 @@ def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarra
     guess = np.concatenate([guesses[owner] > 0 for owner in truths])
     truth = np.concatenate([truths[owner] for owner in truths])
     scores = np.concatenate([guesses[owner] for owner in truths])
-    picks = np.random.default_rng(0).integers(0, truth.size, (RESAMPLES, truth.size))
-    low, high = np.quantile(_f1(guess[picks], truth[picks]), [0.025, 0.975])
+    low, high = _of_words(np.stack([guesses[owner] > 0 for owner in truths]), np.stack(list(truths.values())))
     share = float(truth.mean())
     return Score(
         metric="f1",
         value=float(_f1(guess, truth)),
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         # a random guess that is right as often as words are true has precision and recall of that share
         baselines={"every word": float(_f1(np.ones_like(truth), truth)), "random words": share},
         details={
@@ -91,6 +90,23 @@ def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarra
             "words": float(truth.sum()),
         },
     )
+
+
+def _of_words(guess: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    """Bootstrap over words, each with all owners; an exact guess is one of as many terms as there are words.
+
+    Args:
+        guess, truth: ``[owners, words]``.
+    """
+    each = np.stack([(guess & truth).sum(0), guess.sum(0) + truth.sum(0)])  # [2, words]
+    picks = np.random.default_rng(0).multinomial(
+        each.shape[1], np.full(each.shape[1], 1 / each.shape[1]), RESAMPLES
+    )
+    hits, of = picks @ each[0], picks @ each[1]
+    low, high = np.quantile(2 * hits / np.maximum(of, 1), [0.025, 0.975])
+    if low == high == 1:
+        low = intervals.share(each.shape[1], each.shape[1])[0]
+    return float(low), float(high)
 
 
 def label_shares(
@@ -106,10 +122,11 @@ def label_shares(
         truths: owner -> true counts ``[classes]``.
         whole_counts: round the guess to whole labels first, as the truth is; not for a mean of owners.
     """
-    right, equal, others, missed, taken = [], [], [], 0.0, 0.0
+    right, equal, others, missed, taken, off = [], [], [], 0.0, 0.0, 0.0
     for owner, counts in truths.items():
         size = counts.sum()
         guess = np.clip(guesses[owner], 0, None)
+        off += float(np.abs(guess * size - counts).sum())
         guess = np.rint(guess * size) if whole_counts else guess * size
         right.append(1 - min(np.abs(guess - counts).sum() / size / 2, 1.0))
         equal.append(1 - np.abs(1 / counts.size - counts / size).sum() / 2)
@@ -118,9 +135,11 @@ def label_shares(
             others.append(1 - np.abs(np.mean(rest, axis=0) - counts / size).sum() / 2)
         missed += float(np.abs(guess - counts).sum())
         taken += float(size)
-    # one histogram is nothing to resample: its labels are taken for independent, unless all are right
-    alone = len(right) == 1 and missed > NO_LABEL
-    low, high = intervals.share(right[0] * taken, taken) if alone else _over(right)
+    low, high = _over(right)
+    # one histogram, or histograms that are all as right, are nothing to resample: labels are the terms then,
+    # unless the guess was right to a hundredth of a label before it was rounded, which is no count of hits
+    if high - low < 1e-9 and off > NO_LABEL:
+        low, high = intervals.share(float(np.mean(right)) * taken, taken)
     baselines = {"equal classes": float(np.mean(equal))}
     if others:
         baselines["the other owners' mean"] = float(np.mean(others))
@@ -183,7 +202,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     """The share of the rows asked for that were recovered in every word; what was not found is missed.
 
     The interval is Clopper and Pearson's, where rows that are nearest to one node are one term. The
-    baselines: the mean of all owners' nodes, rounded; rows of words drawn at their base rates. Rows repeat
+    baselines: :func:`trivial_rows`. Rows repeat
     where one node is nearest to many, so beside the share stand the distinct nodes and what part of the
     owners' nodes they are.
 
@@ -198,8 +217,6 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     distinct = sum(len(np.unique(held.nearest[held.exact])) for held in targets.values())
     low, high = _of_nodes(targets.values())
     rates = public.mean(0)
-    known = {row.tobytes() for row in np.packbits(public > 0, axis=1)}
-    drawn = np.random.default_rng(0).random((RESAMPLES, len(rates))) < rates
     cosines = np.concatenate([held.cosine for held in targets.values()])
     mean = _cosine(np.broadcast_to(rates, public.shape), public.astype(np.float64)).mean()
     return Score(
@@ -207,10 +224,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
         value=right / asked if asked else 0.0,
         low=low,
         high=high,
-        baselines={
-            "the mean node, rounded": float((np.abs(public - rates.round()).max(1) < SAME).mean()),
-            "random words at their rates": _share(drawn, known),
-        },
+        baselines=trivial_rows(public),
         details={
             "exact_rows": float(right),
             "found": float(found),
@@ -238,8 +252,41 @@ def _of_nodes(targets: Iterable[Held]) -> tuple[float, float]:
     return intervals.clustered_share(np.concatenate(hits), np.concatenate(of))
 
 
-def _share(drawn: np.ndarray, known: set[bytes]) -> float:
-    return float(np.mean([row.tobytes() in known for row in np.packbits(drawn, axis=1)]))
+def trivial_rows(public: np.ndarray) -> dict[str, float]:
+    """What somebody with the data's base rates reaches: how often its rows are exact.
+
+    Of words: the mean node, rounded, and words drawn at their rates. Of other features: the mean node as it
+    is, and a node made of values of each column, drawn by themselves.
+
+    >>> trivial_rows(np.array([[0.5, 2.0], [0.5, 2.0]]))
+    {'the mean node': 1.0, 'random values of each column': 1.0}
+    """
+    rates, rng = public.mean(0), np.random.default_rng(0)
+    if words_only(public):
+        known = {row.tobytes() for row in np.packbits(public > 0, axis=1)}
+        drawn = rng.random((RESAMPLES, len(rates))) < rates
+        return {
+            "the mean node, rounded": float((np.abs(public - rates.round()).max(1) < SAME).mean()),
+            "random words at their rates": float(
+                np.mean([row.tobytes() in known for row in np.packbits(drawn, axis=1)])
+            ),
+        }
+    made = drawn_rows(public, RESAMPLES, rng)
+    return {
+        "the mean node": float((np.abs(public - rates).max(1) < SAME).mean()),
+        "random values of each column": float((cdist(made, public, "chebyshev").min(1) < SAME).mean()),
+    }
+
+
+def words_only(public: np.ndarray) -> bool:
+    """Whether all features are 0 or 1."""
+    return bool(((public == 0) | (public == 1)).all())
+
+
+def drawn_rows(public: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
+    """``[rows, features]``: each feature a value of its column, whatever the others."""
+    found: np.ndarray = rng.permuted(public[rng.integers(0, len(public), rows)], axis=0)
+    return found
 
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ class Case:
 
 
 FREE = {"data": "cora"}
-ORACLE = "1 crafted message, c3 plays"
+ORACLE = "1 crafted message of 2048 rows, c3 plays"
 CASES = (
     Case(
         "weights",

@@ -124,7 +124,9 @@ def compare(
         for done in as_completed(jobs):
             done.result()
             progress(jobs[done])
-    return [row for point in chosen if (row := _row(point, seeds, out))]
+    rows = [row for point in chosen if (row := _row(point, seeds, out))]
+    alone = next((r for r in rows if r["kind"] == ALONE and r["outcome"] == "ran"), None)
+    return [row | gains(row, alone) for row in rows]
 
 
 def run_point(config: dict[str, Any], folder: Path) -> None:
@@ -217,6 +219,25 @@ def _interval(values: Sequence[float]) -> list[float] | None:
         return None
     half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return [fmean(values) - half, fmean(values) + half]
+
+
+def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a row has over every owner alone, seed by seed: mean and 95 % interval of the differences.
+
+    Returns:
+        ``over_alone``: measure -> ``mean`` and ``interval`` (None for one seed); errors count downwards.
+    """
+    if alone is None or row is alone or row["outcome"] != "ran":
+        return {}
+    others = {one["seed"]: one["accuracy"] for one in alone["each"]}
+    found = {}
+    for key in row["accuracy"]:
+        sign = -1.0 if key == "mae" else 1.0
+        pairs = [(one["accuracy"].get(key), others.get(one["seed"], {}).get(key)) for one in row["each"]]
+        apart = [sign * (mine - other) for mine, other in pairs if mine is not None and other is not None]
+        if apart:
+            found[key] = {"mean": fmean(apart), "interval": _interval(apart)}
+    return {"over_alone": found}
 
 
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:

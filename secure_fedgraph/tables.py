@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from rich.markup import escape
@@ -22,6 +23,8 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
         head.add_row(
             score.replace("_", " "), *(_score(found.get(score)) for found in (accuracy, chosen, best))
         )
+
+    head.caption = _owners(result)
 
     privacy = Table(title="privacy: what the most exposed client has spent")
     for column in ("unit", "epsilon", "delta", "against", "relation", "accountant", "by reader"):
@@ -50,7 +53,6 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
         "bytes up",
         "messages",
         "epsilon (server)",
-        "beyond the declaration",
     ):
         channels.add_column(column)
     for row in result["channels"]:
@@ -61,15 +63,32 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
             _bytes(row["bytes_up"]),
             str(row["messages"]),
             _of_unit(row),
-            "; ".join(row["excess"]) or "nothing",
         )
+    beyond = [
+        Text(f"Beyond its declaration {row['name']} shows: {'; '.join(row['excess'])}.")
+        for row in result["channels"]
+        if row["excess"]
+    ]
     facts = result["data"]
     notes = Text(
         f"{facts['source']}, sha256 {facts['digest'][:12]}; {result['evaluation']['note']}", style="dim"
     )
     if not result["federated"]:
         notes.append("; not federated: this baseline pools all data", style="bold")
-    return [head, privacy, *_plan(result), channels, notes]
+    return [head, privacy, *_plan(result), channels, *beyond, notes]
+
+
+def _owners(result: dict[str, Any]) -> Text | None:
+    """Where the single owners' scores lie, whatever their number; None where the rounds do not tell."""
+    rounds = result.get("rounds") or [{}]
+    scores = {name: v for name, v in (rounds[-1].get("owners") or {}).items() if isinstance(v, float)}
+    if len(scores) < 2:
+        return None
+    low, high = min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)
+    middle = f"median {median(scores.values()):.4f}"
+    which = "" if "seeds" not in result else f" of seed {result['seeds'][0]['seed']}"
+    lowest, highest = f"lowest {scores[low]:.4f} ({low})", f"highest {scores[high]:.4f} ({high})"
+    return Text(f"{len(scores)} owners{which}: {lowest}, {middle}, {highest}")
 
 
 def _of_unit(row: dict[str, Any]) -> str:
@@ -218,30 +237,20 @@ def compare_tables(result: dict[str, Any]) -> list[Any]:
     unit = config["unit"]
     leaks = list(dict.fromkeys(attack for row in result["points"] for attack in row.get("leak") or {}))
     table = Table(title=f"{config['data']}, {config['clients']} clients, {len(result['seeds'])} seeds")
-    for column in (
-        "algorithm",
-        "policy",
-        f"epsilon ({unit})",
-        "spent",
-        "accuracy",
-        "local",
-        *leaks,
-        "bytes up",
-        "s",
-    ):
+    table.add_column("point", no_wrap=True)  # two lines: it is read whole on a terminal of 80 columns
+    for column in (f"epsilon ({unit})", "spent", "accuracy", "local", *leaks, "bytes up", "s"):
         table.add_column(column)
     for row in result["points"]:
+        usual = row["kind"] in ("budget", "as configured")
+        point = Text(f"{row['algorithm']}\n{row['policy'] if usual else row['kind']}")
         label = "inf" if row["epsilon"] == "inf" else f"{row['epsilon']:g}"
         if row["outcome"] != "ran":
-            table.add_row(
-                row["algorithm"], row["policy"], label, "refused", Text(row["reason"], overflow="fold")
-            )
+            table.add_row(point, label, "refused", Text(row["reason"], overflow="fold"))
             continue
         scores, spread = row["accuracy"], row["std"]
         shown = next(k for k in ("global", "auc", "mae", "local") if k in scores)
         table.add_row(
-            row["algorithm"] + ("" if row["kind"] in ("budget", "as configured") else f" ({row['kind']})"),
-            row["policy"],
+            point,
             label + (" *" if row["name"] in best else ""),
             str(row["spent"]),
             f"{scores[shown]:.4f} ± {spread[shown]:.4f}",

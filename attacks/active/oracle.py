@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from attacks.active.oracle_queries import SLOTS, SPREAD, Asked, craft, directions, read
+from attacks.active.oracle_queries import SLOTS, SPREAD, Asked, craft, directions, far_points, read
 from attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
 from attacks.weights import ALL
 from secure_fedgraph.algorithm import Algorithm, State
@@ -17,16 +17,27 @@ from secure_fedgraph.protocol.transcript import Seen
 
 COVERED = "nodes found by an oracle"
 QUERIES = 2048
-"""At most so many a message: five a hidden unit."""
+"""At most so many a message: five a hidden unit, and five a row that others answer for."""
+WHOLE = 2048
+"""Rows that owners have to have agreed on for all of these in one message, each asked four times."""
 REPEATS = 4
-"""Rows a query: dropout puts half of them out, each owner's own half."""
+"""Rows a query where there is room: dropout puts half of them out, each owner's own half."""
 _FOUND, _ASKED = "oracle_found", "oracle_asked"
 _WEIGHT = "outer.weight"
 
 
-def _messages(number: int) -> Control:
-    settings = {"rounds": 1, "training.generator_epochs": 2, "training.federated_epochs": number}
-    return Control(f"{number} crafted message{'s' * (number > 1)}", settings)
+def _messages(number: int, rows: int | None = None, width: int | None = None) -> Control:
+    settings: dict[str, Any] = {
+        "rounds": 1,
+        "training.generator_epochs": 2,
+        "training.federated_epochs": number,
+    }
+    if width is not None:  # as many units as rows light: the rest would only make messages longer
+        settings["training.generator_hidden"] = [256, width]
+    name = f"{number} crafted message{'s' * (number > 1)}"
+    if rows is None:
+        return Control(name, settings)
+    return Control(f"{name} of {rows} rows", {**settings, "training.exchange_batch": rows})
 
 
 class GeneratorOracle(Attack):
@@ -36,9 +47,10 @@ class GeneratorOracle(Attack):
     those weights shows the answering owner's node nearest to each. With ``c = 1/2 + 0.2 w`` the distance to
     a node of 0 and 1 is a constant less ``0.4 <w, x>``, so the owner is asked for the node furthest in the
     direction ``w``, and every node is furthest in some direction. Later messages hold against known nodes
-    what they have, so that others come.
+    what they have, so that others come. Dense features are asked about from corners of the cube instead.
 
     The other owners, and the server, are honest: they follow the protocol, with all its checks of an offer.
+    They answer for ``exchange_batch`` rows at most, so the fewer these are, the more messages it takes.
 
     :meth:`run` reads answers of single owners, :meth:`residual` the sum: dropout is drawn by every owner for
     itself, so most queries show the owners' rows apart.
@@ -52,11 +64,15 @@ class GeneratorOracle(Attack):
     channel = "feedback"
     also_reads = ("generator",)
     cost = "seconds a message"
-    controls = (_messages(1), _messages(4))
-    depends_on = ("training.federated_epochs", "training.feedback_minimum")
+    controls = (_messages(1), _messages(20, width=64), _messages(1, WHOLE, 512))
+    depends_on = (
+        "training.federated_epochs",
+        "training.exchange_batch",
+        "training.feedback_minimum",
+    )
     stops: ClassVar[Mapping[str, str]] = {
         CLIENT: "noise in the answers (local_dp), which ends the training too; neither seals nor masks, no "
-        "clip by itself, and no partition without noise",
+        "clip by itself, no partition without noise, and a limit of rows only by the number of messages",
     }
 
     @classmethod
@@ -132,18 +148,20 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
             return self.made_up(me, honest)
 
         def made_up(self, me: Any, honest: Upload) -> Upload:
-            """An offer of the honest one's shape; of more rows, where nothing says how many there are."""
+            """An offer of the honest one's shape, of as many rows as owners answer at once."""
             s, words = self.settings, int(me.graph.x.shape[1])
             binary = bool(((me.graph.x == 0) | (me.graph.x == 1)).all())
-            repeats = REPEATS if binary else 1
-            units = min(QUERIES // SLOTS, s.generator_hidden[1])
-            if s.feedback_minimum == "partitioned":
-                units, repeats = min(s.exchange_batch, s.generator_hidden[1]), 1
+            units = min(QUERIES // SLOTS, s.generator_hidden[1], s.exchange_batch)
+            repeats = max(1, min(REPEATS, s.exchange_batch // units)) if binary else 1
             found = me.memory.get(_FOUND, torch.zeros(0, words)).numpy()
             rng = np.random.default_rng(me.generator("oracle").initial_seed())
-            asked = directions(units * SLOTS, words, found if binary else found[:0], rng)
-            points = (0.5 + SPREAD * asked).reshape(units, SLOTS, words)
-            made = craft(points, repeats, s.encoder[1], s.generator_hidden, seed=me.round)
+            if binary:
+                points = 0.5 + SPREAD * directions(units * SLOTS, words, found, rng)
+            else:
+                points = far_points(units * SLOTS, words, found, rng)
+            made = craft(
+                points.reshape(units, SLOTS, words), repeats, s.encoder[1], s.generator_hidden, seed=me.round
+            )
             if s.feedback_minimum == "partitioned":
                 more = torch.arange(s.exchange_batch) % len(made["z"])
                 made |= {"z": made["z"][more], "counts": made["counts"][more]}

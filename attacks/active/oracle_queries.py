@@ -18,6 +18,8 @@ TIES = 0.05
 """How much chance weighs among nodes that have the word asked for."""
 LEAN = 0.05
 """How much at most is held against a node for each of its words: else those of many words win all ties."""
+FAR = 0.9
+"""The size of each coordinate of a query about dense features."""
 _NEAR = 0.06
 MOST = 3
 """Owners whose rows are looked for in one query of a sum."""
@@ -73,6 +75,23 @@ def directions(queries: int, words: int, found: np.ndarray, rng: np.random.Gener
     return w.clip(-2, 2)
 
 
+def far_points(queries: int, features: int, found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Points in corners of the cube, ``[queries, features]``: where the nearest of dense nodes is asked for.
+
+    So far out, ``|c - x|^2`` is ``-2 <c, x>`` and what hardly differs between nodes, and the nearest is the
+    furthest in a direction that chance chose. Of four times as many points those are asked whose nearest
+    known node is furthest away: somebody unknown may be nearer.
+
+    Args:
+        found: ``[nodes, features]`` that are known.
+    """
+    points = FAR * rng.choice((-1.0, 1.0), (queries * (4 if len(found) else 1), features))
+    if not len(found):
+        return points
+    known = (np.square(found).sum(1) - 2 * points @ found.T).min(1)
+    return points[np.argsort(-known)[:queries]]
+
+
 def craft(
     points: np.ndarray, repeats: int, latent: int, widths: tuple[int, int], seed: int
 ) -> dict[str, Tensor]:
@@ -84,7 +103,7 @@ def craft(
     times; where it stays, it doubles, and ``tanh(2 H W)`` is the point.
 
     Args:
-        points: ``[units, slots, words]`` in (0, 1).
+        points: ``[units, slots, words]`` in (-1, 1).
 
     References:
         threats.md 4C, C3.
@@ -93,7 +112,7 @@ def craft(
     dims = min(latent, widths[0] // 2)
     codes, apart = _codes(units, dims, seed)
     room = 1 - apart
-    length = 2e3 / room
+    length = 1e3 / room  # noise of size 1 moves a lit unit by a thousandth
     high = 13.0 * units
     first = torch.zeros(widths[0], latent)
     first[:dims, :dims] = torch.eye(dims)
@@ -103,7 +122,7 @@ def craft(
     second[:units, dims : 2 * dims] = -codes * (high / room / length)
     bias[:units] = -high * apart / room
     outer = torch.zeros(slots * words, widths[1])
-    aims = torch.atanh(torch.as_tensor(points, dtype=torch.float64).clamp(1e-3, 1 - 1e-3)) / (2 * high)
+    aims = torch.atanh(torch.as_tensor(points, dtype=torch.float64).clamp(-1 + 1e-3, 1 - 1e-3)) / (2 * high)
     outer[:, :units] = aims.reshape(units, -1).T.float()
     z = torch.zeros(units * repeats, latent)
     z[:, :dims] = codes.repeat(repeats, 1) * length
@@ -207,7 +226,11 @@ def _levels(values: np.ndarray) -> np.ndarray:
 
 
 def _alone(point: np.ndarray, pulled: np.ndarray) -> np.ndarray:
-    """Real features: ``x = c - pulled``, right where exactly one row of one owner was left."""
-    lit = np.abs(pulled).max(1) > 1e-6
-    found: np.ndarray = (point - pulled)[lit].astype(np.float32)
+    """Real features: ``x = c - pulled``, right where exactly one row of one owner was left.
+
+    ``pulled`` is the sum over rows of ``c - x``, and ``c`` is much longer than any ``x`` along it, so its
+    length along ``c`` counts the rows.
+    """
+    rows = (pulled * point).sum(1) / np.square(point).sum(1)
+    found: np.ndarray = (point - pulled)[(rows > 0.5) & (rows < 1.5)].astype(np.float32)
     return found

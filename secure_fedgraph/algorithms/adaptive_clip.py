@@ -26,6 +26,11 @@ def start() -> Parameters:
     return {CLIP: torch.tensor(FIRST)}
 
 
+def without(state: Mapping[str, torch.Tensor]) -> Parameters:
+    """The parameters alone."""
+    return {name: value for name, value in state.items() if name != CLIP}
+
+
 def scaled(update: Mapping[str, torch.Tensor], clip: object) -> Parameters:
     """An update over the round's clip, and shortened to it, beside whether it was within it.
 

@@ -48,7 +48,7 @@ class FedAvg(NodeClassifier):
 
     def released(self, state: State) -> State:
         """The weights."""
-        return {name: value for name, value in state.items() if name != adaptive_clip.CLIP}
+        return adaptive_clip.without(state)
 
     def notes(self, state: State) -> dict[str, Any]:
         """What the clip became, where it follows the clients."""
@@ -56,7 +56,7 @@ class FedAvg(NodeClassifier):
 
     def round(self, fed: Any, state: State) -> State:
         """Adds the mean update."""
-        found, s, params = fed.reduce(self.UPDATE, given=state), self.settings, self.released(state)
+        found, s, params = fed.reduce(self.UPDATE, given=state), self.settings, adaptive_clip.without(state)
         if self._adaptive:
             mean, clip = adaptive_clip.mean(found.total, len(found.contributors), state[adaptive_clip.CLIP])
             return total(params, mean) | {adaptive_clip.CLIP: clip}
@@ -67,7 +67,7 @@ class FedAvg(NodeClassifier):
     @UPDATE.answer
     def update(self, me: Any, given: State) -> Upload:
         """Trains from the global weights and returns the difference."""
-        model, s, params = self.model(me.schema), self.settings, self.released(given)
+        model, s, params = self.model(me.schema), self.settings, adaptive_clip.without(given)
         load(model, params)
         fit(me, self.training_graph(me), model, s, self.penalty(params))
         gone = difference(parameters_of(model), params)

@@ -38,7 +38,7 @@ DESCRIPTIONS = {
     "bbbp": "molecules that pass into the brain or not: 2,039 graphs, 2 classes (extra 'molecules')",
     "ciao": "ratings of products: 7,375 users, 105,114 products, 282,650 ratings, 28 categories",
     "venice": "posts on heritage, 3 relations, no features: 2,951 nodes, 534,513 links, 9 classes",
-    "synthetic-citation": "generated citation-like graph, size and homophily as set",
+    "synthetic-citation": "generated citation-like graph; size, homophily, words or dense features as set",
     "synthetic-molecules": "generated molecules whose class depends on motifs, in bbbp's columns",
 }
 _GENERATORS: dict[str, Any] = {"synthetic-citation": synthetic.citation, molecules.NAME: molecules.generate}

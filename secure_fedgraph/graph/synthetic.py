@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, unknown_name
 
 _DRAWS = 40
+SPREAD = 0.2
+"""Standard deviation of dense features' class means about 0, and of nodes about their class's mean."""
+VALUES = ("words", "dense")
 
 
 def citation(
@@ -22,8 +27,9 @@ def citation(
     words_per_node: int = 8,
     topic: float = 0.4,
     exponent: float = 2.6,
+    values: Literal["words", "dense"] = "words",
 ) -> Data:
-    """A citation-like graph: skewed degrees, links mostly inside a class, bag-of-words features.
+    """A citation-like graph: skewed degrees, links mostly inside a class, bag-of-words or dense features.
 
     A link takes its first end in proportion to node weights drawn from a power law, and its second end
     likewise from the same class (probability ``homophily``) or from the other classes. Each node draws
@@ -37,12 +43,13 @@ def citation(
         seed: the same arguments give the same graph.
         mean_degree: links per node times two; fewer come out only where hardly more fit.
         homophily: share of links inside a class.
-        words_per_node: draws per node.
-        topic: share of draws from the class's own words.
+        words_per_node: draws per node; of words only.
+        topic: share of draws from the class's own words; of words only.
         exponent: of the degree distribution's tail, above 2; lower is more skewed.
+        values: ``words``, 0 and 1; or ``dense``, real numbers about 0.
 
     Returns:
-        ``Data`` with ``x`` float32 0/1 ``[nodes, features]``, ``y [nodes]`` and undirected ``edge_index``.
+        ``Data`` with ``x`` float32 ``[nodes, features]``, ``y [nodes]`` and undirected ``edge_index``.
 
     Raises:
         BadInput: an argument out of range.
@@ -51,10 +58,17 @@ def citation(
     100
     """
     _check(nodes, features, classes, mean_degree, homophily, words_per_node, topic, exponent)
+    if values not in VALUES:
+        raise unknown_name("dataset.values", str(values), VALUES)
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.arange(nodes) % classes)
     links = _links(y, round(nodes * mean_degree / 2), homophily, exponent, rng)
-    x = _words(y, classes, features, words_per_node, topic, rng)
+    dense = values == "dense"
+    x = (
+        _dense(y, classes, features, rng)
+        if dense
+        else _words(y, classes, features, words_per_node, topic, rng)
+    )
     both = np.concatenate([links, links[::-1]], axis=1)
     both = both[:, np.lexsort((both[1], both[0]))]
     return Data(x=torch.from_numpy(x), y=torch.from_numpy(y), edge_index=torch.from_numpy(both))
@@ -103,6 +117,13 @@ def _words(
     x = np.zeros((nodes, features), dtype=np.float32)
     x[np.arange(nodes)[:, None], word] = 1
     return x
+
+
+def _dense(
+    y: NDArray[np.int64], classes: int, features: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    means = rng.normal(0, SPREAD, (classes, features))
+    return (means[y] + rng.normal(0, SPREAD, (len(y), features))).astype(np.float32)
 
 
 def _check(

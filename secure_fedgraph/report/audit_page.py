@@ -9,7 +9,8 @@ from typing import Any
 from secure_fedgraph.report import learning, trained, words
 from secure_fedgraph.report.conformed import conformed, left_out
 from secure_fedgraph.report.heat import heat_map
-from secure_fedgraph.report.outcomes import AS_CONFIGURED, outcome_table, verdicts
+from secure_fedgraph.report.outcomes import outcome_table, verdicts
+from secure_fedgraph.report.places import AS_CONFIGURED
 from secure_fedgraph.report.reach import reach
 from secure_fedgraph.report.reconstructed import reconstructed
 from secure_fedgraph.report.spent import ledger

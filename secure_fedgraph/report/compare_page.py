@@ -53,7 +53,7 @@ def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
         "numbers": _numbers(ran, key),
         "every": _every(ran, key, unit, best),
         "refused": [row for row in points if row.get("outcome") != "ran"],
-        "leaks": _leaks(ran, attacks) if attacks else None,
+        "leaks": _leaks(ran, attacks, unit) if attacks else None,
         "settings": [(k, json.dumps(v)) for k, v in sorted(config.items()) if v not in (None, {}, [])]
         + sorted(versions.items()),
         "facts": {"own_version": versions.get("secure-fedgraph", "")},
@@ -194,22 +194,29 @@ def _label(row: Mapping[str, Any]) -> str:
     return label + (f" ({row['kind']})" if row["kind"] in BASELINES else "")
 
 
-def _leaks(ran: Sequence[Mapping[str, Any]], attacks: Sequence[str]) -> dict[str, Any]:
+def _leaks(ran: Sequence[Mapping[str, Any]], attacks: Sequence[str], unit: str) -> dict[str, Any]:
     def told(found: Any) -> str:
         return "not run" if found is None else f"{found:.3f}" if isinstance(found, float) else str(found)
 
-    rows = [[_label(row), *(told((row.get("leak") or {}).get(attack)) for attack in attacks)] for row in ran]
-    return {"heads": ["point", *attacks], "rows": rows}
+    rows = [
+        [_label(row), _bound(row["epsilon"]), *(told((row.get("leak") or {}).get(a)) for a in attacks)]
+        for row in ran
+    ]
+    return {"heads": ["point", f"ε ({unit})", *attacks], "rows": rows}
 
 
-def _beats(score: float | None, other: float, lower: bool) -> bool:
-    return score is not None and (score < other if lower else score > other)
+def _worth(row: Mapping[str, Any], key: str) -> bool:
+    """Whether a row beats staying alone beyond the interval of the differences, where there is one."""
+    gain = (row.get("over_alone") or {}).get(key)
+    return gain is not None and (gain["interval"] or [gain["mean"]])[0] > 0
 
 
 def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str]:
     """One sentence a line: the smallest budget that is worth more than staying alone."""
-    lower, found = key == "mae", []
-    alone = [s for r in ran if r["kind"] == "no collaboration" and (s := _score(r, key)) is not None]
+    found = []
+    alone = [r for r in ran if r["kind"] == "no collaboration" and _score(r, key) is not None]
+    seeds = max((int(r.get("seeds", 1)) for r in ran), default=1)
+    how = "seed by seed, beyond the 95 % interval of the difference" if seeds > 1 else "in this one seed"
     for (algorithm, policy), rows in _lines(ran).items():
         name = words.named(words.ALGORITHMS, algorithm)
         bare = (r for r in ran if r["kind"] == "no privacy" and r["algorithm"] == algorithm)
@@ -219,11 +226,11 @@ def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str
         text += f"for one {unit}"
         text += f", {full:.3f} without privacy." if full is not None else "."
         if alone:
-            worth = list(takewhile(lambda r: _beats(_score(r, key), alone[0], lower), reversed(rows)))
+            worth = list(takewhile(lambda r: _worth(r, key), reversed(rows)))
             text += (
                 f" From epsilon {float(worth[-1]['epsilon']):g} on it is worth more than staying alone "
                 if worth
                 else " At the largest budget tried it is not worth more than staying alone "
-            ) + f"({alone[0]:.3f})."
+            ) + f"({_score(alone[0], key):.3f}), {how}."
         found.append(text)
     return found or ["No point has a budget: the table shows each policy as configured."]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from secure_fedgraph.report import words
-from secure_fedgraph.report.outcomes import EACH, aimed
-from secure_fedgraph.report.places import above, anchor
+from secure_fedgraph.report.outcomes import aimed
+from secure_fedgraph.report.places import EACH, above, anchor
 
 SHORT = {EACH: "each owner"}
 

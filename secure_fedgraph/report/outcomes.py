@@ -7,10 +7,9 @@ from statistics import fmean
 from typing import Any
 
 from secure_fedgraph.report import words
-from secure_fedgraph.report.places import above, anchor
+from secure_fedgraph.report.places import AS_CONFIGURED, EACH, above, anchor
 
-AS_CONFIGURED = "as configured"
-EACH, LEFT = "each owner", "what the defence leaves"
+LEFT = "what the defence leaves"
 LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202fs"}
 AIMS = {EACH: "about each owner", LEFT: "about all owners together"}
 

@@ -1,11 +1,16 @@
-"""Where a cell of an audit stands on the page, and whether it refutes a claim."""
+"""Where a cell of an audit stands on the page, whether it refutes a claim, which guesses share a picture."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from secure_fedgraph.report import words
+
+AS_CONFIGURED = "as configured"
+EACH = "each owner"
+Record = Mapping[str, Any]
 
 
 def anchor(algorithm: str, attack: str) -> str:
@@ -21,3 +26,47 @@ def above(cell: dict[str, Any]) -> bool:
     """Whether a score's lower bound is above what a claimed epsilon allows."""
     low, ceiling = words.real(cell.get("low")), words.real(cell.get("ceiling"))
     return low is not None and ceiling is not None and low > ceiling
+
+
+def by_place(found: Sequence[Record], fit: Callable[[Record], bool]) -> list[Record]:
+    """One guess a policy, adversary and aim: as configured, or else of the first control that fits."""
+    kept: dict[tuple[str, ...], Record] = {}
+    for record in sorted(found, key=lambda r: r.get("variant", AS_CONFIGURED) != AS_CONFIGURED):
+        place = tuple(str(record.get(key, "")) for key in ("policy", "adversary", "aim"))
+        if place not in kept and fit(record):
+            kept[place] = record
+    return list(kept.values())
+
+
+def alike(
+    records: Sequence[Record], same: Callable[[Record, Record], bool]
+) -> list[tuple[list[str], Record]]:
+    """Policies under which one adversary, at one aim and in one setting, guessed the same."""
+    groups: list[tuple[list[str], Record]] = []
+    for record in records:
+        for policies, first in groups:
+            place = all(first.get(key) == record.get(key) for key in ("adversary", "aim", "variant"))
+            if place and same(first, record):
+                policies.append(str(record.get("policy")))
+                break
+        else:
+            groups.append(([str(record.get("policy"))], record))
+    return groups
+
+
+def beside(record: Record) -> str:
+    """What a caption has to add: what the defence leaves, a control's settings, a search that was stopped."""
+    variant, stopped = record.get("variant", AS_CONFIGURED), record.get("stopped")
+    left = "" if record.get("aim") == EACH else ", from what the defence leaves"
+    control = f" ({variant})" if variant != AS_CONFIGURED else ""
+    return left + control + (f"; {stopped}" if stopped else "")
+
+
+def stem(code: str, policy: str, record: Record) -> str:
+    """A picture's name, fit for a file system and an id, whatever the policy is called.
+
+    >>> stem("d1", "my policy", {"adversary": "client", "aim": "each owner"})
+    'd1-my-policy-client-each'
+    """
+    who, aim = str(record.get("adversary", "server")), "each" if record.get("aim") == EACH else "union"
+    return "-".join(re.sub(r"[^A-Za-z0-9_]+", "-", p).strip("-") or "x" for p in (code, policy, who, aim))

@@ -9,10 +9,26 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.report import plots, words
-from secure_fedgraph.report.outcomes import AS_CONFIGURED, EACH
+from secure_fedgraph.report.ego_graphs import ego_graphs
+from secure_fedgraph.report.places import AS_CONFIGURED, EACH
+from secure_fedgraph.report.strips import strips
 from secure_fedgraph.report.svg import Picture
 
 VOCABULARY, LABELS, FEATURES = "vocabulary", "label shares", "node features"
+LINKS = ("links from answers", "links from lists", "links by likeness", "links of embeddings")
+ROWS = (
+    "rows of another owner",
+    "words from embeddings",
+    "features of neighbours",
+    "training node",
+    "mashes under repeated noise",
+    "motifs of one graph",
+    "graph embeddings",
+    "the graph that came or went",
+    "mean update",
+    "first update",
+    "update without its noise",
+)
 MOST_NODES = 4
 MOST_OWNERS = 5  # drawn; the numbers of all stand in audit.json
 
@@ -153,6 +169,9 @@ MAKERS: dict[str, Callable[[str, Sequence[dict[str, Any]]], dict[str, Any]]] = {
     VOCABULARY: _vocabulary,
     LABELS: _labels,
     FEATURES: _features,
+    "nodes found by an oracle": _features,
+    **dict.fromkeys(LINKS, ego_graphs),
+    **dict.fromkeys(ROWS, strips),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from secure_fedgraph.report import learning, trained, words
 from secure_fedgraph.report.measures import measure_of, others
+from secure_fedgraph.report.owners import each_owner
 from secure_fedgraph.report.spent import ledger
 from secure_fedgraph.report.trained import Trained
 
@@ -48,6 +49,7 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         "learnings": [by_round] if by_round else [],
         "time_head": "time, all seeds" if seeds else "time",
         "finals": learning.finals([shown]),
+        "owners": each_owner(Trained(policy, each.results, shown.histories)),
         "only_seed": seeds[0].get("seed") if seeds and len(shown.histories) == 1 else None,
         "budget": _budget(result.get("budget"), result.get("plan") or []),
         "traffic": trained.traffic([shown]),

@@ -146,6 +146,8 @@ def partition(runs: Sequence[Trained]) -> list[dict[str, Any]]:
                 "links": cut.get("links"),
                 "missing": cut.get("missing_links"),
                 "sizes": cut.get("sizes") or [],
+                "spread": words.spread(cut.get("sizes") or []),
+                "many": len(cut.get("sizes") or []) > words.MOST_SIZES,
             }
             if cut and row not in rows:
                 rows.append(row)

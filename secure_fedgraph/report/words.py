@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any
 
 MISSING = "–"
+MOST_SIZES = 24
+"""Of owners, that are told one by one."""
 
 ATTACKS = {
     "a1-vocabulary-support": "which words each owner's nodes hold",
@@ -303,3 +306,17 @@ def guarantee(privacy: dict[str, Any]) -> list[dict[str, Any]]:
             text += ", as long as nobody breaks the cryptography"
         rows.append({"unit": unit, "against": reader, "text": sentence(text), "bounded": bounded(value)})
     return rows
+
+
+def spread(sizes: Sequence[Any]) -> str:
+    """Many sizes in few words; few of them one by one.
+
+    >>> spread([3, 1])
+    '3, 1'
+    >>> spread(range(100))
+    '0 to 99, median 49.5'
+    """
+    found = [size for size in map(real, sizes) if size is not None]
+    if len(found) <= MOST_SIZES:
+        return ", ".join(count(size) for size in found)
+    return f"{count(min(found))} to {count(max(found))}, median {median(found):,g}"

@@ -67,6 +67,9 @@ SPOILT: dict[str, Callable[[Values], Values]] = {
     "infinite": lambda v: v | {"z": torch.full_like(v["z"], float("inf"))},
     "huge": scaled("fgen.", 1e30),
     "no embeddings": lambda v: {k: t for k, t in v.items() if k != "z"},
+    "more nodes than are agreed on": lambda v: (
+        v | {"z": v["z"].repeat(2, 1), "counts": v["counts"].repeat(2)}
+    ),
     "narrow embeddings": lambda v: v | {"z": v["z"][:, :-1]},
 }
 

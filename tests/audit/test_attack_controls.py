@@ -101,6 +101,15 @@ def test_a1_positive_is_exact_where_every_neighbour_is_drawn() -> None:
     assert score.verdict == "exact"
 
 
+def test_a1_of_dense_features_every_column_moves_and_there_is_nothing_to_learn() -> None:
+    dense = {**GENERATED, "dataset": {"nodes": 300, "features": 60, "values": "dense"}}
+    run = go(dense, "plaintext", "rounds=1")
+    score = judged(run, VocabularySupport())
+    assert (score.value, score.baseline) == (1.0, 1.0)
+    assert score.verdict == "nothing to learn: a trivial guess is exact"
+    assert not score.leaks
+
+
 @pytest.mark.parametrize("policy", HIDING)
 def test_a1_negative_no_single_owner_can_be_read(policy: str, adam_runs: dict[str, sfg.Run]) -> None:
     with pytest.raises(Blind, match=rf"every upload of channel 'update' is (masked|cipher) under {policy}"):

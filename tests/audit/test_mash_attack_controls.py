@@ -115,6 +115,26 @@ def test_b1_one_round_is_not_enough(runs: Runs) -> None:
     assert judged(case, MashSingle).value < 0.5
 
 
+@pytest.mark.parametrize(("rounds", "width"), [(10, 32), (1, 256)])
+def test_b1_positive_dense_nodes_where_units_that_are_on_outnumber_features(
+    rounds: int, width: int, runs: Runs
+) -> None:
+    dense = {"dataset.values": "dense", "dataset.features": 60, "training.hidden": [width, width]}
+    case = runs("plaintext", rounds=rounds, **dense, **RELEASED, **{"training.batch": 59})
+    score = judged(case, MashSingle)
+    assert (score.value, score.verdict) == (1.0, "exact")
+    assert set(score.baselines) == {"the mean node", "random values of each column"}
+    assert score.baseline == 0.0
+    centre = training_rows(case, "owner-0")[59]
+    assert np.abs(attacked(case, MashSingle).values["owner-0"][0] - centre).max() < 0.005
+
+
+def test_b1_dense_features_that_the_units_do_not_determine_are_not_claimed(runs: Runs) -> None:
+    dense = {"dataset.values": "dense", "dataset.features": 100}
+    with pytest.raises(Blind, match="too few, or too alike, to determine each"):
+        attacked(runs("plaintext", **dense, **RELEASED, **{"training.batch": 59}), MashSingle)
+
+
 def test_b2_positive_every_histogram_exactly(runs: Runs) -> None:
     case = runs("plaintext", **RELEASED)
     score = judged(case, MashLabels)

@@ -92,6 +92,22 @@ def test_positive_a_batch_of_eight_is_exact(kind: type[Attack], party: str, runs
     assert 1 <= score.details["distinct_nodes"] <= score.details["exact_rows"]
 
 
+@pytest.mark.parametrize(("kind", "nodes"), [(GeneratorSingle, 1), (GeneratorBatch, 1), (GeneratorBatch, 8)])
+def test_positive_dense_rows_are_as_exact(kind: type[Attack], nodes: int) -> None:
+    run = go("plaintext", "dataset.values=dense", f"training.exchange_batch={nodes}")
+    score = judged(run, kind(), "server")
+    assert score.value == 1.0
+    assert set(score.baselines) == {"the mean node", "random values of each column"}
+    assert score.baseline == 0.0
+
+
+def test_small_dense_features_are_not_rounded_to_bags_without_words() -> None:
+    small = np.random.default_rng(0).normal(0, 0.1, (6, 40))
+    assert module._ones(small) is small
+    words = (np.random.default_rng(0).random((6, 40)) < 0.2) + 0.01
+    assert set(np.unique(module._ones(words))) == {0.0, 1.0}
+
+
 def test_one_nodes_formula_fails_on_a_batch(runs: dict[Any, sfg.Run]) -> None:
     assert judged(runs["plaintext", 8], GeneratorSingle(), "server").value < 0.2
 

@@ -16,9 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 from secure_fedgraph.cli import main
-from secure_fedgraph.comparison import ALONE, NO_PRIVACY, NOISED, SILENT, flat, pareto, points
+from secure_fedgraph.comparison import ALONE, NO_PRIVACY, NOISED, SILENT, flat, gains, pareto, points
 from secure_fedgraph.config import load
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.report.compare_page import _verdicts
 
 WORDS = """--data synthetic-citation --clients 3 --rounds 2 --workers 2 --quiet
     --set dataset.nodes=60 --set dataset.features=16
@@ -133,3 +134,42 @@ class TestCommand:
         assert done.exit_code == 2
         assert "give positive numbers or inf, by commas" in done.output
         assert not (tmp_path / "o").exists()
+
+
+def scored(kind: str, scores: list[float], **more: object) -> dict[str, object]:
+    found = {
+        "kind": kind,
+        "algorithm": "fedsage",
+        "policy": "distributed_dp",
+        "outcome": "ran",
+        "epsilon": "inf",
+    }
+    each = [{"seed": i, "accuracy": {"global": score}} for i, score in enumerate(scores)]
+    mean = {"accuracy": {"global": sum(scores) / len(scores)}}
+    return {**found, **mean, "seeds": len(scores), "each": each, **more}
+
+
+@pytest.mark.parametrize(
+    ("alone", "budget", "worth", "how"),
+    [
+        ([0.5, 0.6, 0.4], [0.55, 0.66, 0.46], True, "difference"),  # always a little better
+        ([0.5, 0.6, 0.4], [0.6, 0.5, 0.55], False, "difference"),  # a better mean that chance explains
+        ([0.5], [0.52], True, "in this one seed"),
+        ([0.5], [0.48], False, "in this one seed"),
+    ],
+)
+def test_a_verdict_does_not_rest_on_chance(alone, budget, worth, how):
+    rows = [scored("no collaboration", alone), scored("budget", budget, epsilon=8.0)]
+    rows[1] |= gains(rows[1], rows[0])
+    (sentence,) = _verdicts(rows, "global", "client")
+    assert ("From epsilon 8 on it is worth more" in sentence) is worth
+    assert how in sentence
+
+
+def test_errors_count_downwards():
+    alone, budget = (
+        {"outcome": "ran", "accuracy": {"mae": m}, "each": [{"seed": 0, "accuracy": {"mae": m}}]}
+        for m in (0.8, 0.7)
+    )
+    assert gains(budget, alone)["over_alone"]["mae"] == {"mean": pytest.approx(0.1), "interval": None}
+    assert gains(alone, alone) == {}

@@ -36,6 +36,22 @@ def test_features_are_sparse_binary_and_tell_the_classes_apart() -> None:
     assert spread < 0.08 < centres.std(0).max()
 
 
+def test_dense_features_are_real_and_tell_the_classes_apart() -> None:
+    graph = citation(nodes=2000, features=50, classes=4, values="dense", seed=3)
+    assert graph.x.dtype == torch.float32
+    assert not (graph.x == 0).any()
+    assert float(graph.x.std()) == pytest.approx(0.2 * 2**0.5, rel=0.1)
+    assert float((graph.x.abs() > 1).float().mean()) < 0.002
+    centres = torch.stack([graph.x[:1000][graph.y[:1000] == label].mean(0) for label in range(4)])
+    guess = torch.cdist(graph.x[1000:], centres).argmin(1)
+    assert float((guess == graph.y[1000:]).float().mean()) > 0.9
+    words = citation(nodes=2000, features=50, classes=4, seed=3)
+    assert torch.equal(words.edge_index, graph.edge_index)
+    assert torch.equal(words.y, graph.y)
+    with pytest.raises(BadInput, match=r"unknown dataset\.values 'sparse'"):
+        citation(values="sparse")  # type: ignore[arg-type]
+
+
 def test_the_seed_decides() -> None:
     first, again, other = citation(seed=1), citation(seed=1), citation(seed=2)
     assert all(torch.equal(first[key], again[key]) for key in ("x", "y", "edge_index"))

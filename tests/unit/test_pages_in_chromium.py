@@ -1,4 +1,5 @@
-"""The page in headless Chromium: no word on the console, no request, nothing wider than a phone."""
+"""The page in headless Chromium: no word on the console, no request, nothing wider than a phone; and whoever
+reads it by keyboard, by ear or with weak sight finds everything."""
 
 from __future__ import annotations
 
@@ -7,19 +8,29 @@ import itertools
 import json
 import shutil
 import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_audit_page_grid import build
+from test_report_page import audit_json, run_json
+from test_report_page import build as build_page
+from test_true_against_guessed import GRAPH, record
 
+from secure_fedgraph.report.page import write_report
+
+Call = Callable[..., Awaitable[Any]]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-HEADS = "document.querySelectorAll('h1').length"
-SHOW = f"JSON.stringify([document.documentElement.scrollWidth, innerWidth, {HEADS}])"
+REVIEW = (Path(__file__).parent / "review_of_a_page.js").read_text(encoding="utf-8")
+SHEET = {"width": 688, "height": 1000}  # A4 without its margins, in CSS pixels
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
 
-async def visit(page: Path, folder: Path, width: int) -> tuple[list[int], list[str]]:
-    """What the page says of its width, and what the browser noted meanwhile."""
+@asynccontextmanager
+async def browser(folder: Path) -> AsyncIterator[tuple[Call, list[dict[str, Any]]]]:
+    """A call into a headless browser's only tab, and what the browser noted meanwhile."""
     import aiohttp
 
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
@@ -30,7 +41,7 @@ async def visit(page: Path, folder: Path, width: int) -> tuple[list[int], list[s
     )
     try:
         told = folder / "DevToolsActivePort"
-        for _ in range(300):
+        for _ in range(600):
             if told.is_file() and told.read_text().count("\n"):
                 break
             await asyncio.sleep(0.1)
@@ -39,7 +50,7 @@ async def visit(page: Path, folder: Path, width: int) -> tuple[list[int], list[s
             async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
                 tabs = [tab for tab in await answer.json() if tab["type"] == "page"]
             async with session.ws_connect(tabs[0]["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-                numbers, noted = itertools.count(1), []
+                numbers, noted = itertools.count(1), list[dict[str, Any]]()
 
                 async def call(method: str, **params: Any) -> Any:
                     number = next(numbers)
@@ -52,32 +63,131 @@ async def visit(page: Path, folder: Path, width: int) -> tuple[list[int], list[s
 
                 for domain in ("Page", "Runtime", "Log", "Network"):
                     await call(f"{domain}.enable")
-                await call(
-                    "Emulation.setDeviceMetricsOverride",
-                    width=width,
-                    height=800,
-                    deviceScaleFactor=1,
-                    mobile=True,
-                )
-                await call("Page.navigate", url=page.resolve().as_uri())
-                await asyncio.sleep(1.0)
-                said = await call("Runtime.evaluate", expression=SHOW, returnByValue=True)
+                yield call, noted
     finally:
         process.terminate()
         process.wait()
-    wrong = [
-        json.dumps(m)[:200]
-        for m in noted
-        if m["method"] in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
-    ]
-    asked = [m["params"]["request"]["url"] for m in noted if m["method"] == "Network.requestWillBeSent"]
-    wrong += [url for url in asked if not url.startswith((page.resolve().as_uri(), "data:"))]
-    return json.loads(said["result"]["value"]), wrong
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_an_audit_on_a_phone(tmp_path: Path):
-    build(tmp_path)
-    size, wrong = asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile", 390))
-    assert wrong == []
-    assert size == [390, 390, 1]
+async def look(call: Call, expression: str) -> Any:
+    said = await call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+    assert "exceptionDetails" not in said, said["exceptionDetails"]
+    return said["result"].get("value")
+
+
+async def open_page(call: Call, page: Path, width: int, theme: str = "light") -> None:
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    await call("Emulation.setDeviceMetricsOverride", **size)
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    await call("Emulation.setEmulatedMedia", media="", features=[feature])
+    await call("Page.navigate", url=page.resolve().as_uri())
+    for _ in range(200):
+        if await look(call, "document.readyState === 'complete' && location.protocol === 'file:'"):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{page} was not loaded")
+
+
+async def tab_stops(call: Call) -> list[dict[str, Any]]:
+    """What the tabulator key stops at, from the page's top to where it leaves the page."""
+    found: list[dict[str, Any]] = []
+    for _ in range(500):
+        for kind in ("keyDown", "keyUp"):
+            await call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        stop = await look(call, "stopped()")
+        if stop is None or (found and stop["at"] <= found[-1]["at"]):
+            return found
+        found.append(stop)
+    raise AssertionError("more than 500 stops")
+
+
+async def visit(page: Path, folder: Path) -> dict[str, Any]:
+    """What is wrong with a page on a phone and on a desk, in light and dark, by eye and by keyboard."""
+    found: dict[str, Any] = {"wrong": [], "unreached": [], "unseen": [], "wide": []}
+    async with browser(folder) as (call, noted):
+        for width, theme in ((390, "light"), (1280, "dark")):
+            await open_page(call, page, width, theme)
+            if await look(call, "document.documentElement.scrollWidth > innerWidth"):
+                found["wide"].append(width)
+            await look(call, REVIEW)
+            found["wrong"] += [f"{theme}: {fault}" for fault in await look(call, "review()")]
+        stops = await tab_stops(call)
+        wanted = await look(call, "stops()")
+        found["unreached"] = sorted(set(wanted) - {stop["at"] for stop in stops})
+        found["unseen"] = [stop for stop in stops if not stop["outlined"]]
+        found["first"] = stops[0]["text"]
+        found["number"] = len(stops)
+        dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+        await call("Emulation.setDeviceMetricsOverride", **{**SHEET, "mobile": False, "deviceScaleFactor": 1})
+        await call("Emulation.setScrollbarsHidden", hidden=True)
+        await call("Emulation.setEmulatedMedia", media="print", features=dark)
+        found["unprinted"] = await look(call, "unprinted()")
+        spoken = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+        found["console"] = [json.dumps(m)[:200] for m in noted if m["method"] in spoken]
+        asked = [m["params"]["request"]["url"] for m in noted if m["method"] == "Network.requestWillBeSent"]
+        found["asked"] = [url for url in asked if not url.startswith((page.resolve().as_uri(), "data:"))]
+    return found
+
+
+def in_order(found: dict[str, Any]) -> None:
+    assert found["asked"] == [] and found["console"] == [] and found["wide"] == []
+    assert found["wrong"] == [] and found["unprinted"] == []
+    assert found["first"] == "Skip to the verdict" and found["number"] > 5
+    assert found["unreached"] == [] and found["unseen"] == []
+
+
+def test_an_audit(tmp_path: Path) -> None:
+    target = {"owner": "owner-0", "true": [], "guess": [], "graph": GRAPH}
+    build(tmp_path, reconstructions=[record("plaintext", target, algorithm="glasu")])
+    in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
+
+
+def point(kind: str, epsilon: Any, score: float) -> dict[str, Any]:
+    return {
+        "name": f"fedsage-{epsilon}", "kind": kind, "algorithm": "fedsage", "policy": "local_dp",
+        "unit": "client", "epsilon": epsilon, "outcome": "ran", "spent": epsilon, "accountant": "pld",
+        "computational": False, "measure": "accuracy", "accuracy": {"global": score, "local": score},
+        "std": {"global": 0.01, "local": 0.01}, "interval": {"global": [score - 0.02, score + 0.02]},
+        "seeds": 2, "each": [], "bytes": 1000, "seconds": 1.0, "leak": {"a1-vocabulary-support": "blind"},
+    }  # fmt: skip
+
+
+def compare_json() -> dict[str, Any]:
+    return {
+        "schema": "secure-fedgraph/compare/1", "command": "secure-fedgraph compare", "versions": {},
+        "config": {"data": "cora", "clients": 3, "unit": "client"}, "seeds": [0, 1], "seconds": 9.0,
+        "points": [point("no privacy", "inf", 0.8), point("budget", 2.0, 0.3), point("budget", 8.0, 0.6)],
+        "pareto": ["fedsage-8.0"],
+    }  # fmt: skip
+
+
+def test_a_run(tmp_path: Path) -> None:
+    build_page(tmp_path, run_json())
+    in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
+
+
+def test_an_audit_of_one_algorithm(tmp_path: Path) -> None:
+    build_page(tmp_path, audit_json())
+    in_order(asyncio.run(visit(tmp_path / "report.html", tmp_path / "profile")))
+
+
+def test_a_comparison(tmp_path: Path) -> None:
+    (tmp_path / "compare.json").write_text(json.dumps(compare_json()))
+    in_order(asyncio.run(visit(write_report(tmp_path), tmp_path / "profile")))
+
+
+def test_the_review_sees_what_is_wrong(tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    page.write_text(
+        "<!doctype html><html><body style='background:#fff;color:#000'><h1>A</h1><h3>B</h3>"
+        "<p style='color:#999'>pale</p><table><tr><th>head</th></tr></table>"
+        "<svg class='plot'><text fill='#eee'>x</text></svg><div role='img'>y</div>"
+        "<a href='#nowhere' style='outline:none'>link</a></body></html>"
+    )
+    found = asyncio.run(visit(page, tmp_path / "profile"))
+    told = "\n".join(found["wrong"])
+    for fault in ("no lang", "h3 after h1", "2.8:1", "table without a name", "th without scope",
+                  "plot outside an image", "image without a label", "#nowhere", "no skip link"):  # fmt: skip
+        assert fault in told, fault
+    assert found["unseen"]
+    assert any("2.8:1" in fault for fault in found["unprinted"])

@@ -15,7 +15,8 @@ TRUE = np.array([True, True, False, False])
 
 def test_an_exact_vocabulary() -> None:
     score = vocabulary({"a": np.tile([0.3, 2.0, 0.0, 0.0], 10)}, {"a": np.tile(TRUE, 10)})
-    assert (score.value, score.low, score.high) == (1.0, 1.0, 1.0)
+    assert (score.value, score.high) == (1.0, 1.0)
+    assert score.low == pytest.approx(0.025 ** (1 / 40))  # Clopper and Pearson's of forty words
     assert score.details == {"precision": 1.0, "recall": 1.0, "auc": 1.0, "words": 20.0}
     # every word: precision 1/2, recall 1 -> 2/3; random words: the share of true ones
     assert score.baselines == {"every word": pytest.approx(2 / 3), "random words": 0.5}
@@ -83,6 +84,15 @@ def test_exact_labels() -> None:
     assert score.verdict == "exact"
 
 
+def test_labels_that_rounding_made_right_are_so_many_hits() -> None:
+    truths = {"a": np.array([6.0, 2.0]), "b": np.array([1.0, 3.0])}
+    score = label_shares({"a": np.array([0.77, 0.23]), "b": np.array([0.25, 0.75])}, truths)
+    assert (score.value, score.high) == (1.0, 1.0)
+    assert score.low == pytest.approx(0.025 ** (1 / 12))
+    assert not score.leaks  # twelve labels: .735 is below the trivial guess's .75
+    assert score.verdict == "exact, of too few to tell from a trivial guess"
+
+
 def test_labels_by_hand() -> None:
     # guess 8 * (.5, .5) = (4, 4) against (6, 2): L1 4 of 8 labels, half of it misplaced
     score = label_shares({"a": np.array([0.5, 0.5])}, {"a": np.array([6.0, 2.0])})
@@ -128,7 +138,8 @@ def test_auc_needs_both_kinds(truth: list[bool]) -> None:
         (0.8, 0.6, 0.6, False, "no better than a trivial guess"),
         (0.8, 0.5, 0.6, False, "no better than a trivial guess"),
         (0.5, 0.4, 0.6, False, "no better than a trivial guess"),
-        (1.0, 0.5, 0.6, True, "exact"),
+        (1.0, 0.7, 0.6, True, "exact"),
+        (1.0, 0.5, 0.6, False, "exact, of too few to tell from a trivial guess"),
         (1.0, 1.0, 1.0, False, "nothing to learn: a trivial guess is exact"),
     ],
 )
