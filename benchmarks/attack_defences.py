@@ -228,7 +228,7 @@ def outcome(row: Mapping[str, Any]) -> str:
     """What became of an attack, in words."""
     if row["score"]:
         leaks = sum(row["leaks"])
-            return f"beyond trivial in {leaks} of {len(row['leaks'])}" if leaks else "no more than trivial"
+        return f"beyond trivial in {leaks} of {len(row['leaks'])}" if leaks else "no more than trivial"
     return "; ".join(row["otherwise"])[:90] or "not run"
 
 
