@@ -10,7 +10,6 @@ multiplier that is large enough to show; which epsilon it is worth stands in eac
 
 from __future__ import annotations
 
-import argparse
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attack_table import FREE, _told
+from attack_table import FREE, collected, told
 from rich.console import Console
 from rich.table import Table
 
@@ -234,28 +233,11 @@ def outcome(row: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Runs what is asked for, and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", default="", help="a part of a defence's name")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("runs/defences"))
-    parser.add_argument("--table", action="store_true", help="print what is there, run nothing")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    found: list[dict[str, Any]] = []
-    for defence in (d for d in DEFENCES if given.only in d.name):
-        path = given.out / f"{defence.name}.json"
-        if not given.table:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(list(rows(defence, run(defence, given.seeds, given.out)))))
-        if path.is_file():
-            found += json.loads(path.read_text())
-    if given.json:
-        print(json.dumps(found, indent=1))
-        return
+    found = collected(__doc__, DEFENCES, "runs/defences", lambda d, n, out: list(rows(d, run(d, n, out))))
     table = Table("defence", "attack", "by", "aim", "score", "trivial", "outcome", title="with a defence")
     for row in found:
-        score = f"{_told(row['score'])} {row['figure']}" if row["score"] else "-"
-        trivial = _told(row["trivial"])
+        score = f"{told(row['score'])} {row['figure']}" if row["score"] else "-"
+        trivial = told(row["trivial"])
         table.add_row(
             row["defence"], row["attack"], row["adversary"], row["aim"], score, trivial, outcome(row)
         )

@@ -13,11 +13,11 @@ import argparse
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -86,7 +86,7 @@ CASES = (
         {"algorithm": "glasu", **FREE, "rounds": 4},
         (
             Asked("d1-index-lists", "one-hop lists", 0.85),
-            Asked("d1-index-union", "one-hop lists", least=None, adversary="client"),
+            Asked("d1-index-union", "one-hop lists", least=None, adversary="client", aim=grid.LEFT),
             Asked("d2-subtracted-rows", "two owners", adversary="client"),
             Asked("d3-alike-rows", grid.AS_CONFIGURED, least=None),
             Asked("d5-gradient-labels", "labels at one owner", 0.99),
@@ -98,7 +98,7 @@ CASES = (
         {"algorithm": "fedsage", **FREE, "rounds": 2},
         (
             Asked("f1-cohort-differencing", "drop-outs and small steps", least=None),
-            Asked("f2-own-share-subtraction", "two rounds", adversary="coalition"),
+            Asked("f2-own-share-subtraction", grid.AS_CONFIGURED, adversary="coalition"),
         ),
         policy="masked",
     ),
@@ -200,7 +200,7 @@ def _reached(asked: Asked, cells: Sequence[Mapping[str, Any]], mean: float) -> b
     return mean >= asked.least
 
 
-def _told(values: Sequence[float | None]) -> str:
+def told(values: Sequence[float | None]) -> str:
     numbers = [v for v in values if v is not None and not math.isnan(v)]
     if not numbers:
         return "-"
@@ -208,26 +208,46 @@ def _told(values: Sequence[float | None]) -> str:
     return f"{fmean(numbers):.3f}{spread}"
 
 
-def main() -> None:
-    """Runs what is asked for, and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+class Named(Protocol):
+    """What is run and kept under a name of its own."""
+
+    name: str
+
+
+Kind = TypeVar("Kind", bound=Named)
+
+
+def collected(
+    doc: str | None,
+    cases: Sequence[Kind],
+    folder: str,
+    work: Callable[[Kind, int, Path], list[dict[str, Any]]],
+) -> list[dict[str, Any]]:
+    """The rows of all cases that the command line asks for, run or read; printed already with ``--json``."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0] if doc else None)
     parser.add_argument("--only", default="", help="a part of a case's name")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("runs/attacks"))
+    parser.add_argument("--out", type=Path, default=Path(folder))
     parser.add_argument("--table", action="store_true", help="print what is there, run nothing")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
-    for case in (c for c in CASES if given.only in c.name):
+    for case in (c for c in cases if given.only in c.name):
         path = given.out / f"{case.name}.json"
         if not given.table:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(list(rows(case, run(case, given.seeds, given.out)))))
+            path.write_text(json.dumps(work(case, given.seeds, given.out)))
         if path.is_file():
             found += json.loads(path.read_text())
     if given.json:
         print(json.dumps(found, indent=1))
-        return
+        raise SystemExit
+    return found
+
+
+def main() -> None:
+    """Runs what is asked for, and prints the table."""
+    found = collected(__doc__, CASES, "runs/attacks", lambda c, n, out: list(rows(c, run(c, n, out))))
     heads = ("attack", "by", "settings", "figure", "asked", "score", "trivial", "defaults", "s")
     table = Table(*heads, title="nothing protects; F1 and F2 under masks")
     for row in found:
@@ -238,9 +258,9 @@ def main() -> None:
             row["settings"],
             row["figure"],
             f"{asked} {'reached' if row['reached'] else 'NOT REACHED'}",
-            _told(row["score"]),
-            _told(row["trivial"]),
-            _told(row["defaults"]) if row["defaults"] else "; ".join(row["otherwise"])[:60],
+            told(row["score"]),
+            told(row["trivial"]),
+            told(row["defaults"]) if row["defaults"] else "; ".join(row["otherwise"])[:60],
             f"{row['seconds']:.0f}",
         )
     Console(width=None if Console().is_terminal else 200).print(table)
