@@ -173,7 +173,7 @@ DEFENCES = (
         "released-noised",
         SAGE,
         "local_dp",
-        ("rounds=20", *NOISE),
+        ("rounds=20", "protection.norm=1.0", "protection.multiplier=4.0"),
         tuple(
             (name, "outsider")
             for name in ("g1-link-stealing", "g2-embedding-inversion", "g3-node-membership")

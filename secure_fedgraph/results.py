@@ -8,7 +8,7 @@ import platform
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean, stdev
@@ -22,6 +22,8 @@ from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.privacy.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.ledger import number, read_ledger, spent
+from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import CARRIER, digest
@@ -56,7 +58,9 @@ def execute(
     Args:
         checkpoints: keep them, and go on from one that is there.
         on_start: as :func:`~secure_fedgraph.train.train`'s.
-        plays: an audit's dishonest party: the algorithm as it runs where that party plays along.
+        plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
+            clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
+            promised to it, so no budget stops the run.
     """
     algorithm = experiment.make_algorithm()
     if plays is not None:
@@ -74,8 +78,8 @@ def execute(
     return train(
         algorithm,
         federation,
-        protected.policy,
-        budget=protected.budget,
+        protected.policy if plays is None else _unspoilt(protected.policy, algorithm),
+        budget=protected.budget if plays is None else None,
         ledger=experiment.ledger,
         rounds=experiment.rounds,
         seed=experiment.seed,
@@ -90,6 +94,18 @@ def execute(
         resume=resume,
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
     )
+
+
+def _unspoilt(policy: Policy, algorithm: Any) -> Policy:
+    """The policy without clips and noise of local_dp on what a dishonest party sends for its own ends."""
+    names = getattr(algorithm, "spares", ())
+    used = {c.name: policy.recipe(c) for c in algorithm.in_use if c.name in names}
+    spared = {
+        name: replace(protection, stages=())
+        for name, protection in used.items()
+        if any(isinstance(stage, Gaussian) for stage in protection.stages)
+    }
+    return replace(policy, exceptions={**policy.exceptions, **spared})
 
 
 def _note_plan(note: Path | None, plan: Plan | None) -> None:

@@ -139,6 +139,7 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
 
     class Played(kind):  # type: ignore[misc,valid-type]
         name = kind.name
+        spares = ("generator",)  # what it offers it does not noise itself
 
         @channels["generator"].answer
         def offer(self, me: Any, given: State) -> Upload:

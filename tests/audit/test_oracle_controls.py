@@ -99,6 +99,23 @@ def test_negative_noise_on_the_answers_stops_it(settings: dict[str, Any]) -> Non
     assert not score.leaks
 
 
+def test_the_grid_plays_an_owner_that_does_not_spoil_its_own_offer(tmp_path: Path) -> None:
+    training = {**SMALL, "federated_epochs": 1}
+    base = {"algorithm": "fedsage+", "data": "synthetic-citation", "clients": 3, "rounds": 1}
+    base |= {"dataset": {"nodes": 120, "features": 80}, "training": training, "policy": "local_dp"}
+    for multiplier, stopped in ((1e-7, False), (1.0, True)):
+        noise = {"norm": 1.0, "multiplier": multiplier}
+        chosen = load(None, {**base, "protection": noise}, [])
+        found = grid.audit(chosen, ["local_dp"], [GeneratorOracle], [0], controls=())
+        (cell,) = (c for c in found.cells if c["settings"]["aim"] == grid.EACH)
+        assert cell["outcome"] == "score"
+        assert (cell["score"] == 0.0) is stopped
+    # under a budget too: what a dishonest party plays keeps none
+    chosen = load(None, {**base, "epsilon": 8.0}, [])
+    found = grid.audit(chosen, ["local_dp"], [GeneratorOracle], [0], controls=())
+    assert {c["outcome"] for c in found.cells if c["settings"]["aim"] == grid.EACH} == {"score"}
+
+
 def test_an_honest_run_gives_nothing_to_read() -> None:
     honest = sfg.train(
         sfg.FedSagePlus(**SMALL), federation(), sfg.policies.plaintext(), rounds=1, keep=lambda c, r: True
