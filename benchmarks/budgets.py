@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,9 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.results import make_federation, write_json
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
+ACROSS = 3
+DRAWN = {"distributed_dp": ("o", "#0072B2"), "local_dp": ("s", "#D55E00"), "masked": ("^", "#009E73")}
+"""Marker and colour of a policy; told apart by colour-blind readers too."""
 
 
 @dataclass(frozen=True)
@@ -229,26 +233,41 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     names = sorted({r["curve"] for r in rows})
-    figure, panels = pyplot.subplots(1, len(names), figsize=(4 * len(names), 3.4), squeeze=False)
-    for panel, name in zip(panels[0], names, strict=True):
+    down = math.ceil(len(names) / ACROSS)
+    figure, grid = pyplot.subplots(
+        down, ACROSS, figsize=(10, 3 * down + 0.6), squeeze=False, layout="constrained"
+    )
+    labels: dict[str, Any] = {}
+    for panel in grid.flat[len(names) :]:
+        panel.set_axis_off()
+    for panel, name in zip(grid.flat, names, strict=False):
         mine = [r for r in rows if r["curve"] == name]
-        for policy, marker in zip(CURVES[name].policies, "os", strict=False):
-            noised = [r for r in mine if r["name"].startswith(policy)]
-            panel.errorbar(
-                [r["epsilon"] for r in noised],
-                [r["accuracy"] for r in noised],
-                yerr=[r["std"] for r in noised],
+        noised = [r for r in mine if r["epsilon"] != "inf"]
+        for policy in dict.fromkeys(r["name"].split()[0] for r in noised):
+            points = [r for r in noised if r["name"].split()[0] == policy]
+            marker, colour = DRAWN[policy]
+            labels[policy] = panel.errorbar(
+                [r["epsilon"] for r in points],
+                [r["accuracy"] for r in points],
+                yerr=[r["std"] for r in points],
                 marker=marker,
+                color=colour,
                 capsize=3,
-                label=policy,
             )
-            panel.set_xticks(CURVES[name].epsilons, [f"{e:g}" for e in CURVES[name].epsilons])
         for r, style in zip([r for r in mine if r["epsilon"] == "inf"], ("-", "--", ":", "-."), strict=False):
-            panel.axhline(r["accuracy"], linestyle=style, color="grey", label=r["name"])
-        panel.set(xscale="log", xlabel=f"epsilon ({CURVES[name].unit} level)", ylabel="accuracy", title=name)
-        panel.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(path)
+            labels[r["name"]] = panel.axhline(r["accuracy"], linestyle=style, color="0.45", linewidth=1)
+        unit = CURVES[name].unit
+        panel.set(
+            xscale="log",
+            xlabel=f"epsilon of one {unit}",
+            title=name if name == unit else f"{unit}, {name} models",
+        )
+        panel.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+        panel.minorticks_off()
+    for row in grid:
+        row[0].set_ylabel("accuracy")
+    figure.legend(labels.values(), labels, loc="outside lower center", ncols=len(labels))
+    figure.savefig(path, dpi=130)
 
 
 def main() -> None:
