@@ -7,6 +7,7 @@ import json
 import math
 import multiprocessing
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,9 +20,11 @@ import torch
 from scipy.stats import t as student
 
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.results import begin, execute, finish, run_result, versions, write_json
+from secure_fedgraph.shelf import read_json as read_checked
 
 NO_PRIVACY, ALONE, NOISED, SILENT = "no privacy", "no collaboration", "budget", "as configured"
 Leaks = Callable[[dict[str, Any]], dict[str, float | str]]
@@ -99,7 +102,8 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Runs what is not finished, and gives every point's row.
 
-    A run that was stopped goes on from its last round; one that was refused says why.
+    A run that was stopped goes on from its last round, or begins anew where its budget has no room for the
+    round that was cut short (:func:`charged_ahead`); one that was refused says why.
 
     Args:
         leaks: what attacks score under a point, on its first seed.
@@ -134,6 +138,8 @@ def run_point(config: dict[str, Any], folder: Path) -> None:
     if (folder / "result.json").is_file() or (folder / "refused.json").is_file():
         return
     experiment = Experiment(**config)
+    if experiment.epsilon is not None and experiment.ledger is None and charged_ahead(folder):
+        shutil.rmtree(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is left in plaintext is a column of the table
         try:
@@ -148,6 +154,19 @@ def run_point(config: dict[str, Any], folder: Path) -> None:
             return
     write_json(folder / "result.json", run_result(run, experiment))
     finish(folder)
+
+
+def charged_ahead(folder: Path) -> bool:
+    """Whether a run was killed inside a round that its ledger has already.
+
+    To go on would pay for that round twice, and a budget that is planned to the last round has no room for
+    that. Nor can its noise be drawn again, so such a run begins anew.
+    """
+    ledger, commit = folder / "ledger.jsonl", commit_path(folder / "checkpoint")
+    if not ledger.is_file():
+        return False
+    kept = read_checked(commit)["ledger"]["bytes"] if commit.is_file() else 0
+    return ledger.stat().st_size > int(kept)
 
 
 def _leak(leaks: Leaks, config: dict[str, Any], path: Path) -> None:

@@ -108,9 +108,10 @@ class Federation:
         """
         identities = {name: Identity.generate() for name in self.owners}
         roster = {name: identity.public for name, identity in identities.items()}
+        good: set[tuple[bytes, bytes, bytes]] = set()
         return [
             Client(
-                party=Party(name, identities[name], roster),
+                party=Party(name, identities[name], roster, good=good),
                 graph=graph,
                 schema=self.schema,
                 algorithm=algorithm,

@@ -7,7 +7,7 @@ client checks each signature against its own roster. A server that hands out its
 
 from __future__ import annotations
 
-from secure_fedgraph.crypto import AgreementKey, verify
+from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import Ask, Scope
@@ -97,7 +97,7 @@ def _introduce(given: Tree, scope: Scope, party: Party) -> Tree:
             raise HostileMessage(f"{party.name} was introduced to {name!r} without a signed key")
         public, signature = bytes(public), bytes(signature)
         try:
-            verify(party.roster[name], signature, _statement(scope, name, public))
+            party.verify(name, signature, _statement(scope, name, public))
         except HostileMessage as error:
             raise HostileMessage(
                 f"{party.name} was introduced to {name!r} with a key that {name} did not sign: {error}"

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
-from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, seal, unseal, verify
+from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, seal, unseal
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy import masking_deck as decks
@@ -84,7 +84,7 @@ def share(given: Tree, scope: Scope, party: Party, insists: Insists) -> Tree:
     for name in neighbours:
         public, committed = deck.row(name, "public"), deck.row(name, "commitment")
         signed = decks.statement(session.scope, name, public, committed)
-        verify(party.roster[name], deck.row(name, "signature"), signed)
+        party.verify(name, deck.row(name, "signature"), signed)
     points = {name: deck.places[name] + 1 for name in (*neighbours, party.name)}
     made = split((session.mask_seed, session.own_seed), numbers.shares, list(points.values()))
     pieces = {name: tuple(_bytes(one) for one in made[point]) for name, point in points.items()}
@@ -198,7 +198,7 @@ def _check_signatures(given: Tree, session: Session, party: Party, needed: int) 
     signed = decks.agreement(session.bound_to, session.survivors)
     for name, row in zip(names, rows, strict=True):
         try:
-            verify(party.roster[name], bytes(row), signed)
+            party.verify(name, bytes(row), signed)
         except HostileMessage:
             raise HostileMessage(
                 f"{name} signed another list of survivors than {party.name}, or was given another broadcast"

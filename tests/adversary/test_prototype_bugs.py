@@ -18,7 +18,7 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import AgreementKey, key_stream, unseal
 from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
 from secure_fedgraph.privacy import homomorphic as he
-from secure_fedgraph.privacy import key_agreement, masking_pairwise
+from secure_fedgraph.privacy import masking_pairwise
 from secure_fedgraph.privacy.key_agreement import shared_key
 from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.noise import Gaussian
@@ -301,7 +301,7 @@ class TestMiddle:
 
     @pytest.mark.parametrize("victim", NAMES)
     def test_without_signatures_the_server_opens_one_upload(self, monkeypatch, victim):
-        monkeypatch.setattr(key_agreement, "verify", lambda *_: None)
+        monkeypatch.setattr(Party, "verify", lambda *_: None)
         made = session(pairwise())
         server = Middle(made)
         server.swap()
@@ -362,7 +362,7 @@ class TestDealtKey:
             unseal_as(server, dealer, name, parcel)
 
     def test_without_signatures_it_can_and_opens_one_upload(self, monkeypatch):
-        monkeypatch.setattr(key_agreement, "verify", lambda *_: None)
+        monkeypatch.setattr(Party, "verify", lambda *_: None)
         made = session(homomorphic())
         server = Middle(made)
         server.swap()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +17,21 @@ import pandas
 import pytest
 from click.testing import CliRunner
 
+from secure_fedgraph import comparison
 from secure_fedgraph.cli import main
-from secure_fedgraph.comparison import ALONE, NO_PRIVACY, NOISED, SILENT, flat, gains, pareto, points
+from secure_fedgraph.client import Client
+from secure_fedgraph.comparison import (
+    ALONE,
+    NO_PRIVACY,
+    NOISED,
+    SILENT,
+    charged_ahead,
+    flat,
+    gains,
+    pareto,
+    points,
+    run_point,
+)
 from secure_fedgraph.config import load
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.report.compare_page import _verdicts
@@ -29,6 +44,16 @@ SMALL = WORDS.split()
 
 def base(**values: object):
     return load(None, {"data": "synthetic-citation", "clients": 3, **values}, ())
+
+
+def small():
+    """As :data:`SMALL`, as a configuration."""
+    return base(
+        rounds=2,
+        dataset={"nodes": 60, "features": 16},
+        training={"hidden": [8, 8], "fanout": [2, 2]},
+        unit="client",
+    )
 
 
 class TestPoints:
@@ -125,6 +150,35 @@ class TestCommand:
         assert done.exit_code == 0, done.output
         assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items())
         assert len(json.loads((out / "compare.json").read_text())["points"]) == 3
+
+    @pytest.mark.parametrize("killed_after", [8, 17, 30])
+    def test_killed_inside_a_round_that_was_paid_for_it_begins_anew(
+        self, tmp_path, monkeypatch, killed_after
+    ):
+        point = next(p for p in points(small(), ["fedsage"], ["distributed_dp"], [8.0]) if p.kind == NOISED)
+        config, calls = point.experiment(0).model_dump(mode="json"), itertools.count()
+        handle = Client.handle
+
+        def killed(client, raw):
+            if next(calls) == killed_after:
+                raise KeyboardInterrupt
+            return handle(client, raw)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Client, "handle", killed)
+            with pytest.raises(KeyboardInterrupt):
+                run_point(config, tmp_path)
+        ahead = charged_ahead(tmp_path)
+        if ahead:  # going on instead would end in a refusal: the last round is not in the budget any more
+            with monkeypatch.context() as patch:
+                patch.setattr(comparison, "charged_ahead", lambda folder: False)
+                copied = shutil.copytree(tmp_path, tmp_path.with_name(f"goes-on-{killed_after}"))
+                run_point(config, copied)
+                assert "would exceed the budget" in (copied / "refused.json").read_text()
+        run_point(config, tmp_path)
+        result = json.loads((tmp_path / "result.json").read_text())
+        assert len(result["rounds"]) == 2 and result["privacy"]["client"]["epsilon"] <= 8
+        assert ahead == (killed_after > 8)
 
     @pytest.mark.parametrize("epsilon", ["0", "-1", "many", "1,,x"])
     def test_budgets_that_are_none(self, tmp_path, epsilon):
