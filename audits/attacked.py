@@ -15,10 +15,10 @@ from audits.case import Case
 from audits.ceilings import Claims
 from audits.cells import EACH, Audit, blank_cell, cells, limits
 from audits.conformance_rows import conformance_rows
+from audits.empirical import empirical_rows
 from audits.groups import Group
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.results import execute, run_result, write_json
-from secure_fedgraph.train import Run
 
 LARGE = 200_000_000
 """Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
@@ -28,7 +28,7 @@ def attacked(group: Group, out: Path | None) -> dict[str, Any]:
     """Runs a group.
 
     Returns:
-        ``cells``, ``runs``, ``reconstructions``, ``conformance`` and ``seconds``, as JSON.
+        ``cells``, ``runs``, ``reconstructions``, ``conformance``, ``empirical`` and ``seconds``, as JSON.
     """
     started, grid = time.perf_counter(), Audit(controls=group.controls, effort=group.effort)
     with one_thread():
@@ -38,6 +38,7 @@ def attacked(group: Group, out: Path | None) -> dict[str, Any]:
         "runs": grid.runs,
         "reconstructions": grid.reconstructions,
         "conformance": grid.conformance,
+        "empirical": grid.empirical,
         "seconds": round(time.perf_counter() - started, 3),
     }
 
@@ -72,7 +73,15 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     grid.cells += found.cells
     grid.reconstructions += found.reconstructions
     if variant.plays is None:  # of a party that plays its own game nothing was promised
-        grid.conformance += _checked(run, group)
+        about = {
+            "algorithm": group.chosen.algorithm,
+            "policy": group.chosen.policy,
+            "seed": group.chosen.seed,
+            "variant": variant.name,
+        }
+        grid.conformance += [{**about, **row} for row in conformance_rows(run)]
+        if group.configured:  # controls change what is learned from, and no noise
+            grid.empirical += [{**about, **row} for row in empirical_rows(run, experiment.delta)]
     grid.runs.append(
         {
             "variant": variant.name,
@@ -86,16 +95,6 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
         write_json(folder / "result.json", result)
         if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
             shutil.rmtree(folder / "transcript")
-
-
-def _checked(run: Run, group: Group) -> list[dict[str, Any]]:
-    about = {
-        "algorithm": group.chosen.algorithm,
-        "policy": group.chosen.policy,
-        "seed": group.chosen.seed,
-        "variant": group.variant.name,
-    }
-    return [{**about, **row} for row in conformance_rows(run)]
 
 
 class Keep:

@@ -26,6 +26,7 @@ class Audit:
 
     Args:
         conformance: for each run what its own record shows, check by check.
+        empirical: for each run what worst-case neighbours make of the noise that it was charged for.
         not_run: cells that were left out, each with a reason.
         estimate: what the grid was thought to take before it started.
         controls: the only control settings that were run; None: all that the attacks declare.
@@ -36,6 +37,7 @@ class Audit:
     runs: list[dict[str, Any]] = field(default_factory=list)
     reconstructions: list[dict[str, Any]] = field(default_factory=list)
     conformance: list[dict[str, Any]] = field(default_factory=list)
+    empirical: list[dict[str, Any]] = field(default_factory=list)
     not_run: list[dict[str, Any]] = field(default_factory=list)
     estimate: dict[str, Any] | None = None
     controls: tuple[str, ...] | None = None

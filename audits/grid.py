@@ -200,7 +200,7 @@ class _Call:
                 failed = self.missing[id(group)].unforeseen
                 grid.not_run += [{**cell, "reason": reason, "failed": failed} for cell in group.cells()]
                 continue
-            for name in ("cells", "runs", "reconstructions", "conformance"):
+            for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):
                 getattr(grid, name).extend(made[name])
         return grid
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from audits.cells import EACH, LEFT, Audit
 from audits.conformance_rows import FAILED
+from audits.empirical import BROKEN
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.transcript import SERVER
@@ -46,6 +47,7 @@ def audit_result(
         "not_run": found.not_run,
         "estimate": found.estimate,
         "conformance": found.conformance,
+        "empirical": found.empirical,
         "runs": found.runs,
         "reconstructions": found.reconstructions,
     }
@@ -81,9 +83,10 @@ def broken(found: Audit) -> list[str]:
     """Claims that the audit saw fail, a sentence each.
 
     A server that read single owners where nothing that it got was readable; an attack whose lower bound is
-    above what the claimed epsilon allows any attack; a check of conformance that a run failed.
+    above what the claimed epsilon allows any attack; a check of conformance that a run failed; noise that
+    shows a larger epsilon than was charged for it.
     """
-    return [*_read_hidden(found), *_above_ceiling(found), *_not_as_declared(found)]
+    return [*_read_hidden(found), *_above_ceiling(found), *_not_as_declared(found), *_refuted(found)]
 
 
 def _read_hidden(found: Audit) -> list[str]:
@@ -125,6 +128,16 @@ def _not_as_declared(found: Audit) -> list[str]:
     return [
         f"A run under {policy} fails the check {check!r}: {findings[0]}."
         for (policy, check), findings in rows.items()
+    ]
+
+
+def _refuted(found: Audit) -> list[str]:
+    return [
+        f"{row['noise']} under {row['policy']}: {row['of']} is charged epsilon {row['claim']:.3g} for one "
+        f"{row['unit']} against the {row['reader']}, and {row['trials']} trials show at least "
+        f"{row['lower']:.3g}."
+        for row in found.empirical
+        if row["outcome"] == BROKEN
     ]
 
 

@@ -20,11 +20,9 @@ import torch
 from scipy.stats import t as student
 
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.results import begin, execute, finish, run_result, versions, write_json
-from secure_fedgraph.shelf import read_json as read_checked
+from secure_fedgraph.results import begin, charged_ahead, execute, finish, run_result, versions, write_json
 
 NO_PRIVACY, ALONE, NOISED, SILENT = "no privacy", "no collaboration", "budget", "as configured"
 Leaks = Callable[[dict[str, Any]], dict[str, float | str]]
@@ -103,7 +101,7 @@ def compare(
     """Runs what is not finished, and gives every point's row.
 
     A run that was stopped goes on from its last round, or begins anew where its budget has no room for the
-    round that was cut short (:func:`charged_ahead`); one that was refused says why.
+    round that was cut short (:func:`~secure_fedgraph.results.charged_ahead`); one that was refused says why.
 
     Args:
         leaks: what attacks score under a point, on its first seed.
@@ -154,19 +152,6 @@ def run_point(config: dict[str, Any], folder: Path) -> None:
             return
     write_json(folder / "result.json", run_result(run, experiment))
     finish(folder)
-
-
-def charged_ahead(folder: Path) -> bool:
-    """Whether a run was killed inside a round that its ledger has already.
-
-    To go on would pay for that round twice, and a budget that is planned to the last round has no room for
-    that. Nor can its noise be drawn again, so such a run begins anew.
-    """
-    ledger, commit = folder / "ledger.jsonl", commit_path(folder / "checkpoint")
-    if not ledger.is_file():
-        return False
-    kept = read_checked(commit)["ledger"]["bytes"] if commit.is_file() else 0
-    return ledger.stat().st_size > int(kept)
 
 
 def _leak(leaks: Leaks, config: dict[str, Any], path: Path) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.own import algorithm_named, is_own
+from secure_fedgraph.algorithms.weighting import AveragingSettings
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph import synthetic
 from secure_fedgraph.graph.datasets import KINDS
@@ -142,6 +143,8 @@ class Experiment(BaseModel):
         Raises:
             BadInput: for a norm beside a clip that has one of its own.
         """
+        if not issubclass(kind.Settings, AveragingSettings):  # another's clip is of something else
+            return {}
         if self.training.get("clip") == ADAPTIVE and "norm" in self.protection:
             raise BadInput(
                 "training.clip = adaptive: updates travel with a norm of 1, and --norm would be another "
@@ -149,7 +152,7 @@ class Experiment(BaseModel):
             )
         free = "norm" not in self.protection and not {"clip", "weighted"} & self.training.keys()
         noised = self.planned and not (self._steps_pay or self._drawn_pays)
-        return {"clip": ADAPTIVE} if free and noised and "clip" in kind.Settings.model_fields else {}
+        return {"clip": ADAPTIVE} if free and noised else {}
 
     def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
         """The policy with its settings, and noise by channel where a budget planned it."""

@@ -60,7 +60,7 @@ def execute(
         on_start: as :func:`~secure_fedgraph.train.train`'s.
         plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
             clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
-            promised to it, so no budget stops the run.
+            promised to it, so no budget stops the run, and a ledger that other runs share is not charged.
     """
     algorithm = experiment.make_algorithm()
     if plays is not None:
@@ -80,7 +80,7 @@ def execute(
         federation,
         protected.policy if plays is None else _unspoilt(protected.policy, algorithm),
         budget=protected.budget if plays is None else None,
-        ledger=experiment.ledger,
+        ledger=experiment.ledger if plays is None else None,
         rounds=experiment.rounds,
         seed=experiment.seed,
         evaluation=experiment.evaluation,
@@ -120,6 +120,19 @@ def _note_plan(note: Path | None, plan: Plan | None) -> None:
 
 def _planned(note: Path | None) -> dict[str, float] | None:
     return dict(read_checked(note)["multipliers"]) if note is not None and note.is_file() else None
+
+
+def charged_ahead(folder: Path) -> bool:
+    """Whether a run was killed inside a round that its ledger has already.
+
+    To go on would pay for that round twice, and a budget that is planned to the last round has no room for
+    that. Nor can its noise be drawn again, so such a run begins anew.
+    """
+    ledger, commit = folder / "ledger.jsonl", commit_path(folder / "checkpoint")
+    if not ledger.is_file():
+        return False
+    kept = read_checked(commit)["ledger"]["bytes"] if commit.is_file() else 0
+    return ledger.stat().st_size > int(kept)
 
 
 def make_federation(experiment: Experiment) -> Federation:

@@ -138,7 +138,11 @@ def audit_tables(result: dict[str, Any]) -> list[Any]:
             f"{one['seconds']:.1f}",
         )
     notes = Text("\n".join(reasons), style="dim")
-    more = [*_conformance(result.get("conformance") or []), *_not_run(result.get("not_run") or [])]
+    more = [
+        *_conformance(result.get("conformance") or []),
+        *_empirical(result.get("empirical") or []),
+        *_not_run(result.get("not_run") or []),
+    ]
     broken = [Text(f"Broken claim: {text}", style="bold red") for text in result.get("broken") or []]
     verdict = Text(result["verdict"], style="bold")
     return [*found, notes, *_stops(result["cells"]), runs, *more, *broken, verdict]
@@ -162,6 +166,30 @@ def _outcomes(cells: list[dict[str, Any]], head: str) -> Table:
         table.add_row(*shown, *(_outcome(by_policy.get(policy)) for policy in policies))
         above = key
     return table
+
+
+def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
+    """One row a noise: its claim, what worst cases show, and what they could have shown."""
+    if not rows:
+        return []
+    table = Table(title="epsilon as worst-case neighbours find it")
+    for column in ("policy", "noise", "of", "unit", "claimed", "at least", "power", "trials", "verdict"):
+        table.add_column(column)
+    several = len({row.get("algorithm") for row in rows}) > 1
+    for row in rows:
+        label = f"{row['algorithm']}, {row['policy']}" if several else row["policy"]
+        told = [f"{row[key]:.3g}" if key in row else "" for key in ("claim", "lower", "ceiling")]
+        style = "bold red" if row["outcome"] == "broken" else ""
+        table.add_row(
+            label,
+            row["noise"],
+            row["of"],
+            row["unit"],
+            *told,
+            str(row.get("trials", "")),
+            Text(row["outcome"], style=style),
+        )
+    return [table]
 
 
 def _conformance(rows: list[dict[str, Any]]) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from secure_fedgraph.report import learning, trained, words
 from secure_fedgraph.report.conformed import conformed, left_out
+from secure_fedgraph.report.empirical import empirical
 from secure_fedgraph.report.heat import heat_map
 from secure_fedgraph.report.outcomes import outcome_table, verdicts
 from secure_fedgraph.report.places import AS_CONFIGURED
@@ -71,6 +72,7 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
         "heat": heat_map(cells, not_run, policies),
         "chapters": chapters,
         "conformance": conformed(audit.get("conformance") or [], several),
+        "empirical": empirical(audit.get("empirical") or [], several),
         "left_out": left_out(not_run),
         "compared": compared,
         "accuracy": learnings[0] if learnings else None,

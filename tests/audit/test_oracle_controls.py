@@ -114,6 +114,10 @@ def test_the_grid_plays_an_owner_that_does_not_spoil_its_own_offer(tmp_path: Pat
     chosen = load(None, {**base, "epsilon": 8.0}, [])
     found = grid.audit(chosen, ["local_dp"], [GeneratorOracle], [0], controls=())
     assert {c["outcome"] for c in found.cells if c["settings"]["aim"] == grid.EACH} == {"score"}
+    # nor does it end in a ledger that other runs share
+    shared = tmp_path / "shared.jsonl"
+    execute(chosen.model_copy(update={"ledger": shared}), None, plays=GeneratorOracle.plays)
+    assert not shared.exists() or not shared.read_text()
 
 
 def test_an_honest_run_gives_nothing_to_read() -> None:

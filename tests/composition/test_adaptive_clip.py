@@ -8,7 +8,9 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.adaptive_clip import BIT, CLIP, FIRST, PART, WITHIN, mean, scaled
+from secure_fedgraph.algorithms.weighting import AveragingSettings
 from secure_fedgraph.config import load
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.privacy.policy import distributed_dp, local_dp, masked, plaintext
@@ -107,6 +109,16 @@ def test_a_budget_without_a_norm_takes_it():
     made = execute(chosen, None)
     assert CLIP in made.state
     assert made.privacy("client")["epsilon"] <= 8
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_clip_of_something_else_is_left_alone(name):
+    """FedEgo's clip is of reduced features, FairGraphFL's of embeddings: a budget does not touch them."""
+    kind = ALGORITHMS[name]
+    made = load(None, {"algorithm": name, "policy": "local_dp", "epsilon": 8.0}, []).make_algorithm()
+    assert getattr(made.settings, "clip", None) == (
+        "adaptive" if issubclass(kind.Settings, AveragingSettings) else getattr(kind().settings, "clip", None)
+    )
 
 
 @pytest.mark.parametrize(

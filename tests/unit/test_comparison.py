@@ -25,7 +25,6 @@ from secure_fedgraph.comparison import (
     NO_PRIVACY,
     NOISED,
     SILENT,
-    charged_ahead,
     flat,
     gains,
     pareto,
@@ -35,6 +34,7 @@ from secure_fedgraph.comparison import (
 from secure_fedgraph.config import load
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.report.compare_page import _verdicts
+from secure_fedgraph.results import charged_ahead
 
 WORDS = """--data synthetic-citation --clients 3 --rounds 2 --workers 2 --quiet
     --set dataset.nodes=60 --set dataset.features=16
