@@ -17,6 +17,7 @@ from audits.cells import EACH, Audit, blank_cell, cells, limits
 from audits.conformance_rows import conformance_rows
 from audits.empirical import empirical_rows
 from audits.groups import Group
+from audits.one_run import one_run_rows
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.results import execute, run_result, write_json
 
@@ -32,7 +33,11 @@ def attacked(group: Group, out: Path | None) -> dict[str, Any]:
     """
     started, grid = time.perf_counter(), Audit(controls=group.controls, effort=group.effort)
     with one_thread():
-        _one_run(grid, group, out)
+        if group.canaries:
+            rows = one_run_rows(group.experiment, group.canaries)
+            grid.empirical += [{**_about(group), **row} for row in rows]
+        else:
+            _one_run(grid, group, out)
     return {
         "cells": grid.cells,
         "runs": grid.runs,
@@ -73,12 +78,7 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     grid.cells += found.cells
     grid.reconstructions += found.reconstructions
     if variant.plays is None:  # of a party that plays its own game nothing was promised
-        about = {
-            "algorithm": group.chosen.algorithm,
-            "policy": group.chosen.policy,
-            "seed": group.chosen.seed,
-            "variant": variant.name,
-        }
+        about = _about(group)
         grid.conformance += [{**about, **row} for row in conformance_rows(run)]
         if group.configured:  # controls change what is learned from, and no noise
             grid.empirical += [{**about, **row} for row in empirical_rows(run, experiment.delta)]
@@ -95,6 +95,15 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
         write_json(folder / "result.json", result)
         if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
             shutil.rmtree(folder / "transcript")
+
+
+def _about(group: Group) -> dict[str, Any]:
+    return {
+        "algorithm": group.chosen.algorithm,
+        "policy": group.chosen.policy,
+        "seed": group.chosen.seed,
+        "variant": group.variant.name,
+    }
 
 
 class Keep:

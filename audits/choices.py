@@ -13,6 +13,8 @@ from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput, unknown_name
 
 AS_CONFIGURED = "as configured"
+CANARIES = "canaries"
+"""The setting of runs in which canaries take the place of data, and nobody attacks."""
 
 
 def choose(names: Iterable[str]) -> list[type[Attack]]:

@@ -11,7 +11,7 @@ from typing import Any
 from attacks import Attack
 from audits.attacked import LARGE, Keep, attacked, quietly
 from audits.cells import AIMS, EACH, LEFT, Audit, cells
-from audits.choices import AS_CONFIGURED, Variant, adversaries, choose, controls, left_out, variants
+from audits.choices import AS_CONFIGURED, CANARIES, Variant, adversaries, choose, controls, left_out, variants
 from audits.estimates import Costs, Rehearsed, rehearsed, telling, told
 from audits.folders import audit_folder
 from audits.groups import Group, keep, kept
@@ -62,6 +62,7 @@ def audit(
     workers: int | None = 1,
     budget: float | None = None,
     say: Progress = lambda text: None,
+    canaries: int = 0,
 ) -> Audit:
     """Runs the grid.
 
@@ -77,11 +78,12 @@ def audit(
         workers: processes; None: two where there is memory and work enough for them.
         budget: seconds that all of it may take. What did not fit is named in ``not_run``.
         say: told the estimate, before a large grid starts.
+        canaries: for each policy that adds noise so many canaries, in runs of their own (first seed only).
     """
     started = time.monotonic()
     experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
     attacks = list(attacks)
-    wanted = groups(experiments, list(policies), attacks, list(seeds), adversary, controls, effort)
+    wanted = groups(experiments, list(policies), attacks, list(seeds), adversary, controls, effort, canaries)
     call = _Call(wanted, out, progress, workers, budget, say, started)
     call.run()
     found = call.audit(controls, effort)
@@ -120,6 +122,7 @@ def groups(
     adversary: str | None = None,
     controls: Collection[str] | None = None,
     effort: float | None = None,
+    canaries: int = 0,
 ) -> list[Group]:
     """The runs of a grid, in the order of its table.
 
@@ -135,6 +138,9 @@ def groups(
                 chosen = one.under(policy).model_copy(update={"seed": seed})
                 for variant in variants(chosen, mine, controls):
                     found.append(Group(chosen, variant, who, named, effort))
+                if canaries and chosen.adds_noise and seed == seeds[0]:
+                    alone = Variant(CANARIES, {}, ())
+                    found.append(Group(chosen, alone, who, canaries=canaries))
     return found
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import attacks
-from audits.choices import AS_CONFIGURED, Variant
+from audits.choices import AS_CONFIGURED, CANARIES, Variant
 from secure_fedgraph.algorithms.own import algorithm_named
 from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.results import read_json, versions, write_json
 
 CELLS = "cells"
@@ -29,6 +30,7 @@ class Group:
         variant: the settings over it, and the attacks.
         who: adversaries.
         controls, effort: as :func:`audits.grid.audit`'s.
+        canaries: how many its runs are to have in place of data; 0 for a run that is attacked.
     """
 
     chosen: Experiment
@@ -36,6 +38,7 @@ class Group:
     who: tuple[str, ...]
     controls: tuple[str, ...] | None = None
     effort: float | None = None
+    canaries: int = 0
 
     @property
     def experiment(self) -> Experiment:
@@ -62,6 +65,8 @@ class Group:
     def cells(self) -> list[dict[str, Any]]:
         """What would be run, for whoever has to say that it was not."""
         about = {"algorithm": self.chosen.algorithm, "policy": self.chosen.policy, "seed": self.chosen.seed}
+        if self.canaries:
+            return [{**about, "attack": CANARIES, "adversary": SERVER, "variant": self.variant.name}]
         return [
             {**about, "attack": attack.id, "adversary": adversary, "variant": self.variant.name}
             for attack in self.variant.attacks
@@ -84,6 +89,7 @@ class Group:
             "who": self.who,
             "controls": self.controls,
             "effort": self.effort,
+            "canaries": self.canaries,
             "versions": versions(),
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]

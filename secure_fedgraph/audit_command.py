@@ -57,6 +57,13 @@ Examples:
     metavar="N",
     help="Run the most telling cells first, for N minutes; the page names those that were not run.",
 )
+@click.option(
+    "--canaries",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Put about N canaries into runs of their own under each noised policy: a lower bound on epsilon.",
+)
 @experiment_options
 def audit(
     folder: Path | None,
@@ -67,6 +74,7 @@ def audit(
     effort: float | None,
     workers: int | None,
     budget_minutes: float | None,
+    canaries: int,
     **flags: Any,
 ) -> None:
     """Measure what an adversary learns, attack by attack and policy by policy."""
@@ -101,7 +109,7 @@ def audit(
             attacks = [a for a in attacks if a.channel in channels] or attacks
         controls = grid.controls(attacks, [name for one in control for name in names("control", one)])
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
-        total = len(grid.groups(experiments, policies, attacks, seeds, adversary, controls, effort))
+        total = len(grid.groups(experiments, policies, attacks, seeds, adversary, controls, effort, canaries))
         with screen.bar("auditing", total) as advance, plain_warnings():
             found = grid.audit(
                 experiments,
@@ -116,6 +124,7 @@ def audit(
                 workers=workers,
                 budget=None if budget_minutes is None else 60 * budget_minutes,
                 say=screen.note,
+                canaries=canaries,
             )
     result = audit_result(
         found, experiment, policies, seeds, time.perf_counter() - started, command_line(), more

@@ -7,7 +7,6 @@ import json
 import math
 import multiprocessing
 import os
-import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -22,7 +21,7 @@ from scipy.stats import t as student
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.results import begin, charged_ahead, execute, finish, run_result, versions, write_json
+from secure_fedgraph.results import begin, execute, finish, run_result, versions, write_json
 
 NO_PRIVACY, ALONE, NOISED, SILENT = "no privacy", "no collaboration", "budget", "as configured"
 Leaks = Callable[[dict[str, Any]], dict[str, float | str]]
@@ -100,8 +99,8 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Runs what is not finished, and gives every point's row.
 
-    A run that was stopped goes on from its last round, or begins anew where its budget has no room for the
-    round that was cut short (:func:`~secure_fedgraph.results.charged_ahead`); one that was refused says why.
+    A run that was stopped goes on from its last round, or begins anew where it has a budget; one that was
+    refused says why.
 
     Args:
         leaks: what attacks score under a point, on its first seed.
@@ -136,15 +135,17 @@ def run_point(config: dict[str, Any], folder: Path) -> None:
     if (folder / "result.json").is_file() or (folder / "refused.json").is_file():
         return
     experiment = Experiment(**config)
-    if experiment.epsilon is not None and experiment.ledger is None and charged_ahead(folder):
-        shutil.rmtree(folder)
+    # A run with a budget of its own that is killed inside a round has paid for that round, and a budget that
+    # is planned to the last round has no room to pay twice; its noise cannot be drawn again either. So it
+    # begins anew, and keeps nothing on the way.
+    whole = experiment.epsilon is not None and experiment.ledger is None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is left in plaintext is a column of the table
         try:
             run = execute(
                 experiment,
-                folder,
-                checkpoints=True,
+                None if whole else folder,
+                checkpoints=not whole,
                 on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
             )
         except SecureFedGraphError as error:

@@ -122,19 +122,6 @@ def _planned(note: Path | None) -> dict[str, float] | None:
     return dict(read_checked(note)["multipliers"]) if note is not None and note.is_file() else None
 
 
-def charged_ahead(folder: Path) -> bool:
-    """Whether a run was killed inside a round that its ledger has already.
-
-    To go on would pay for that round twice, and a budget that is planned to the last round has no room for
-    that. Nor can its noise be drawn again, so such a run begins anew.
-    """
-    ledger, commit = folder / "ledger.jsonl", commit_path(folder / "checkpoint")
-    if not ledger.is_file():
-        return False
-    kept = read_checked(commit)["ledger"]["bytes"] if commit.is_file() else 0
-    return ledger.stat().st_size > int(kept)
-
-
 def make_federation(experiment: Experiment) -> Federation:
     """The federation that an experiment names."""
     return federate(
