@@ -173,7 +173,7 @@ def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
     if not rows:
         return []
     table = Table(title="epsilon as worst-case neighbours find it")
-    for column in ("policy", "noise", "of", "unit", "claimed", "at least", "power", "trials", "verdict"):
+    for column in ("policy", "noise", "of", "claimed", "at least", "power", "verdict"):
         table.add_column(column)
     several = len({row.get("algorithm") for row in rows}) > 1
     for row in rows:
@@ -184,9 +184,7 @@ def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
             label,
             row["noise"],
             row["of"],
-            row["unit"],
             *told,
-            str(row.get("trials", "")),
             Text(row["outcome"], style=style),
         )
     return [table]
