@@ -8,11 +8,14 @@ read is projected on each direction; how well that tells the coins bounds epsilo
 =================  ====================================================================================
 upload             canary
 =================  ====================================================================================
-weights, gradients a client's whole upload along a random direction
-sums over units    one unit's row along a basis vector that no other canary of the sum has
+weights, gradients a client's whole upload along coordinates that no other canary has
+sums over units    one unit's row along a coordinate that no other canary of the sum has
 sums over trees    the same, in every place where the unit stands
-noisy steps        all the records that one unit may be in, each pulling along a random direction
+noisy steps        all the records that one unit may be in, each pulling along coordinates of their own
 =================  ====================================================================================
+
+No two canaries share a coordinate, so none tells of another. Where an upload has not as many coordinates as
+there are clients, the last clients have no canary on it.
 """
 
 from __future__ import annotations
@@ -33,10 +36,12 @@ from secure_fedgraph.privacy.local_step import Training
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.pooling import first
 from secure_fedgraph.privacy.protection import Bound
-from secure_fedgraph.protocol.channel import Touches, TouchesTrees, Unit
-from secure_fedgraph.protocol.transcript import SERVER, View
+from secure_fedgraph.protocol.channel import Touches, TouchesTrees
+from secure_fedgraph.protocol.transcript import SERVER, Seen, View
 from secure_fedgraph.protocol.upload import Parts, Trees, Upload
 
+COORDINATES = 64
+"""Of one canary at most: each is far above the grid that values are rounded to."""
 Canary = tuple[str, int]
 """A client, and the number of the unit in it."""
 
@@ -57,6 +62,8 @@ class Planting:
     coins: dict[Canary, bool] = field(default_factory=dict)
     _places: dict[tuple[str, int], dict[str, tuple[Any, list[int]]]] = field(default_factory=dict)
     """(channel, round) -> client -> its table of places and the rows that are canaries."""
+    _groups: dict[str, int] = field(default_factory=dict)
+    """Client -> how many canaries its records make."""
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng([self.seed, 1])
@@ -64,14 +71,19 @@ class Planting:
     @property
     def noised(self) -> dict[str, Bound]:
         """The channels that the server reads under noise."""
-        return {n: b for n, b in self.bound.bounds.items() if (s := noise_of(b)) and s.by != SERVER}
+        found = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER}
+        return {n: b for n, b in found.items() if (stage := noise_of(b)) and stage.by != SERVER}
+
+    @property
+    def trained(self) -> dict[str, Bound]:
+        """The channels that show the server what noisy steps made."""
+        found = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER and b.channel.trained}
+        return found if self.bound.steps is not None else {}
 
     def algorithm(self, kind: type[Algorithm]) -> type[Algorithm]:
         """The algorithm whose clients send canaries."""
         planted = {kind.answers[name]: self._answer(kind, name) for name in self.noised}
-        if self.bound.steps is not None:
-            trained = [name for name, bound in self.bound.bounds.items() if bound.channel.trained]
-            planted |= {kind.answers[name]: self._trained(kind, name) for name in trained}
+        planted |= {kind.answers[name]: self._trained(kind, name) for name in self.trained}
         return type(kind.__name__, (kind,), planted)
 
     def coin(self, canary: Canary) -> bool:
@@ -82,12 +94,29 @@ class Planting:
         """Which way a canary points, and whether at all."""
         return 1.0 if self.coin(canary) else -1.0 if opposite else 0.0
 
-    def direction(self, canary: Canary, width: int) -> torch.Tensor:
-        """A random unit vector, ``[width]``."""
-        place = self.clients.index(canary[0])
-        rng = np.random.default_rng([self.seed, 2, place, canary[1]])
-        found = torch.from_numpy(rng.standard_normal(width, dtype=np.float32))
-        return found / found.norm()
+    def room(self, client: str, width: int) -> range:
+        """The coordinates of so many that are a client's own."""
+        place, clients = self.clients.index(client), len(self.clients)
+        each = width // clients
+        return range(place * each, (place + 1) * each) if each else range(place, min(place + 1, width))
+
+    def direction(self, canary: Canary, width: int, of: int = 1) -> torch.Tensor | None:
+        """A unit vector ``[width]`` on coordinates that no other canary has.
+
+        Args:
+            of: how many canaries the client has.
+
+        Returns:
+            None where there is no room for this one.
+        """
+        room = self.room(canary[0], width)
+        each = min(len(room) // of, COORDINATES) if of <= len(room) else int(canary[1] < len(room))
+        if not each:
+            return None
+        found = torch.zeros(width)
+        start = room.start + canary[1] * each
+        found[start : start + each] = each**-0.5
+        return found
 
     # --- into the run
 
@@ -102,50 +131,27 @@ class Planting:
     def _swapped(self, bound: Bound, client: str, round: int, made: Any) -> Any:
         opposite = bound.terms.relation == "replace"
         if isinstance(made, Upload):
+            direction = self.direction((client, 0), made.size)
+            if direction is None:
+                return Upload(_shaped(torch.zeros(made.size), made.values))
             size = BEYOND * _norm(bound) * self.sign((client, 0), opposite)
-            return Upload(_shaped(size * self.direction((client, 0), made.size), made.values))
+            return Upload(_shaped(size * direction, made.values))
         touches = bound.channel.touches
         assert touches is not None
         opposite = opposite or touches.turns
         width = sum(math.prod(value.shape[1:]) for value in made.values.values())
-        rows = self._rows(made, client, width)
+        room = self.room(client, width)
+        rows = _standing(made)[: len(room)]
         flat = torch.zeros(len(next(iter(made.values.values()))), width)
         for number, row in enumerate(rows):
-            flat[row, self._column(client, number, width)] = (
-                BEYOND * touches.norm * self.sign((client, number), opposite)
-            )
-        table = self._table(made, touches)
-        self._places.setdefault((bound.channel.name, round), {})[client] = table, rows
+            flat[row, room[number]] = BEYOND * touches.norm * self.sign((client, number), opposite)
+        self._places.setdefault((bound.channel.name, round), {})[client] = _table(made, touches), rows
         names, sizes = list(made.values), [math.prod(v.shape[1:]) for v in made.values.values()]
         parts = torch.split(flat, sizes, dim=1)
         values = {
             name: part.reshape(made.values[name].shape) for name, part in zip(names, parts, strict=True)
         }
         return type(made)(values, made.places)
-
-    def _rows(self, made: Parts | Trees, client: str, width: int) -> list[int]:
-        """Rows of units that stand somewhere, as many as have a column of their own."""
-        if isinstance(made, Trees):
-            there = sorted({int(u) for u in made.places.reshape(-1).tolist() if u >= 0})
-        else:
-            there = torch.nonzero(made.places.any(1)).reshape(-1).tolist()
-        return there[: max(width // len(self.clients), 1)]
-
-    def _column(self, client: str, number: int, width: int) -> int:
-        each = max(width // len(self.clients), 1)
-        return (self.clients.index(client) * each + number) % width
-
-    def _table(self, made: Parts | Trees, touches: Touches | TouchesTrees) -> np.ndarray:
-        """``[units, rows]``: how often a unit is in each row of the sums."""
-        if isinstance(made, Parts):
-            return first(made.places.bool().numpy(), touches.rows).astype(np.float64)
-        batches, trees, positions = made.places.shape
-        found = np.zeros((len(next(iter(made.values.values()))), batches * positions))
-        batch, _, position = np.meshgrid(range(batches), range(trees), range(positions), indexing="ij")
-        units = made.places.numpy()
-        there = units >= 0
-        np.add.at(found, (units[there], (batch * positions + position)[there]), 1.0)
-        return found
 
     def _trained(self, kind: type[Algorithm], name: str) -> Callable[..., Any]:
         real = getattr(kind, kind.answers[name])
@@ -165,16 +171,19 @@ class Planting:
         assert steps is not None
         groups, width = records // occurrences, sum(p.numel() for p in parameters.values())
         opposite = steps.unit == "node" or self.bound.policy.relation == "replace"
-        for number in range(groups):
-            self.coin((client, number))
+        self._groups[client] = groups
+        directions = [self.direction((client, number), width, groups) for number in range(groups)]
+        pulls = [
+            None if direction is None else self.sign((client, number), opposite) * direction
+            for number, direction in enumerate(directions)
+        ]
 
         def of(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
             flat = torch.zeros(len(chosen), width)
             for at, record in enumerate(chosen.tolist()):
-                canary = client, record // occurrences
-                if canary[1] < groups:
-                    size = BEYOND * steps.clip * self.sign(canary, opposite)
-                    flat[at] = size * self.direction(canary, width)
+                pull = pulls[record // occurrences] if record // occurrences < groups else None
+                if pull is not None:
+                    flat[at] = BEYOND * steps.clip * pull
             parts = torch.split(flat, [p.numel() for p in parameters.values()], dim=1)
             return {
                 name: part.reshape(len(chosen), *p.shape)
@@ -194,39 +203,39 @@ class Planting:
             # the log of the likelihood's ratio: what moves the sum far beside little noise counts most
             weight = 1 / (stage.multiplier**2 * stage.moved)
             for seen in view.uploads(name) or view.sums(name):
-                flat = _flat(seen.values, bound.channel.unit)
-                for canary, score, halfway in self._read(bound, seen.round, seen.clients, flat):
+                for canary, score, halfway in self._read(bound, seen):
                     found[canary] += weight * (score - halfway)
-        if self.bound.steps is not None:
-            for name in (n for n, b in self.bound.bounds.items() if b.channel.trained):
-                for seen in view.uploads(name) or view.sums(name):
-                    flat = _flat(seen.values, Unit.CLIENT).reshape(-1)
-                    for canary in self.coins:
-                        if canary[0] in seen.clients:  # a step goes against the gradient
-                            found[canary] -= float(flat @ self.direction(canary, len(flat)).double())
+        for name in self.trained:
+            for seen in view.uploads(name) or view.sums(name):
+                flat = _flat(seen.values)
+                for canary in (c for c in self.coins if c[0] in seen.clients):
+                    direction = self.direction(canary, len(flat), self._groups[canary[0]])
+                    assert direction is not None
+                    found[canary] -= float(flat @ direction.double())  # a step goes against the gradient
         scores = np.array([found[canary] for canary in self.coins])
         inside = np.array(list(self.coins.values()), dtype=bool)
         return scores[inside], scores[~inside]
 
-    def _read(
-        self, bound: Bound, round: int, clients: tuple[str, ...], flat: torch.Tensor
-    ) -> Iterator[tuple[Canary, float, float]]:
+    def _read(self, bound: Bound, seen: Seen) -> Iterator[tuple[Canary, float, float]]:
         """Canary, what was seen of it, and what is halfway between its two worlds."""
-        touches = bound.channel.touches
+        touches, opposite = bound.channel.touches, bound.terms.relation == "replace"
         if touches is None:
-            values, opposite = flat.reshape(-1), bound.terms.relation == "replace"
-            for client in clients:
-                canary = client, 0
-                seen = float(values @ self.direction(canary, len(values)).double())
-                yield canary, seen, 0.0 if opposite else _norm(bound) / 2
+            flat = _flat(seen.values)
+            for client in seen.clients:
+                direction = self.direction((client, 0), len(flat))
+                if direction is not None:
+                    halfway = 0.0 if opposite else _norm(bound) / 2
+                    yield (client, 0), float(flat @ direction.double()), halfway
             return
-        opposite = bound.terms.relation == "replace" or touches.turns
-        for client in clients:
-            table, rows = self._places[bound.channel.name, round][client]
+        by_row = [torch.as_tensor(np.array(value), dtype=torch.float64) for value in seen.values.values()]
+        columns = torch.cat([value.reshape(len(value), -1) for value in by_row], dim=1).numpy()
+        for client in seen.clients:
+            table, rows = self._places[bound.channel.name, seen.round][client]
+            room = self.room(client, columns.shape[1])
             for number, row in enumerate(rows):
-                column = flat[:, self._column(client, number, flat.shape[1])].numpy()
                 whole = touches.norm * float(table[row] @ table[row])
-                yield (client, number), float(table[row] @ column), 0.0 if opposite else whole / 2
+                halfway = 0.0 if opposite or touches.turns else whole / 2
+                yield (client, number), float(table[row] @ columns[:, room[number]]), halfway
 
 
 class _PlantedTraining(Training):
@@ -259,8 +268,26 @@ def _shaped(flat: torch.Tensor, like: Mapping[str, torch.Tensor]) -> dict[str, t
     return {name: part.reshape(v.shape) for (name, v), part in zip(like.items(), parts, strict=True)}
 
 
-def _flat(values: Mapping[str, Any], unit: Unit) -> torch.Tensor:
-    """``[rows, width]``, one row where the unit is a client."""
-    arrays = [torch.as_tensor(np.array(value), dtype=torch.float64) for value in values.values()]
-    rows = 1 if unit is Unit.CLIENT else len(arrays[0])
-    return torch.cat([array.reshape(rows, -1) for array in arrays], dim=1)
+def _flat(values: Mapping[str, Any]) -> torch.Tensor:
+    """Tensor after tensor, as :func:`_shaped` cuts them."""
+    return torch.cat([torch.as_tensor(np.array(v), dtype=torch.float64).reshape(-1) for v in values.values()])
+
+
+def _standing(made: Parts | Trees) -> list[int]:
+    """The units that stand somewhere."""
+    if isinstance(made, Trees):
+        return sorted({int(unit) for unit in made.places.reshape(-1).tolist() if unit >= 0})
+    return list(torch.nonzero(made.places.any(1)).reshape(-1).tolist())
+
+
+def _table(made: Parts | Trees, touches: Touches | TouchesTrees) -> np.ndarray:
+    """``[units, rows]``: how often a unit is in each row of the sums."""
+    if isinstance(made, Parts):
+        return first(made.places.bool().numpy(), touches.rows).astype(np.float64)
+    batches, _, positions = made.places.shape
+    found = np.zeros((len(next(iter(made.values.values()))), batches * positions))
+    units = made.places.numpy()
+    batch, _, position = np.meshgrid(*(np.arange(n) for n in units.shape), indexing="ij")
+    there = units >= 0
+    np.add.at(found, (units[there], (batch * positions + position)[there]), 1.0)
+    return found

@@ -6,15 +6,17 @@ in: how long the first took with all that comes before it, and how long the seco
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
 from audits.attacked import one_thread
 from audits.groups import Group
+from audits.one_run import CROWD, RUNS
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.results import execute
 
@@ -67,6 +69,8 @@ class Costs:
         """Seconds that a group will take; None where nothing of its algorithm was measured."""
         if id(group) in self.seconds:
             return self.seconds[id(group)][1]
+        if group.canaries:
+            return self._of_canaries(group)
         alike: tuple[Callable[[Group], Any], ...] = (
             lambda g: (g.chosen.algorithm, g.chosen.policy, g.variant.name),
             lambda g: (g.chosen.algorithm, g.variant.name),
@@ -74,7 +78,8 @@ class Costs:
             lambda g: g.chosen.algorithm,
         )
         for same in alike:
-            found = [s / _factor(g) for g, s in self.seconds.values() if same(g) == same(group)]
+            mine = [(g, s) for g, s in self.seconds.values() if same(g) == same(group) and not g.canaries]
+            found = [s / _factor(g) for g, s in mine]
             if found:
                 return fmean(found) * _factor(group)
         rehearsal = self.rehearsals.get(group.chosen.algorithm)
@@ -82,6 +87,12 @@ class Costs:
             return None
         further = rehearsal.further * (rounds_of(group.experiment) - 1) * _factor(group)
         return rehearsal.first + further + attack_seconds(group)
+
+    def _of_canaries(self, group: Group) -> float | None:
+        """As many runs as it may take, each as long as one that is attacked, for it has more clients."""
+        plain = self.of(replace(group, canaries=0))
+        runs = min(math.ceil(group.canaries / CROWD), RUNS)
+        return None if plain is None else plain * runs
 
     def total(self, groups: Iterable[Group]) -> float:
         """Seconds of several on one core, as far as they are known."""

@@ -266,9 +266,11 @@ class _Call:
             self.missing[id(group)] = made
             self.progress(f"{group.name}: {made.reason}")
             return
-        if self.out is not None:
-            keep(self.out, group, made)
-        self._take(group, made)
+        unkept = tried(keep, self.out, group, made) if self.out is not None else None
+        if isinstance(unkept, Failed):
+            self._take_or_note(group, unkept)
+        else:
+            self._take(group, made)
 
     def _take(self, group: Group, made: dict[str, Any]) -> None:
         self.found[id(group)] = made

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attacks
+import secure_fedgraph
 from audits.choices import AS_CONFIGURED, CANARIES, Variant
 from secure_fedgraph.algorithms.own import algorithm_named
 from secure_fedgraph.config import Experiment, load
@@ -85,7 +86,7 @@ class Group:
             "algorithm": _source(kind),
             "variant": [self.variant.name, dict(self.variant.settings)],
             "attacks": {attack.id: _source(attack) for attack in self.variant.attacks},
-            "judges": _judging(),
+            "code": _judging(),
             "who": self.who,
             "controls": self.controls,
             "effort": self.effort,
@@ -106,9 +107,12 @@ def _source(kind: type[Any]) -> str:
 
 @lru_cache(maxsize=1)
 def _judging() -> str:
-    """A digest of all that attacks share, grants what they know, and scores them."""
-    rooms = Path(attacks.__file__).parent, Path(__file__).parent
-    files = sorted(path for room in rooms for path in room.rglob("*.py"))
+    """A digest of all that attacks share, grants what they know and scores them, and of what is audited.
+
+    Pages are made of cells and make none.
+    """
+    rooms = Path(attacks.__file__).parent, Path(__file__).parent, Path(secure_fedgraph.__file__).parent
+    files = sorted(path for room in rooms for path in room.rglob("*.py") if path.parent.name != "report")
     whole = "".join(f"{path.name}{_digest(str(path))}" for path in files)
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,21 +49,29 @@ def one_run_rows(
         canaries: how many, over as many runs as that takes, up to :data:`RUNS`.
         confidence: that a right run is not accused.
     """
-    short = experiment.model_copy(update={"rounds": min(experiment.rounds or ROUNDS, ROUNDS)})
+    rounds = min(experiment.rounds or ROUNDS, ROUNDS)
+    # a ledger that others share is not charged for canaries, which are nobody's data
+    short = experiment.model_copy(update={"rounds": rounds, "ledger": None})
     about = {
         "noise": "the whole run",
-        "of": f"all {short.rounds} rounds",
+        "of": f"all {rounds} rounds",
         "unit": experiment.unit,
         "relation": experiment.relation,
         "reader": SERVER,
         "unseen": UNSEEN,
     }
     try:
-        runs, claim, ins, outs = _scores(_crowd(short), canaries)
-        lower = _bound(short, ins, outs, confidence)
+        played = _played(short, canaries)
     except SecureFedGraphError as error:
         return [{**about, "outcome": UNAUDITED, "reason": str(error)}]
-    about["of"] += f", {runs} run{'s' * (runs > 1)}"
+    about |= {"unit": played[0].unit, "relation": played[0].relation}
+    about["of"] += f", {len(played)} run{'s' * (len(played) > 1)}"
+    claim = max(one.claim for one in played)
+    ins, outs = (np.concatenate([getattr(one, key) for one in played]) for key in ("ins", "outs"))
+    if min(len(ins), len(outs)) < 2:
+        reason = f"{len(ins) + len(outs)} canaries had room in {len(played)} runs: too few for a bound"
+        return [{**about, "outcome": UNAUDITED, "reason": reason}]
+    lower = _bound(short, ins, outs, confidence)
     broken = lower.refutes(claim)
     told = {
         "claim": claim,
@@ -79,32 +87,49 @@ def one_run_rows(
     return [{**about, **told}]
 
 
+@dataclass(frozen=True)
+class Played:
+    """One run with canaries: what it claims, for whom, and what the server made of them."""
+
+    claim: float
+    unit: str
+    relation: str
+    ins: np.ndarray
+    outs: np.ndarray
+
+
+def _played(experiment: Experiment, canaries: int) -> list[Played]:
+    """Runs until there are canaries enough; one that fails ends it, and what is there is judged."""
+    crowd, found = _crowd(experiment), list[Played]()
+    while len(found) < RUNS:
+        try:
+            one = _run(crowd.model_copy(update={"seed": crowd.seed + len(found)}))
+        except SecureFedGraphError:
+            if not found:
+                raise
+            break
+        found.append(one)
+        if not len(one.ins) + len(one.outs) or sum(len(p.ins) + len(p.outs) for p in found) >= canaries:
+            break
+    return found
+
+
 def _crowd(experiment: Experiment) -> Experiment:
-    """With a crowd of clients, where each can be one canary only; as it is where the data have none."""
-    if experiment.unit != Unit.CLIENT.value or experiment.clients >= CROWD:
+    """With a crowd of clients, where each can be one canary only; as it is where the data have none.
+
+    Nor where clients answer each other: that grows with the square of their number.
+    """
+    algorithm = experiment.make_algorithm()
+    by_client = experiment.unit == Unit.CLIENT.value and not experiment.trains_under_noise
+    peers = any(channel.to == "peer" for channel in algorithm.in_use)
+    if not by_client or peers or experiment.clients >= CROWD:
         return experiment
     crowd = experiment.model_copy(update={"clients": CROWD})
     try:
-        make_federation(crowd)
+        make_federation(crowd).check(algorithm, experiment.evaluation)
     except BadInput:
         return experiment
     return crowd
-
-
-def _scores(experiment: Experiment, canaries: int) -> tuple[int, float, np.ndarray, np.ndarray]:
-    """How many runs, the claim of each, and the scores of canaries that were in and out."""
-    ins: list[np.ndarray] = []
-    outs: list[np.ndarray] = []
-    claim, runs = math.inf, 0
-    while runs < RUNS and (not runs or sum(map(len, (*ins, *outs))) < canaries):
-        claim, (inside, outside) = _run(experiment.model_copy(update={"seed": experiment.seed + runs}))
-        ins.append(inside)
-        outs.append(outside)
-        runs += 1
-    found = np.concatenate(ins), np.concatenate(outs)
-    if min(map(len, found)) < 2:
-        raise BadInput(f"{sum(map(len, found))} canaries had room in {runs} runs: too few for a bound")
-    return runs, claim, *found
 
 
 def planted(experiment: Experiment) -> tuple[Run, Planting]:
@@ -114,33 +139,37 @@ def planted(experiment: Experiment) -> tuple[Run, Planting]:
         BadInput: where nothing that the server reads carries noise.
     """
     algorithm, federation = experiment.make_algorithm(), make_federation(experiment)
+    if algorithm.pools:
+        raise BadInput(f"{algorithm.name} pools everybody's data: no owner sends anything that canaries fit")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        policy = protect(experiment, algorithm, federation).policy
-        bound = policy.bind(algorithm.in_use, federation.names)
+        protected = protect(experiment, algorithm, federation)
+        bound = protected.policy.bind(algorithm.in_use, federation.names)
         planting = Planting(bound, federation.names, sub_seed(experiment.seed, "canaries"))
-        if not planting.noised and bound.steps is None:
+        read = {*planting.noised, *planting.trained}
+        if not read:
             raise BadInput("nothing that the server reads carries noise: there is no claim to refute")
         run = train(
             planting.algorithm(type(algorithm))(**algorithm.settings.model_dump()),
             federation,
-            policy,
+            protected.policy,
             rounds=experiment.rounds,
             seed=experiment.seed,
-            keep=lambda channel, round: True,
+            budget=protected.budget,
+            keep=lambda channel, round: channel in read,
         )
     return run, planting
 
 
-def _run(experiment: Experiment) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
-    """What one run claims against the server, and the scores of its canaries."""
+def _run(experiment: Experiment) -> Played:
     run, planting = planted(experiment)
     steps = planting.bound.steps
-    told = run.privacy(steps.unit if steps else experiment.unit, experiment.delta)
+    unit = steps.unit if steps else experiment.unit
+    told = run.privacy(unit, experiment.delta)
     claim = float({told["against"]: told["epsilon"], **told.get("readers", {})}.get(SERVER, math.inf))
     if math.isinf(claim):
-        raise BadInput(f"the run claims no finite epsilon for one {experiment.unit} against the server")
-    return claim, planting.scores(run.transcript.view(SERVER))
+        raise BadInput(f"the run claims no finite epsilon for one {unit} against the server")
+    return Played(claim, unit, str(told["relation"]), *planting.scores(run.transcript.view(SERVER)))
 
 
 def _bound(experiment: Experiment, ins: np.ndarray, outs: np.ndarray, confidence: float) -> Lower:

@@ -7,6 +7,7 @@ import json
 import math
 import multiprocessing
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -101,7 +102,7 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Runs what is not finished, and gives every point's row.
 
-    A run that was stopped goes on from its last round, or begins anew where it has a budget; one that was
+    A run that was stopped goes on from its last checkpoint, or begins anew where it adds noise; one that was
     refused says why.
 
     Args:
@@ -137,16 +138,20 @@ def run_point(config: dict[str, Any], folder: Path) -> None:
     if (folder / "result.json").is_file() or (folder / "refused.json").is_file():
         return
     experiment = Experiment(**config)
-    # A run with a budget of its own that is killed inside a round has paid for that round, and a budget that
-    # is planned to the last round has no room to pay twice; its noise cannot be drawn again either. So it
-    # begins anew, and keeps nothing on the way.
-    whole = experiment.epsilon is not None and experiment.ledger is None
+    # A run with noise that is killed inside a round has paid for that round, and a budget that is planned to
+    # the last round has no room to pay twice; its noise cannot be drawn again either. So it begins anew, and
+    # keeps nothing on the way; but where its ledger is shared with others, what it paid stays paid.
+    shared = experiment.ledger is not None
+    whole = experiment.adds_noise and not shared
+    every = experiment.checkpoint_every if shared else EVERY
+    if whole:
+        shutil.rmtree(folder, ignore_errors=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is left in plaintext is a column of the table
         try:
             run = execute(
-                experiment.model_copy(update={"checkpoint_every": EVERY}),
-                None if whole else folder,
+                experiment.model_copy(update={"checkpoint_every": every}),
+                None if whole and experiment.transcript != "full" else folder,
                 checkpoints=not whole,
                 on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
             )

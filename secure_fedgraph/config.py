@@ -228,7 +228,7 @@ class Experiment(BaseModel):
     @property
     def adds_noise(self) -> bool:
         """Whether anything is noised, so that a finite epsilon may be printed."""
-        return self._noised or self.trains_under_noise or bool(self.draws)
+        return self._noised or self.planned or self.trains_under_noise or bool(self.draws)
 
     @property
     def _steps_pay(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -96,20 +96,19 @@ def check_advert(name: str, advert: Tree, scope: Scope | None = None, identity: 
 
 
 def statement(scope: Scope, name: str, public: bytes, commitment: bytes) -> bytes:
-    """What a client's identity signs at the start of a masked sum."""
-    return encode(
-        {
-            "purpose": "masked: advertise",
-            "run": scope.run,
-            "round": scope.round,
-            "exchange": scope.exchange,
-            "channel": scope.channel,
-            "cohort": _hashed(scope.cohort),
-            "name": name,
-            "public": public,
-            "commitment": commitment,
-        }
-    )
+    """What a client's identity signs at the start of a masked sum.
+
+    All but the name has a fixed length, so no two statements are the same bytes.
+    """
+    place = _place(scope.run, scope.round, scope.exchange, scope.channel, scope.cohort)
+    return b"masked: advertise" + place + public + commitment + name.encode()
+
+
+@lru_cache(maxsize=64)
+def _place(run: str, round: int, exchange: int, channel: str, cohort: tuple[str, ...]) -> bytes:
+    """A digest of the sum that a statement is about: the same for all of its clients."""
+    found = {"run": run, "round": round, "exchange": exchange, "channel": channel, "cohort": _hashed(cohort)}
+    return hashlib.sha256(encode(found)).digest()
 
 
 def context(scope: Scope, deck: Deck) -> bytes:
@@ -148,7 +147,7 @@ def pair_info(bound_to: bytes) -> bytes:
 
 def parcel(deck: Deck, sender: str, reader: str) -> bytes:
     """What the seal of a pair of shares is bound to."""
-    return b"masked: shares" + deck.digest + encode({"sender": sender, "reader": reader})
+    return b"masked: shares" + deck.digest + _hashed((sender, reader))
 
 
 def _hashed(names: tuple[str, ...]) -> bytes:

@@ -15,8 +15,8 @@ def empirical(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] |
     """A row for each noise of each policy, of several seeds the one whose bound is nearest its claim.
 
     Returns:
-        ``rows``, ``unseen`` (what such audits are blind to, by kind of noise), ``reasons``, ``sentence``,
-        ``broken`` and ``confidence``; None where no noise was charged.
+        ``rows``, ``unseen`` (by kind of noise what its audit is blind to), ``reasons``, ``sentence``,
+        ``broken`` and ``canaries``; None where no noise was charged.
     """
     if not rows:
         return None
@@ -33,11 +33,11 @@ def empirical(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] |
         sentence += f"; {len(worst) - held - broken} could not be judged"
     return {
         "rows": [_told(row, several) for row in worst],
-        "unseen": list(dict.fromkeys((_kind(row), str(row.get("unseen", ""))) for row in worst)),
+        "unseen": list(dict.fromkeys((_kind(row), _confidence(row), str(row["unseen"])) for row in worst)),
         "reasons": list(dict.fromkeys(str(row["reason"]) for row in worst if row.get("reason"))),
         "sentence": sentence + ".",
         "broken": broken,
-        "confidence": next((f"{100 * float(row['confidence']):g} %" for row in worst if "lower" in row), ""),
+        "canaries": any(row["noise"] == "the whole run" for row in worst),
     }
 
 
@@ -65,6 +65,10 @@ def _told(row: dict[str, Any], several: bool) -> dict[str, Any]:
         "outcome": row["outcome"],
         "state": STATES.get(row["outcome"], "unbound"),
     }
+
+
+def _confidence(row: dict[str, Any]) -> str:
+    return f"{100 * float(row['confidence']):g} %" if "confidence" in row else ""
 
 
 def _kind(row: dict[str, Any]) -> str:

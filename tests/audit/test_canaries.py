@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 
-from audits import one_run
+from attacks.weights import VocabularySupport
+from audits import grid, one_run
 from audits.empirical import BROKEN, HOLDS, UNAUDITED, WEAK
 from audits.one_run import one_run_rows, planted
 from secure_fedgraph.cli import main
 from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy import local_step
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.rounded_gaussian import RoundedGaussian
@@ -26,6 +30,7 @@ BASE: dict[str, Any] = {
     "clients": 4,
     "rounds": 2,
 }
+NARROW = {"fanout": [2, 2], "hidden": [8, 8]}
 SPLIT = {"local_tests": 5, "local_share": 0.4}
 EGO = {"hidden": [16, 16], "fanout": [2, 2], "batch": 8, "epochs": 1, "server_epochs": 2, "mash": "across"}
 NODES = {"rules": "node", "reduction": "frozen", "mash_rounds": 1, "caps": [1, 1], "batch": 32}
@@ -54,7 +59,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "policy": "masked",
         "unit": "node",
         "steps": {"noise": 1e-3, "rate": 0.5},
-        "training": {"fanout": [2, 2], "hidden": [8, 8]},
+        "training": NARROW,
     },
 }
 
@@ -83,8 +88,70 @@ def test_a_right_run_holds(policy: str):
     assert row["of"] == "all 2 rounds, 3 runs" and row["unseen"]
 
 
+def test_rows_of_several_tensors_are_read_as_they_were_planted():
+    """A mash is one row a mash in two tensors: alone, without the reduction beside it, it is read too."""
+    more = {**KINDS["two channels"], "training": {**EGO, "mashes": 16, "reduction": "frozen"}}
+    run, planting = planted(made(**more))
+    ins, outs = planting.scores(run.transcript.view("server"))
+    assert len(planting.noised) >= 1 and "reduction" not in planting.noised
+    assert (ins > 0).all() and (outs < 0).all()
+
+
+def test_no_two_canaries_share_a_coordinate():
+    _, planting = planted(made(policy="masked", unit="node", epsilon=8.0, training=NARROW, clients=3))
+    width = 64
+    for of in (1, 5, 60):
+        rows = [planting.direction((name, i), width, of) for name in planting.clients for i in range(of)]
+        found = torch.stack([row for row in rows if row is not None])
+        assert torch.allclose(found @ found.T, torch.eye(len(found)), atol=1e-6)
+        assert len(found) <= width
+    assert planting.direction((planting.clients[2], 0), 2) is None  # fewer coordinates than clients
+
+
+def test_a_row_names_the_unit_that_steps_speak_for():
+    (row,) = one_run_rows(made(policy="masked", steps={"noise": 2.0}, training=NARROW), 10)
+    assert row["unit"] == "node"
+    assert row["outcome"] in (HOLDS, WEAK)
+
+
+def test_a_ledger_that_others_share_is_neither_charged_nor_asked(tmp_path: Path):
+    shared = tmp_path / "ledger.jsonl"
+    (row,) = one_run_rows(made(policy="local_dp", epsilon=4.0, ledger=shared), 50)
+    assert row["claim"] == pytest.approx(4.0, abs=0.01)
+    assert not shared.exists()
+
+
+def test_a_budget_for_labels_is_held_too():
+    (row,) = one_run_rows(made(policy="local_dp", epsilon=8.0, unit="label"), 8)
+    assert row["unit"] == "label" and row["outcome"] != UNAUDITED, row
+
+
+def test_the_runs_before_one_that_fails_are_judged(monkeypatch: pytest.MonkeyPatch):
+    real, calls = one_run._run, itertools.count()
+
+    def once(experiment: Experiment) -> one_run.Played:
+        if next(calls):
+            raise BadInput("no more")
+        return real(experiment)
+
+    monkeypatch.setattr(one_run, "_run", once)
+    (row,) = one_run_rows(made(policy="local_dp", epsilon=4.0), 200)
+    assert row["trials"] == 50 and row["outcome"] in (HOLDS, WEAK)
+
+
+def test_pooled_data_have_no_canaries():
+    (row,) = one_run_rows(made(algorithm="globsage", policy="local_dp", epsilon=4.0), 50)
+    assert row["outcome"] == UNAUDITED
+
+
+def test_strictest_with_a_budget_has_canaries_too():
+    strict = made(policy="strictest", epsilon=8.0)
+    found = grid.groups([strict], ["strictest"], [VocabularySupport], [0], canaries=50)
+    assert [group.canaries for group in found if group.canaries] == [50]
+
+
 def test_steps_need_more_canaries_than_there_are():
-    (row,) = one_run_rows(made(policy="masked", unit="node", epsilon=8.0, training={"fanout": [2, 2]}), 30)
+    (row,) = one_run_rows(made(policy="masked", unit="node", epsilon=8.0, training=NARROW), 30)
     assert row["outcome"] == WEAK and row["method"] == "one run"
 
 
@@ -140,7 +207,7 @@ def test_steps_without_noise_are_refuted(monkeypatch: pytest.MonkeyPatch):
             return np.zeros(size)
 
     monkeypatch.setattr(local_step, "rounded_gaussian", Silent)
-    (row,) = one_run_rows(made(policy="masked", unit="node", epsilon=1.0, training={"fanout": [2, 2]}), 150)
+    (row,) = one_run_rows(made(policy="masked", unit="node", epsilon=1.0, training=NARROW), 150)
     assert row["outcome"] == BROKEN, row
 
 

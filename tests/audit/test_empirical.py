@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from audits import empirical
+from audits import attacked, empirical
 from audits.empirical import BROKEN, HOLDS, UNAUDITED, WEAK, empirical_rows
 from audits.worst_cases import pooled_parts
 from secure_fedgraph.cli import main
@@ -59,6 +59,22 @@ def test_a_right_run_holds_and_its_row_says_how_much_was_tried(name):
 
 def test_without_noise_there_is_nothing_to_audit():
     assert empirical_rows(made(policy="masked", epsilon=None), 1e-5) == []
+
+
+def test_steps_that_claim_nothing_are_no_row():
+    run = made(policy="masked", unit="client", epsilon=None, steps={"noise": 0.01})
+    assert empirical_rows(run, 1e-5) == []
+
+
+def test_rows_that_cannot_be_made_cost_no_cell(monkeypatch, tmp_path):
+    def fails(*_):
+        raise ZeroDivisionError("no")
+
+    monkeypatch.setattr(attacked, "empirical_rows", fails)
+    done = TestCommand().run(tmp_path / "c")
+    assert done.exit_code == 0, done.output
+    result = json.loads((tmp_path / "c" / "audit.json").read_text())
+    assert result["cells"] and result["empirical"][0]["outcome"] == UNAUDITED
 
 
 def test_too_few_trials_are_no_verdict():
