@@ -211,6 +211,14 @@ def _worth(row: Mapping[str, Any], key: str) -> bool:
     return gain is not None and (gain["interval"] or [gain["mean"]])[0] > 0
 
 
+def _on_own_tests(row: Mapping[str, Any], alone: Mapping[str, Any], key: str) -> str:
+    """What counts for an owner that is asked about its own data only: alone may be better there."""
+    mine, its = row["accuracy"].get("local"), alone["accuracy"].get("local")
+    if key == "local" or mine is None or its is None:
+        return ""
+    return f" On owners' own test data it has {mine:.3f}, and who stays alone {its:.3f}."
+
+
 def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str]:
     """One sentence a line: the smallest budget that is worth more than staying alone."""
     found = []
@@ -232,5 +240,6 @@ def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str
                 if worth
                 else " At the largest budget tried it is not worth more than staying alone "
             ) + f"({_score(alone[0], key):.3f}), {how}."
+            text += _on_own_tests(last, alone[0], key)
         found.append(text)
     return found or ["No point has a budget: the table shows each policy as configured."]

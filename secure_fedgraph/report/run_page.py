@@ -70,7 +70,7 @@ def _budget(budget: dict[str, Any] | None, plan: list[dict[str, Any]]) -> dict[s
     left = None if spent == "inf" else max(asked - float(spent), 0.0)
     unit, against = words.named(words.UNITS, budget["unit"]), words.named(words.READERS, budget["against"])
     return {
-        "asked": f"epsilon {asked:g} at delta {budget['delta']:g} for {unit}, against {against}",
+        "asked": f"ε = {asked:g} at δ = {words.scientific(budget['delta'])} for {unit}, against {against}",
         "spent": f"{spent}" + ("" if left is None else f", {left:.4g} left"),
         "planned": bool(budget.get("planned")),
         "rows": [

@@ -210,6 +210,14 @@ def test_a_verdict_does_not_rest_on_chance(alone, budget, worth, how):
     assert how in sentence
 
 
+def test_owners_own_tests_are_told_too():
+    rows = [scored("no collaboration", [0.4]), scored("budget", [0.6], epsilon=8.0)]
+    rows[0]["accuracy"]["local"], rows[1]["accuracy"]["local"] = 0.74, 0.56
+    rows[1] |= gains(rows[1], rows[0])
+    (sentence,) = _verdicts(rows, "global", "client")
+    assert sentence.endswith("On owners' own test data it has 0.560, and who stays alone 0.740.")
+
+
 def test_errors_count_downwards():
     alone, budget = (
         {"outcome": "ran", "accuracy": {"mae": m}, "each": [{"seed": 0, "accuracy": {"mae": m}}]}
