@@ -116,15 +116,16 @@ def telling(groups: Iterable[Group], costs: Costs | None = None) -> list[Group]:
     """The most telling first.
 
     Attacks on what nothing protects come first, for without them a blank says nothing; then the policies
-    that are meant to stop them, which also show what is left; then these under the attacks' controls; then
-    further seeds. Algorithms take turns, in each turn the cheaper ones first.
+    that are meant to stop them, which also show what is left; then the attacks' controls where nothing
+    protects, and then under the policies; then further seeds. Algorithms take turns, in each turn the cheaper
+    ones first.
     """
     turns: dict[tuple[int, str], int] = {}
 
     def place(group: Group) -> tuple[int, int]:
         bare = group.chosen.policy == PLAIN
-        rank = 0 if bare else 1 if group.configured else 2
-        rank += 3 * seeds.index(group.chosen.seed)
+        rank = (0 if group.configured else 2) + (0 if bare else 1)
+        rank += 4 * seeds.index(group.chosen.seed)
         turn = turns[rank, group.chosen.algorithm] = turns.get((rank, group.chosen.algorithm), 0) + 1
         return rank, turn
 
