@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -253,3 +254,30 @@ def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
     assert [("mu" in e.training) for e in _experiments(settings)[0]] == [False, True]
     with pytest.raises(BadInput, match="fairgraphfl learns from kind graph"):
         _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": "cora,pubmed"})
+
+
+def test_canaries_cost_as_many_runs_as_they_take():
+    (one, *_), costs = wanted(["local_dp"], [0]), Costs(rehearsals={"fedsage": Rehearsed(3.0, 2.0)})
+    alone = costs.of(replace(one, canaries=1))
+    assert alone is not None and costs.of(replace(one, canaries=400)) == 8 * alone
+    assert costs.of(replace(one, canaries=10**6)) == 40 * alone
+    costs.seconds[0] = replace(one, canaries=400), 900.0
+    assert costs.of(one) == 3.0 + 1.2 * 2.0 + 2 * 5.0  # what they took says nothing of a run that is attacked
+
+
+@pytest.mark.parametrize(
+    ("file", "other"), [("privacy/noise.py", True), ("protocol/wire.py", True), ("report/page.py", False)]
+)
+def test_cells_of_other_code_are_not_these(monkeypatch: pytest.MonkeyPatch, file: str, other: bool):
+    """What is measured is the package's own noise: a cell from before a change of it would be stale."""
+    (one, *_), digest = wanted(["local_dp"], [0]), groups._digest
+    groups._judging.cache_clear()
+    before = one.key
+    monkeypatch.setattr(
+        groups,
+        "_digest",
+        lambda path: "changed" if path.endswith(f"secure_fedgraph/{file}") else digest(path),
+    )
+    groups._judging.cache_clear()
+    assert (one.key != before) is other
+    groups._judging.cache_clear()
