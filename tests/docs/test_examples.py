@@ -31,6 +31,13 @@ PROMISED = {
     "fairgraphfl_rewards": ["plain      owner-0 low", "encrypted  owner-0 low", "to 1.000000", "0 of 6"],
     "fedsage_under_each_policy": ["plaintext", "3 of 3", "masked", "0 of 3", "server inf, peers"],
     "glasu_by_columns": ["2   4", "plaintext: accuracy", "masked: accuracy", "0 single", "two owners:"],
+    "measure_epsilon": [
+        "a whole owner, noise in shares: channel update, one upload: holds, claimed 2.71, at least",
+        "a whole owner, noise in shares: the whole run, all 2 rounds, 2 runs: holds, claimed 4.00",
+        "one node, noisy steps: noisy steps, all 20 steps, 7 records a node: holds, claimed 4.00",
+        "one link, drawn anew: links drawn anew, the one drawing: holds, claimed 4.00",
+        "nothing that the server reads carries noise",
+    ],
     "own_algorithm": ["plaintext", "masked", "homomorphic", "accuracy"],
     "own_attack": ["plaintext  right for", "masked     blind: own-majority-class"],
     "run_under_a_budget": ["client ", "node ", "edge          8.0 sum"],
