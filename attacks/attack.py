@@ -109,6 +109,8 @@ class Attack(ABC):
     """Further channels that must be kept in full for it."""
     first_rounds: ClassVar[int | None] = None
     """How many rounds it reads, from the first in which a channel is used; all of them where None."""
+    reads_sums: ClassVar[bool] = False
+    """Whether it reads single owners from sums alone: what these give away by subtraction is declared."""
     grants: ClassVar[tuple[str, ...]] = ()
     """What the threat model grants beside the view, a sentence each."""
     needs: ClassVar[tuple[str, ...]] = ()

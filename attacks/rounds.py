@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
 from attacks.drifting_updates import groups, means, singled_out
+from attacks.weights import update_unit
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
@@ -40,6 +41,7 @@ class CohortDifferencing(Attack):
     family = "rounds"
     summary = "single owners' updates, from secure sums over cohorts that change"
     channel = "update"
+    reads_sums = True
     cost = "one decomposition of a matrix of rounds by owners"
     controls = (
         Control(
@@ -137,7 +139,7 @@ class OwnShareSubtraction(Attack):
         clients = tuple(view.public["clients"])
         mine = [name for name in clients if name in view.parties]
         own = self._own(view, mine)
-        total, contributors = self._sum(view, clients, next(iter(own.values())).keys())
+        total, contributors = self._sum(view, clients, own)
         others = tuple(name for name in contributors if name not in mine)
         if not others:
             raise Blind(f"{self.id}: nobody outside the coalition contributed")
@@ -159,7 +161,7 @@ class OwnShareSubtraction(Attack):
         return [s for s in view.uploads(self.channel) if s.clients[0] in view.parties]
 
     def _sum(
-        self, view: View, clients: tuple[str, ...], sent: Collection[str]
+        self, view: View, clients: tuple[str, ...], own: Mapping[str, Mapping[str, np.ndarray]]
     ) -> tuple[np.ndarray, tuple[str, ...]]:
         sums = view.sums(self.channel)
         if sums:
@@ -171,9 +173,12 @@ class OwnShareSubtraction(Attack):
         if len(told) < 2:
             raise Blind(f"{self.id}: one broadcast shows no step: it takes two rounds")
         first_round, second = sorted(told)[:2]
-        names = [name for name in told[first_round] if name in sent]  # a clip may be told beside the model
-        step = [np.asarray(told[second][k], float) - np.asarray(told[first_round][k], float) for k in names]
-        return len(clients) * vector(dict(zip(names, step, strict=True))), clients
+        before, after = told[first_round], told[second]
+        scale = len(clients) / update_unit(before)
+        shown = {k: scale * (np.asarray(after[k], float) - np.asarray(before[k], float)) for k in before}
+        # what travels beside the weights moves no broadcast: nothing is known of it but one's own
+        kept = {k: sum(np.asarray(one[k], float) for one in own.values()) for k in next(iter(own.values()))}
+        return vector({k: shown.get(k, mine) for k, mine in kept.items()}), clients
 
 
 class RedrawnNoise(Attack):

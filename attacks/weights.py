@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,15 +125,17 @@ class LabelCounts(Attack):
         before = next((seen.values for seen in view.asked(self.channel) if seen.round == round), None)
         if before is None or "head.bias" not in values:
             raise Blind(f"{self.id}: the view lacks the broadcast model or a classifier's bias")
-        step = np.asarray(values["head.bias"], dtype=np.float64) / contributors * _unit(before)
+        step = np.asarray(values["head.bias"], dtype=np.float64) / contributors * update_unit(before)
         estimate = self._mean_prediction(view, before, values) + step / settings["learning_rate"]
         return estimate
 
     def _mean_prediction(
         self, view: View, before: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]
     ) -> np.ndarray:
-        schema = view.public["schema"]
-        model = GraphSage(schema["features"], schema["classes"], view.public["settings"]["hidden"])
+        schema, hidden = view.public["schema"], view.public["settings"]["hidden"]
+        if not isinstance(hidden, Sequence):
+            raise Blind(f"{self.id}: what the model predicts is known of GraphSAGE, and this is another")
+        model = GraphSage(schema["features"], schema["classes"], hidden)
         own = dict(model.named_parameters())  # a clip may travel with them
         load(model, {name: torch.tensor(value) for name, value in before.items() if name in own})
         weights = torch.tensor(_column_movement(values, schema["features"]))
@@ -149,7 +151,7 @@ class LabelCounts(Attack):
             return F.softmax(model.forward_tree(x, tree), dim=1).mean(0).double().numpy()
 
 
-def _unit(told: Mapping[str, Any]) -> float:
+def update_unit(told: Mapping[str, Any]) -> float:
     """What uploads are multiples of: of the clip that the server told, where clips follow the clients."""
     return float(told[_CLIP]) / _PART if _CLIP in told else 1.0
 

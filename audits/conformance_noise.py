@@ -20,11 +20,13 @@ from secure_fedgraph.protocol.wire import decode
 WHOLE = 0.02
 """How far from a whole step a value may be that travelled as float32."""
 ROUNDED = 1 - 1e-9
+Before = dict[tuple[str, str], tuple[np.ndarray, float]]
+"""(channel, reader or sender) -> the last values in steps, and the variance of their noise."""
 
 
 def noise(record: Record) -> Iterator[Finding]:
     """Noise is on the wire, on the grid, as wide as claimed, and never the same twice."""
-    before: dict[tuple[str, str], np.ndarray] = {}
+    before: Before = {}
     for sent, tree in record.replies:
         stage = noise_of(record.run.policy.bounds.get(sent.channel))
         if stage is None or "data" not in tree or stage.by != "client":
@@ -45,7 +47,7 @@ def noise(record: Record) -> Iterator[Finding]:
 
 def _noised(
     record: Record,
-    before: dict[tuple[str, str], np.ndarray],
+    before: Before,
     channel: str,
     who: str,
     values: np.ndarray,
@@ -69,12 +71,13 @@ def _noised(
                 channel,
                 f"{who}: {rms:.3g} steps at most where {math.sqrt(variance):.3g} are claimed",
             )
-    for (other, name), earlier in before.items():
+    for (other, name), (earlier, its) in before.items():
         if other == channel and earlier.size == width:
             apart = float(np.square(steps - earlier).sum())
-            if apart < 2 * variance * chi2.ppf(record.each / (len(before) + 1), width):
+            # a sum of fewer clients holds fewer shares
+            if apart < (variance + its) * chi2.ppf(record.each / (len(before) + 1), width):
                 yield Finding("repeated", channel, f"{who} and {name} differ by less than fresh noise would")
-    before[channel, who] = steps
+    before[channel, who] = steps, variance
 
 
 def scale(record: Record) -> Iterator[Finding]:

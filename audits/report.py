@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from attacks import ATTACKS
 from audits.cells import EACH, LEFT, Audit
 from audits.conformance_rows import FAILED
 from audits.empirical import BROKEN
@@ -93,20 +94,25 @@ def _read_hidden(found: Audit) -> list[str]:
     def place(row: dict[str, Any], seed: Any, variant: Any) -> tuple[Any, ...]:
         return row.get("algorithm"), row["policy"], variant, seed
 
-    hidden = {
-        place(run, run["result"]["seed"], run["variant"]): {
-            row["name"] for row in run["result"]["channels"] if row["domain"] in HIDDEN
-        }
+    rows = {
+        place(run, run["result"]["seed"], run["variant"]): [
+            row for row in run["result"]["channels"] if row["domain"] in HIDDEN
+        ]
         for run in found.runs
     }
+
+    def hidden(cell: dict[str, Any]) -> bool:
+        """Whether nothing says that the server may read this: what sums give away may be declared."""
+        kind, variant = ATTACKS.get(cell["attack"]), cell["settings"]["variant"]
+        mine = [r for r in rows.get(place(cell, cell["seed"], variant), []) if r["name"] == cell["channel"]]
+        declared = kind is not None and kind.reads_sums and any(r.get("excess") for r in mine)
+        return bool(mine) and not declared
+
     return [
         f"{cell['attack']} read single owners from channel {cell['channel']!r} under {cell['policy']}, "
         "where no upload should be readable by the server."
         for cell in found.cells
-        if cell["leaks"]
-        and cell["settings"]["aim"] == EACH
-        and cell["adversary"] == SERVER
-        and cell["channel"] in hidden.get(place(cell, cell["seed"], cell["settings"]["variant"]), set())
+        if cell["leaks"] and cell["settings"]["aim"] == EACH and cell["adversary"] == SERVER and hidden(cell)
     ]
 
 

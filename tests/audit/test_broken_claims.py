@@ -36,6 +36,17 @@ def test_only_a_server_that_reads_single_owners_under_masks_breaks_the_claim():
     assert report.broken(found(EACH, "masked", adversary="client")) == []
 
 
+def test_what_sums_give_away_by_subtraction_is_declared():
+    """F1 reads an owner from two sums that differ in it: the channel says so, where it may happen."""
+    made = found(EACH, "masked")
+    made.cells[0]["attack"] = "f1-cohort-differencing"
+    assert len(report.broken(made)) == 1
+    made.runs[0]["result"]["channels"][0]["excess"] = ["two sums over cohorts that differ in one client ..."]
+    assert report.broken(made) == []
+    made.cells[0]["attack"] = "a1-vocabulary-support"  # this one reads uploads, which nothing declares
+    assert len(report.broken(made)) == 1
+
+
 def test_an_honest_audit_exits_0(tmp_path):
     done = CliRunner().invoke(main, [*SMALL, "--policy", "masked", "--out", str(tmp_path / "a")])
     assert done.exit_code == 0, done.output

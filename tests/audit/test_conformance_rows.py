@@ -19,6 +19,7 @@ from audits.same_state import frozen_state
 from secure_fedgraph.errors import BrokenClaim
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
 
 P = sfg.policies
@@ -49,6 +50,19 @@ def test_a_right_run_passes(policy: Any, seeded: str):
     found = outcomes(run("fedavg", policy))
     assert found.pop("seeded noise") == seeded
     assert set(found.values()) == {PASSED}
+
+
+def test_sums_of_fewer_clients_hold_fewer_shares():
+    """Sums over ten and over seven clients lie less far apart than two over ten, and are fresh too."""
+    federation = sfg.federate("synthetic-citation", clients=10, nodes=600, features=16, seed=0)
+    policy = P.distributed_dp(1.0, 4.0, quorum=5, dropouts=0.3)
+    made = sfg.train(
+        sfg.FedAvg(hidden=(64, 64)), federation, policy, rounds=8, keep=everything, dropouts=Dropouts(0.25, 1)
+    )
+    numbers = [len(note.contributors) for note in made.transcript.opened if note.channel == "update"]
+    assert len(set(numbers)) > 1
+    assert outcomes(made)["noise"] == PASSED
+    assert outcomes(made, most=10**9)["noise"] == PASSED
 
 
 def test_what_was_not_kept_cannot_be_checked():
