@@ -57,7 +57,12 @@ def test_sums_of_fewer_clients_hold_fewer_shares():
     federation = sfg.federate("synthetic-citation", clients=10, nodes=600, features=16, seed=0)
     policy = P.distributed_dp(1.0, 4.0, quorum=5, dropouts=0.3)
     made = sfg.train(
-        sfg.FedAvg(hidden=(256, 256)), federation, policy, rounds=8, keep=everything, dropouts=Dropouts(0.25, 1)
+        sfg.FedAvg(hidden=(256, 256)),
+        federation,
+        policy,
+        rounds=8,
+        keep=everything,
+        dropouts=Dropouts(0.25, 1),
     )
     numbers = [len(note.contributors) for note in made.transcript.opened if note.channel == "update"]
     assert len(set(numbers)) > 1
