@@ -22,6 +22,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy import local_step
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.rounded_gaussian import RoundedGaussian
+from secure_fedgraph.results import execute
 
 BASE: dict[str, Any] = {
     "algorithm": "fedavg",
@@ -115,10 +116,12 @@ def test_a_row_names_the_unit_that_steps_speak_for():
 
 
 def test_a_ledger_that_others_share_is_neither_charged_nor_asked(tmp_path: Path):
-    shared = tmp_path / "ledger.jsonl"
-    (row,) = one_run_rows(made(policy="local_dp", epsilon=4.0, ledger=shared), 50)
-    assert row["claim"] == pytest.approx(4.0, abs=0.01)
-    assert not shared.exists()
+    spent = made(policy="local_dp", epsilon=4.0, ledger=tmp_path / "ledger.jsonl")
+    execute(spent, None)  # what it planned for is used up
+    before = (tmp_path / "ledger.jsonl").read_text()
+    (row,) = one_run_rows(spent, 50)
+    assert row["outcome"] != UNAUDITED and row["claim"] == pytest.approx(4.0, abs=0.01)
+    assert (tmp_path / "ledger.jsonl").read_text() == before
 
 
 def test_a_budget_for_labels_is_held_too():
