@@ -1,7 +1,8 @@
 """What groups will cost, from what earlier ones did, and which of them tell the most.
 
-Costs are seconds on one core. Before any group of an algorithm was measured, a rehearsal of two rounds stands
-in: how long the first took with all that comes before it, and how long the second.
+Costs are seconds on one core. Runs as configured and controls are estimated apart: a control often trains a
+fraction of what it controls. Before any of a kind was measured, a rehearsal of two rounds stands in: how long
+the first took with all that comes before it, and how long the second.
 """
 
 from __future__ import annotations
@@ -43,10 +44,19 @@ class Rehearsed:
     whole: bool = True
 
 
+Kind = tuple[str, bool]
+"""An algorithm, and whether the run is as configured."""
+
+
+def kind_of(group: Group) -> Kind:
+    """Runs of one kind cost about the same."""
+    return group.chosen.algorithm, group.configured
+
+
 def rehearsed(experiment: Experiment) -> Rehearsed:
     """Two rounds in plaintext, with nothing kept and nobody attacking."""
     stamps = [time.perf_counter()]
-    short = experiment.under(PLAIN).model_copy(update={"rounds": min(2, rounds_of(experiment))})
+    short = experiment.under(PLAIN).model_copy(update={"rounds": 2})
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         execute(short, None, on_round=lambda row: stamps.append(time.perf_counter()))
@@ -63,7 +73,7 @@ class Costs:
     """What was measured so far, and what that says of what was not."""
 
     seconds: dict[int, tuple[Group, float]] = field(default_factory=dict)
-    rehearsals: dict[str, Rehearsed] = field(default_factory=dict)
+    rehearsals: dict[Kind, Rehearsed] = field(default_factory=dict)
 
     def of(self, group: Group) -> float | None:
         """Seconds that a group will take; None where nothing of its algorithm was measured."""
@@ -71,18 +81,31 @@ class Costs:
             return self.seconds[id(group)][1]
         if group.canaries:
             return self._of_canaries(group)
-        alike: tuple[Callable[[Group], Any], ...] = (
+        nearest: tuple[Callable[[Group], Any], ...] = (
             lambda g: (g.chosen.algorithm, g.chosen.policy, g.variant.name),
             lambda g: (g.chosen.algorithm, g.variant.name),
-            lambda g: (g.chosen.algorithm, g.chosen.policy),
-            lambda g: g.chosen.algorithm,
+            lambda g: (*kind_of(g), g.chosen.policy),
+            kind_of,
         )
-        for same in alike:
-            mine = [(g, s) for g, s in self.seconds.values() if same(g) == same(group) and not g.canaries]
-            found = [s / _factor(g) for g, s in mine]
-            if found:
-                return fmean(found) * _factor(group)
-        rehearsal = self.rehearsals.get(group.chosen.algorithm)
+        found = next((cost for same in nearest if (cost := self._mean(group, same)) is not None), None)
+        if found is None:
+            found = self._from_rehearsal(group)
+        return self._mean(group, lambda g: g.chosen.algorithm) if found is None else found
+
+    def measured(self, group: Group) -> bool:
+        """Whether the estimate is of runs of the group's own kind."""
+        return self._mean(group, kind_of) is not None
+
+    def _mean(self, group: Group, same: Callable[[Group], Any]) -> float | None:
+        """Of those that were measured and are the same in this."""
+        mine = [(g, s) for g, s in self.seconds.values() if same(g) == same(group) and not g.canaries]
+        return fmean(s / _factor(g) for g, s in mine) * _factor(group) if mine else None
+
+    def _from_rehearsal(self, group: Group) -> float | None:
+        algorithm, configured = kind_of(group)
+        rehearsal = self.rehearsals.get(
+            (algorithm, configured), self.rehearsals.get((algorithm, not configured))
+        )
         if rehearsal is None:
             return None
         further = rehearsal.further * (rounds_of(group.experiment) - 1) * _factor(group)

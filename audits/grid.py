@@ -12,7 +12,7 @@ from attacks import Attack
 from audits.attacked import LARGE, Keep, attacked, quietly
 from audits.cells import AIMS, EACH, LEFT, Audit, cells
 from audits.choices import AS_CONFIGURED, CANARIES, Variant, adversaries, choose, controls, left_out, variants
-from audits.estimates import Costs, Rehearsed, rehearsed, telling, told
+from audits.estimates import Costs, Kind, Rehearsed, kind_of, rehearsed, telling, told
 from audits.folders import audit_folder
 from audits.groups import Group, keep, kept
 from audits.pool import Failed, Pool, default_workers, tried
@@ -149,6 +149,10 @@ def _earlier(group: Group, out: Path | None) -> dict[str, Any] | None:
     return None if out is None else kept(out, group)
 
 
+def _rehearse(group: Group) -> Rehearsed:
+    return rehearsed(group.experiment)
+
+
 class _Call:
     """One call over a grid: what is there already, what is to be run, and what came out."""
 
@@ -242,22 +246,22 @@ class _Call:
         """Says the estimate, where the grid is large or has a budget; rehearses what nothing is known of."""
         if self.budget is None and len(self.wanted) < MANY:
             return
-        unknown: dict[str, Group] = {}
+        unknown: dict[Kind, Group] = {}
         for group in todo:
-            if self.costs.of(group) is None:
-                unknown.setdefault(group.chosen.algorithm, group)
+            if not self.costs.measured(group) and not group.canaries:
+                unknown.setdefault(kind_of(group), group)
         with Pool(1) if pool is None else nullcontext(pool) as rehearsing:
             until = min(time.monotonic() + PATIENCE, self.deadline or float("inf"))
-            waiting = list(unknown.items())
-            while waiting or rehearsing.working:
+            waiting = sorted(unknown.items(), key=lambda one: not one[1].configured)
+            while rehearsing.working or (waiting and time.monotonic() < until):
                 while waiting and rehearsing.free:
-                    name, group = waiting.pop()
-                    rehearsing.start(name, rehearsed, group.chosen)
-                for name, made in rehearsing.finished(until):
+                    kind, group = waiting.pop(0)
+                    rehearsing.start(kind, _rehearse, group)
+                for kind, made in rehearsing.finished(until):
                     if isinstance(made, Rehearsed):  # whatever is wrong with it will be said of its runs
-                        self.costs.rehearsals[name] = made
+                        self.costs.rehearsals[kind] = made
                     elif made.stopped:
-                        self.costs.rehearsals[name] = Rehearsed(PATIENCE, 0.0, whole=False)
+                        self.costs.rehearsals[kind] = Rehearsed(PATIENCE, 0.0, whole=False)
         self.estimate = dict(told(todo, self.costs, workers, self.budget))
         self.say(self.estimate["sentence"])
 

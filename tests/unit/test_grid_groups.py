@@ -74,7 +74,7 @@ def test_algorithms_take_turns():
     several = [experiment(), experiment("algorithm=fedavg")]
     found = telling(grid.groups(several, ["plaintext"], [VocabularySupport, LabelCounts], [0]))
     assert [g.chosen.algorithm for g in found[:2]] == ["fedsage", "fedavg"]
-    costs = Costs(rehearsals={"fedsage": Rehearsed(9.0, 9.0), "fedavg": Rehearsed(1.0, 1.0)})
+    costs = Costs(rehearsals={("fedsage", True): Rehearsed(9.0, 9.0), ("fedavg", True): Rehearsed(1.0, 1.0)})
     assert [g.chosen.algorithm for g in telling(found, costs)[:2]] == ["fedavg", "fedsage"]
 
 
@@ -82,19 +82,60 @@ def test_costs_come_from_the_nearest_that_was_measured():
     one, control, *rest = wanted(["plaintext", "homomorphic"], [0])
     costs = Costs()
     assert costs.of(one) is None
-    costs.rehearsals["fedsage"] = Rehearsed(3.0, 2.0)
+    costs.rehearsals["fedsage", True] = Rehearsed(3.0, 2.0)
     assert costs.of(one) == 3.0 + 2.0 + 2 * 5.0  # a second round, two attacks
     costs.seconds[id(one)] = one, 8.0
     assert costs.of(one) == 8.0
     same = next(g for g in rest if g.configured)
     assert costs.of(same) == 8.0 * 2.5
+    costs.rehearsals["fedsage", False] = Rehearsed(0.5, 0.25)
+    assert (
+        costs.of(control) == 0.5 + 5.0
+    )  # one round, one attack; nothing of runs as configured, which train for longer
     costs.seconds[id(control)] = control, 2.0
     assert costs.of(next(g for g in rest if g.variant.name == control.variant.name)) == 2.0 * 2.5
 
 
+def test_controls_are_estimated_apart_from_what_they_control(monkeypatch: pytest.MonkeyPatch):
+    """What FedSage+ takes as configured, with twenty epochs of its generator, says nothing of one epoch."""
+    made: list[bool] = []
+
+    def slow(group: Any) -> Rehearsed:
+        made.append(group.configured)
+        return Rehearsed(900.0, 9.0) if group.configured else Rehearsed(1.0, 0.5)
+
+    class Here:
+        """A pool of this process."""
+
+        free = True
+
+        def __init__(self, workers: int) -> None:
+            self.done: list[Any] = []
+
+        working = property(lambda self: bool(self.done))
+
+        def start(self, kind: Any, work: Any, group: Any) -> None:
+            self.done.append((kind, work(group)))
+
+        def finished(self, until: float) -> list[Any]:
+            found, self.done = self.done, []
+            return found
+
+    monkeypatch.setattr(grid, "_rehearse", slow)
+    runs = wanted(["plaintext", "masked"], [0])
+    call = grid._Call(runs, None, lambda text: None, 1, 600.0, lambda text: None, time.monotonic())
+    call._foresee(runs, 1, Here(1))  # type: ignore[arg-type]
+    assert sorted(made) == [False, True]
+    fits = [group for group in runs if call._fits(group)]
+    assert fits == [group for group in runs if not group.configured]
+    measured = next(group for group in runs if group.configured)
+    call.costs.seconds[id(measured)] = measured, 900.0
+    assert [group for group in runs if call._fits(group)] == fits
+
+
 def test_a_grid_of_days_says_so():
     found = wanted(["plaintext"], [0])
-    costs = Costs(rehearsals={"fedsage": Rehearsed(400_000.0, 0.0)})
+    costs = Costs(rehearsals={("fedsage", True): Rehearsed(400_000.0, 0.0)})
     said = told(found, costs, 2, None)["sentence"]
     assert f"about {in_words(len(found) * 400_000 / 2)}" in said or "days" in said
     assert "days" in said and "--budget-minutes 60" in said
@@ -257,7 +298,8 @@ def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
 
 
 def test_canaries_cost_as_many_runs_as_they_take():
-    (one, *_), costs = wanted(["local_dp"], [0]), Costs(rehearsals={"fedsage": Rehearsed(3.0, 2.0)})
+    (one, *_), costs = wanted(["local_dp"], [0]), Costs()
+    costs.rehearsals["fedsage", True] = Rehearsed(3.0, 2.0)
     alone = costs.of(replace(one, canaries=1))
     assert alone is not None and costs.of(replace(one, canaries=400)) == 8 * alone
     assert costs.of(replace(one, canaries=10**6)) == 40 * alone
