@@ -48,7 +48,7 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
         (f"{how} {words.listed(who, 'or')}".strip() for how, who in adversaries.items()), "or"
     )
     subjects = words.listed(words.named(words.ALGORITHMS, name) for name in algorithms)
-    where = words.listed(dict.fromkeys(str(c.get("data")) for c in audit.get("configs") or []))
+    where = words.listed(dict.fromkeys(trained.source(c)["name"] for c in audit.get("configs") or []))
     return {
         "kind": "audit",
         "title": f"{subjects or words.named(words.ALGORITHMS, config.get('algorithm'))} on "
@@ -56,7 +56,7 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
         "adversaries": told,
         "article": "an" if told[:1] in "aeio" or told.startswith("hon") else "a",
         "command": audit.get("command", ""),
-        "config": config,
+        "owned": trained.owners(audit.get("configs") or [config]),
         "source": {**trained.source({}), "name": where} if several else data,
         "seed": audit.get("seed"),
         "seconds": audit.get("seconds"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from secure_fedgraph.report import words
+from secure_fedgraph.report import trained, words
 from secure_fedgraph.report.plots import DASHES, MARKERS, WIDTH
 from secure_fedgraph.report.svg import MUTED, SERIES, Picture, draw
 
@@ -25,6 +25,9 @@ TITLES = {
 DODGE = 0.035
 """How far lines stand apart sideways, as a share of the axis, so that their intervals can be told."""
 
+LABEL = 26
+"""Characters of a legend's label beside which another has its place."""
+
 
 def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Everything that ``compare.html`` prints, from a ``secure-fedgraph/compare/1`` object."""
@@ -35,13 +38,14 @@ def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
     curve = _curve(ran, key, unit)
     attacks = list(dict.fromkeys(attack for row in ran for attack in row.get("leak") or {}))
     versions = value.get("versions") or {}
+    data = words.named(words.DATA, str(config.get("data", "")))
     return {
         "kind": "compare",
-        "title": f"{_subjects(points)} on {config.get('data')}: accuracy under privacy",
+        "title": f"{_subjects(points)} on {data}: accuracy under privacy",
         "measure": {"mae": "error (mean absolute)", "auc": "area under the ROC curve"}.get(key, "accuracy"),
         "command": value.get("command", ""),
-        "config": config,
-        "source": {"name": str(config.get("data", "")), "nodes": None, "source": "", "digest": ""},
+        "owned": trained.owners([config]),
+        "source": {"name": data, "nodes": None, "source": "", "digest": ""},
         "rounds": config.get("rounds"),
         "seed": value.get("seeds"),
         "seconds": value.get("seconds"),
@@ -54,8 +58,8 @@ def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
         "every": _every(ran, key, unit, best),
         "refused": [row for row in points if row.get("outcome") != "ran"],
         "leaks": _leaks(ran, attacks, unit) if attacks else None,
-        "settings": [(k, json.dumps(v)) for k, v in sorted(config.items()) if v not in (None, {}, [])]
-        + sorted(versions.items()),
+        "settings": [(k, json.dumps(v)) for k, v in sorted(config.items()) if v not in (None, {}, [])],
+        "versions": sorted(versions.items()),
         "facts": {"own_version": versions.get("secure-fedgraph", "")},
         "pictures": [curve] if curve else [],
     }
@@ -99,6 +103,11 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
     if not lines:
         return None
     algorithms = list(dict.fromkeys(name for name, _ in lines))
+    across: dict[tuple[str, float], list[str]] = {}  # lines that coincide are one
+    for row in ran:
+        if row["kind"] in BASELINES and (score := _score(row, key)) is not None:
+            owners = across.setdefault((row["kind"], score), [])
+            owners.append(words.named(words.ALGORITHMS, row["algorithm"]))
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -121,17 +130,15 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
                 capsize=3,
                 label=f"{words.named(words.ALGORITHMS, algorithm)}, {policy}",
             )
-        for row in ran:
-            if row["kind"] in BASELINES and (score := _score(row, key)) is not None:
-                several = row["kind"] == "no privacy" and len(algorithms) > 1
-                owner = f" ({words.named(words.ALGORITHMS, row['algorithm'])})" if several else ""
-                axes.axhline(
-                    score,
-                    color=MUTED,
-                    linewidth=1.2,
-                    linestyle="-" if row["kind"] == "no privacy" else (0, (2, 2)),
-                    label=f"{row['kind']}{owner}",
-                )
+        for (kind, score), owners in across.items():
+            several = kind == "no privacy" and 0 < len(owners) < len(algorithms)
+            axes.axhline(
+                score,
+                color=MUTED,
+                linewidth=1.2,
+                linestyle="-" if kind == "no privacy" else (0, (2, 2)),
+                label=f"{kind} ({words.listed(owners)})" if several else kind,
+            )
         budgets = sorted({float(row["epsilon"]) for rows in lines.values() for row in rows})
         axes.set_xscale("log")
         axes.set_xticks(budgets, [f"{b:g}" for b in budgets])
@@ -142,15 +149,21 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
         axes.set_ylim(max(low, 0.0), high if key == "mae" else min(high, 1.0))
         axes.grid(axis="y")
         axes.set_axisbelow(True)
-        figure.legend(loc="outside lower center", ncols=2, handlelength=3.0)
+        drawn = axes.get_legend_handles_labels()
+        figure.legend(*drawn, loc="outside lower center", ncols=_columns(drawn[1]), handlelength=3.0)
 
     told = "; ".join(
         f"{algorithm} under {policy}: "
         + ", ".join(f"{_score(r, key):.3f} at epsilon {float(r['epsilon']):g}" for r in rows)
         for (algorithm, policy), rows in lines.items()
     )
-    height = 3.0 + 0.12 * (len(lines) + len(algorithms) + 1)
+    height = 3.0 + 0.12 * (len(lines) + len(across))
     return draw("budget-curve", f"{_title(key)} over budgets. {told}.", paint, WIDTH, height)
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """Of a legend: two where the picture is wide enough for them."""
+    return 2 if max(map(len, labels)) <= LABEL else 1
 
 
 def _numbers(ran: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:

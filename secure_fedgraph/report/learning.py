@@ -30,7 +30,9 @@ def accuracy(runs: Sequence[Trained], stem: str = "") -> dict[str, Any] | None:
     )
     pictures = []
     for key, title, as_percent, read in measures:
-        drawn = [(run.label, _lines(run, read)) for run in seen]
+        drawn = [(run.label, lines) for run in seen if _any(lines := _lines(run, read))]
+        if not drawn:  # no validation data: an empty picture says nothing
+            continue
         curves = [{"label": label, "lines": lines} for label, lines in drawn]
         ends = [f"{label} ends at {_end(lines, as_percent)}" for label, lines in drawn]
         alt = f"Line plot of {title} over the rounds: {words.listed(ends)}."
@@ -74,6 +76,10 @@ def _lines(run: Trained, read: Callable[[dict[str, Any]], Any]) -> list[Line]:
             )
         )
     return [line for line in lines if line[0]]
+
+
+def _any(lines: Sequence[Line]) -> bool:
+    return any(not math.isnan(value) for _, values in lines for value in values)
 
 
 def _end(lines: Sequence[Line], as_percent: bool) -> str:

@@ -34,7 +34,7 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         "kind": "run",
         "title": f"{algorithm} on {data['name']} under {policy}",
         "command": result.get("command", ""),
-        "config": config,
+        "owned": trained.owners([config]),
         "source": data,
         "seed": result.get("seed"),
         "seconds": result.get("seconds"),

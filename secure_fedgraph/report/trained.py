@@ -138,16 +138,19 @@ def partition(runs: Sequence[Trained]) -> list[dict[str, Any]]:
         for result in run.results:
             facts = result.get("data") or {}
             cut = facts.get("partition") or {}
+            sizes = cut.get("sizes") or []
             row = {
                 "seed": result.get("seed"),
+                "data": source(facts)["name"],
                 "name": cut.get("name"),
-                "owners": cut.get("owners"),
+                "owners": cut.get("owners") or len(sizes) or None,
                 "nodes": cut.get("nodes"),
                 "links": cut.get("links"),
                 "missing": cut.get("missing_links"),
-                "sizes": cut.get("sizes") or [],
-                "spread": words.spread(cut.get("sizes") or []),
-                "many": len(cut.get("sizes") or []) > words.MOST_SIZES,
+                "sizes": sizes,
+                "spread": words.spread(sizes),
+                "of": "graphs" if "graphs" in cut else "nodes",
+                "many": len(sizes) > words.MOST_SIZES,
             }
             if cut and row not in rows:
                 rows.append(row)
@@ -175,6 +178,22 @@ def source(data: dict[str, Any]) -> dict[str, Any]:
         "features": data.get("features"),
         "classes": data.get("classes"),
     }
+
+
+def owners(configs: Sequence[dict[str, Any]]) -> str:
+    """How many owners and how the data was split, for each algorithm where that differs.
+
+    >>> owners([{"clients": 3, "partition": "louvain"}])
+    '3 owners, split by louvain'
+    """
+    by_setup: dict[str, list[str]] = {}
+    for config in configs:
+        split = f", split by {config['partition']}" if config.get("partition") else ""
+        name = words.named(words.ALGORITHMS, config.get("algorithm"))
+        by_setup.setdefault(f"{config.get('clients', '?')} owners{split}", []).append(name)
+    if len(by_setup) < 2:
+        return "".join(by_setup)
+    return "; ".join(f"{words.listed(dict.fromkeys(names))}: {told}" for told, names in by_setup.items())
 
 
 def pictures(*sections: dict[str, Any] | None) -> list[Picture]:

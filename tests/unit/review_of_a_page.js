@@ -74,6 +74,7 @@
     for (const e of all("svg:not(.plot)")) if (e.getAttribute("aria-hidden") !== "true" && !labelled(e)) say("drawing without a label", e);
     for (const e of all("[role=region], nav, section")) if (!labelled(e)) say("region without a label", e);
     for (const e of all("a[href^='#']")) if (!document.getElementById(e.getAttribute("href").slice(1))) say(`leads nowhere ${e.getAttribute("href")}`, e);
+    for (const e of all(".stack")) if (innerWidth < 500 && e.offsetWidth > e.parentElement.clientWidth + 1) say(`too wide for a phone (${e.offsetWidth})`, e);
     const ids = all("[id]").map((e) => e.id);
     if (new Set(ids).size < ids.length) say(`ids stand twice: ${ids.filter((id, i) => ids.indexOf(id) < i).slice(0, 3)}`);
     return wrong.concat(pale());

@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph.report import trained
 from secure_fedgraph.report.conformed import conformed, left_out
 from secure_fedgraph.report.heat import heat_map
+from secure_fedgraph.report.learning import accuracy
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.places import above, anchor
 
@@ -178,3 +180,26 @@ def test_the_ledger_says_what_is_left(tmp_path: Path):
     assert [c["readers"] for c in group["channels"]] == [[3.0, 3.0, "inf"]]
     assert (group["budget"]["left"], group["budget"]["share"]) == ("1", 75.0)
     assert ledger([Trained("plaintext", [{"channels": []}], [])]) == []
+
+
+def test_what_algorithms_of_a_grid_share_and_what_not():
+    graphs, nodes = {"clients": 10, "partition": "random"}, {"clients": 3, "partition": "louvain"}
+    configs = [{**nodes, "algorithm": "fedsage"}, {**nodes, "algorithm": "fedsage+"}]
+    assert trained.owners(configs) == "3 owners, split by louvain"
+    told = trained.owners([*configs, {**graphs, "algorithm": "fairgraphfl"}])
+    assert told == (
+        "FedSage and FedSage+: 3 owners, split by louvain; FairGraphFL: 10 owners, split by random"
+    )
+    cut = {"name": "random", "graphs": 5, "sizes": [2, 3]}
+    run = trained.Trained("plaintext", [{"seed": 0, "data": {"data": "proteins", "partition": cut}}], [])
+    (found,) = trained.partition([run])
+    assert (found["data"], found["owners"], found["of"], found["sizes"]) == ("PROTEINS", 2, "graphs", [2, 3])
+
+
+def test_a_loss_that_nobody_has_is_not_drawn():
+    history = [{"round": i, "accuracy": {"global": 0.5}, "loss": None} for i in (1, 2)]
+    found = accuracy([trained.Trained("plaintext", [{"accuracy": {"global": 0.5}}], [history])])
+    assert found is not None and [picture.name for picture in found["pictures"]] == ["accuracy-by-round"]
+    history[1]["loss"] = 0.25
+    found = accuracy([trained.Trained("plaintext", [{"accuracy": {"global": 0.5}}], [history])])
+    assert found is not None and len(found["pictures"]) == 2

@@ -31,7 +31,7 @@ from secure_fedgraph.comparison import (
 )
 from secure_fedgraph.config import load
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.report.compare_page import _verdicts
+from secure_fedgraph.report.compare_page import _curve, _verdicts
 
 WORDS = """--data synthetic-citation --clients 3 --rounds 2 --workers 2 --quiet
     --set dataset.nodes=60 --set dataset.features=16
@@ -216,6 +216,21 @@ def test_owners_own_tests_are_told_too():
     rows[1] |= gains(rows[1], rows[0])
     (sentence,) = _verdicts(rows, "global", "client")
     assert sentence.endswith("On owners' own test data it has 0.560, and who stays alone 0.740.")
+
+
+def test_baselines_that_coincide_are_one_line():
+    budgets = [
+        {**scored("budget", [0.6], epsilon=e), "algorithm": a, "policy": "masked"}
+        for a in ("fedsage", "fedavg")
+        for e in (1.0, 8.0)
+    ]
+    alone = scored("no collaboration", [0.4])
+    bare = [{**scored("no privacy", [0.8]), "algorithm": a} for a in ("fedsage", "fedavg")]
+    drawn = _curve([*budgets, alone, *bare], "global", "client")
+    assert drawn is not None and drawn.svg.count(">no privacy<") == 1
+    other = [bare[0], {**bare[1], "accuracy": {"global": 0.7}}]
+    apart = _curve([*budgets, alone, *other], "global", "client")
+    assert apart is not None and ">no privacy (FedAvg)<" in apart.svg
 
 
 def test_errors_count_downwards():

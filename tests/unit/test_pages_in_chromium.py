@@ -179,15 +179,18 @@ def test_a_comparison(tmp_path: Path) -> None:
 def test_the_review_sees_what_is_wrong(tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text(
-        "<!doctype html><html><body style='background:#fff;color:#000'><h1>A</h1><h3>B</h3>"
+        "<!doctype html><html><meta name=viewport content=width=device-width>"
+        "<body style='background:#fff;color:#000'><h1>A</h1><h3>B</h3>"
         "<p style='color:#999'>pale</p><table><tr><th>head</th></tr></table>"
         "<svg class='plot'><text fill='#eee'>x</text></svg><div role='img'>y</div>"
+        "<div style='width:300px'><table class='stack' style='width:400px'><tr><td>z</td></tr></table></div>"
         "<a href='#nowhere' style='outline:none'>link</a></body></html>"
     )
     found = asyncio.run(visit(page, tmp_path / "profile"))
     told = "\n".join(found["wrong"])
     for fault in ("no lang", "h3 after h1", "2.8:1", "table without a name", "th without scope",
-                  "plot outside an image", "image without a label", "#nowhere", "no skip link"):  # fmt: skip
+                  "plot outside an image", "image without a label", "#nowhere", "no skip link",
+                  "too wide for a phone (400)"):  # fmt: skip
         assert fault in told, fault
     assert found["unseen"]
     assert any("2.8:1" in fault for fault in found["unprinted"])
