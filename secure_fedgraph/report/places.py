@@ -41,7 +41,10 @@ def by_place(found: Sequence[Record], fit: Callable[[Record], bool]) -> list[Rec
 def alike(
     records: Sequence[Record], same: Callable[[Record, Record], bool]
 ) -> list[tuple[list[str], Record]]:
-    """Policies under which one adversary, at one aim and in one setting, guessed the same."""
+    """Policies under which one adversary, at one aim and in one setting, guessed the same.
+
+    Where what the defence leaves says the same as what was sent about each owner, one of the two is enough.
+    """
     groups: list[tuple[list[str], Record]] = []
     for record in records:
         for policies, first in groups:
@@ -51,13 +54,29 @@ def alike(
                 break
         else:
             groups.append(([str(record.get("policy"))], record))
-    return groups
+    return _without_twins(groups, same)
+
+
+def _without_twins(
+    groups: list[tuple[list[str], Record]], same: Callable[[Record, Record], bool]
+) -> list[tuple[list[str], Record]]:
+    kept: list[tuple[list[str], Record]] = []
+    for policies, record in groups:
+        for at, (others, first) in enumerate(kept):
+            place = all(first.get(key) == record.get(key) for key in ("adversary", "variant"))
+            if others == policies and place and first.get("aim") == EACH and same(first, record):
+                kept[at] = others, {**first, "left_alike": True}
+                break
+        else:
+            kept.append((policies, record))
+    return kept
 
 
 def beside(record: Record) -> str:
     """What a caption has to add: what the defence leaves, a control's settings, a search that was stopped."""
     variant, stopped = record.get("variant", AS_CONFIGURED), record.get("stopped")
     left = "" if record.get("aim") == EACH else ", from what the defence leaves"
+    left += ", and from what the defence leaves" if record.get("left_alike") else ""
     control = f" ({variant})" if variant != AS_CONFIGURED else ""
     return left + control + (f"; {stopped}" if stopped else "")
 

@@ -129,6 +129,26 @@ def test_rows_are_strips_and_alike_policies_share_one() -> None:
     assert rows[0][2:] == [f"{told:.3g}"] * 2
 
 
+def test_what_the_defence_leaves_is_drawn_once_where_it_says_the_same() -> None:
+    same = {"owner": "owner-1", "true": [[1.0, 2.0]], "guess": [[1.0, 2.0]]}
+    other = {**same, "guess": [[2.0, -1.0]]}
+    kind, left = "rows of another owner", {"aim": "what the defence leaves"}
+    found = [
+        record("plaintext", same, kind), record("plaintext", same, kind, **left),
+        record("masked", same, kind), record("masked", other, kind, **left),
+        record("local_dp", other, kind), record("local_dp", other, kind, **left),
+    ]  # fmt: skip
+    (section,) = reconstructed(found, ["plaintext", "masked", "local_dp"])
+    assert section["captions"] == [
+        "plaintext and masked: what the server wrote down",
+        "plaintext: what the server wrote down, from what the defence leaves",
+        "masked and local_dp: what the server wrote down, from what the defence leaves",
+        "local_dp: what the server wrote down",
+    ]
+    (section,) = reconstructed(found[-2:], ["local_dp"])
+    assert section["captions"] == ["local_dp: what the server wrote down, and from what the defence leaves"]
+
+
 def test_what_is_no_grid_of_numbers_is_no_strip() -> None:
     for true, guess in (
         ([["a"]], [["b"]]),
