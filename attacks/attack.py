@@ -125,6 +125,11 @@ class Attack(ABC):
     searches: ClassVar[bool] = False
     """Whether it searches, for as long as ``effort`` or limits of its own allow."""
 
+    @classmethod
+    def reads(cls) -> tuple[str, ...]:
+        """All channels that it can read something from."""
+        return (cls.channel, *cls.also_reads)
+
     def __init__(self, effort: float | None = None) -> None:
         if effort is not None and not 0 < effort < float("inf"):
             raise BadInput(f"effort {effort:g} is no limit: give processor seconds above 0, e.g. 20")

@@ -83,7 +83,7 @@ class MashAttack(Attack):
     one follows from the seed that it is told.
     """
 
-    family = "mashes"
+    family = "mash"
     adversaries: ClassVar[tuple[str, ...]] = ("server",)
     channel = EGOS
     also_reads: ClassVar[tuple[str, ...]] = (ACROSS, REDUCTION)

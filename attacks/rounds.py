@@ -38,7 +38,7 @@ class CohortDifferencing(Attack):
     """
 
     id = "f1-cohort-differencing"
-    family = "rounds"
+    family = "aggregation"
     summary = "single owners' updates, from secure sums over cohorts that change"
     channel = "update"
     reads_sums = True
@@ -108,7 +108,7 @@ class OwnShareSubtraction(Attack):
     """
 
     id = "f2-own-share-subtraction"
-    family = "rounds"
+    family = "aggregation"
     summary = "the update of the one owner that does not collude, from the sum less one's own"
     adversaries = (COALITION,)
     channel = "update"
@@ -190,7 +190,7 @@ class RedrawnNoise(Attack):
     """
 
     id = "f8-redrawn-noise"
-    family = "rounds"
+    family = "aggregation"
     summary = "updates without their noise, where the noise follows from a public seed"
     channel = "update"
     first_rounds = 1

@@ -52,7 +52,7 @@ class OthersRows(Attack):
     """
 
     id = "d2-subtracted-rows"
-    family = "vertical"
+    family = "glasu"
     summary = "the other owners' rows, from the aggregate less one's own"
     adversaries = ("client",)
     channel = _SUMMED
@@ -110,7 +110,7 @@ class AlikeRows(Attack):
     """
 
     id = "d3-alike-rows"
-    family = "vertical"
+    family = "glasu"
     summary = "links, from the likeness of the rows that owners send for a layer"
     adversaries = (SERVER, "client")
     channel = _SUMMED

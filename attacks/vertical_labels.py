@@ -53,7 +53,7 @@ class _Gradients(Attack):
     server learns something.
     """
 
-    family = "vertical"
+    family = "glasu"
     adversaries = (SERVER, LAST)
     channel = _SENT
     also_reads = (_SUMMED, *_FORWARD)

@@ -145,7 +145,7 @@ class ListLinks(Attack):
     """
 
     id = "d1-index-lists"
-    family = "vertical"
+    family = "glasu"
     summary = "an owner's links, from the lists of nodes that it sampled"
     channel = "sample"
     grants = (WHICH,)
@@ -199,7 +199,7 @@ class ListLinksByOwner(Attack):
     """
 
     id = "d1-index-union"
-    family = "vertical"
+    family = "glasu"
     summary = "the other owners' links, from the united lists less one's own"
     adversaries = ("client",)
     channel = "sample"

@@ -15,13 +15,11 @@ from audits.case import Case
 from audits.ceilings import Claims
 from audits.cells import EACH, Audit, blank_cell, cells, limits
 from audits.conformance_rows import conformance_rows
-from audits.empirical import UNAUDITED, empirical_rows
+from audits.empirical import empirical_or_why_not
 from audits.groups import Group
 from audits.one_run import one_run_rows
 from secure_fedgraph.errors import Refused
-from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.results import execute, run_result, write_json
-from secure_fedgraph.train import Run
 
 LARGE = 200_000_000
 """Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
@@ -83,7 +81,7 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
         about = _about(group)
         grid.conformance += [{**about, **row} for row in conformance_rows(run)]
         if group.configured:  # controls change what is learned from, and no noise
-            grid.empirical += [{**about, **row} for row in _empirical(run, experiment.delta)]
+            grid.empirical += [{**about, **row} for row in empirical_or_why_not(run, experiment.delta)]
     grid.runs.append(
         {
             "variant": variant.name,
@@ -97,16 +95,6 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
         write_json(folder / "result.json", result)
         if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
             shutil.rmtree(folder / "transcript")
-
-
-def _empirical(run: Run, delta: float) -> list[dict[str, Any]]:
-    """The rows; where they cannot be made, that, and not the loss of what was attacked."""
-    try:
-        return empirical_rows(run, delta)
-    except Exception as error:
-        about = {"noise": "all noise", "of": "the run", "unit": "", "relation": "", "reader": SERVER}
-        reason = f"{type(error).__name__}: {error}"
-        return [{**about, "outcome": UNAUDITED, "reason": reason, "unseen": ""}]
 
 
 def _about(group: Group) -> dict[str, Any]:
@@ -128,7 +116,7 @@ class Keep:
         self._rounds: dict[str, float] = {}
         self._first: dict[str, int] = {}
         for attack in attacks:
-            for channel in (attack.channel, *attack.also_reads):
+            for channel in attack.reads():
                 rounds = float("inf") if attack.first_rounds is None else attack.first_rounds
                 self._rounds[channel] = max(rounds, self._rounds.get(channel, 0))
 

@@ -12,12 +12,17 @@ from audits.case import Case
 from audits.ceilings import Claims
 from audits.choices import AS_CONFIGURED, Variant, at
 from audits.judges import JUDGES
+from audits.judges_rounds import JUDGES_OF_ROUNDS, updates
 from audits.knowledge import knowledge
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.protocol import View
 
 EACH, LEFT = "each owner", "what the defence leaves"
 AIMS = (EACH, LEFT)
+UNJUDGED = (
+    "isolated clients keep the updates that they made to themselves, so nothing tells how near a guess is: "
+    "audit a run without isolated=true"
+)
 
 
 @dataclass
@@ -84,10 +89,12 @@ def _cell(
 ) -> None:
     started, aim = time.perf_counter(), blank["settings"]["aim"]
     try:
-        if not {attack.channel, *attack.also_reads} & set(view.public.get("channels", {})):
+        if not set(attack.reads()) & set(view.public.get("channels", {})):
             raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
         work = attack.run if aim == EACH else attack.residual
         guess = work(view, knowledge(attack, case))
+        if guess.about in JUDGES_OF_ROUNDS and not updates(case):
+            raise Blind(f"{attack.id}: {UNJUDGED}")
     except Blind as reason:
         grid.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
         return
@@ -122,6 +129,7 @@ def _cell(
             "score": score.value,
             "low": score.low,
             "high": score.high,
+            "surely_at_least": score.surely_at_least,
             "baseline": score.baseline,
             "baselines": dict(score.baselines),
             **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
@@ -187,6 +195,7 @@ def blank_cell(
         "score": None,
         "low": None,
         "high": None,
+        "surely_at_least": None,
         "baseline": None,
         "baselines": {},
         "ceiling": None,

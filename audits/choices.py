@@ -17,6 +17,16 @@ CANARIES = "canaries"
 """The setting of runs in which canaries take the place of data, and nobody attacks."""
 
 
+NAMES = {
+    "mashes": "mash",
+    "vertical": "glasu",
+    "rounds": "aggregation",
+    "d1-glasu-index-sets": "d1-index-lists",
+}
+"""Other names of families and attacks."""
+MALICIOUS = "malicious-"
+
+
 def choose(names: Iterable[str]) -> list[type[Attack]]:
     """Attacks by id, slug, family, or ``all``.
 
@@ -25,25 +35,58 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
     """
     found: dict[str, type[Attack]] = {}
     for name in names:
-        chosen = [a for a in ATTACKS.values() if name in ("all", a.family, a.id, *a.id.split("-", 1))]
+        asked = NAMES.get(name, name)
+        chosen = [a for a in ATTACKS.values() if asked in ("all", a.family, a.id, *a.id.split("-", 1))]
         if not chosen:
             raise unknown_name("attack", name, [*ATTACKS, *FAMILIES, "all"])
         found.update({a.id: a for a in chosen})
     return list(found.values())
 
 
+def readers(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[type[Attack]]:
+    """Those that can read a channel that the algorithm declares.
+
+    It need not be in use as configured: a control may put it there, and where none does the cell says that
+    the attack is blind.
+    """
+    declared = {channel.name for channel in algorithm_named(experiment.algorithm).channels}
+    return [attack for attack in attacks if declared & set(attack.reads())]
+
+
 def adversaries(attacks: Iterable[type[Attack]], named: str | None = None) -> tuple[str, ...]:
-    """Who attacks: all that the attacks declare, or the one that was named.
+    """Who attacks: all that the attacks declare, or those that were named, by commas.
 
     Raises:
         BadInput: for a name that none of the attacks declares.
     """
+    attacks = list(attacks)
     declared = tuple(dict.fromkeys(a for attack in attacks for a in attack.adversaries))
     if named is None:
         return declared
-    if named not in declared:
-        raise unknown_name("adversary (of the chosen attacks)", named, declared)
-    return (named,)
+    known = dict.fromkeys(
+        name for attack in attacks for who in attack.adversaries for name in _roles(attack, who)
+    )
+    chosen = tuple(dict.fromkeys(name.strip() for name in named.split(",")))
+    for name in chosen:
+        if name not in known:
+            raise unknown_name("adversary (of the chosen attacks)", name, known)
+    return tuple(dict.fromkeys(name.removeprefix(MALICIOUS) for name in chosen))
+
+
+def played_by(attacks: Iterable[type[Attack]], named: str | None = None) -> list[type[Attack]]:
+    """The attacks that one of the named adversaries runs.
+
+    ``malicious-client`` runs those that leave the protocol alone; ``client`` all that a client runs.
+    """
+    attacks = list(attacks)
+    if named is None:
+        return attacks
+    chosen = {name.strip() for name in named.split(",")}
+    return [a for a in attacks if any(chosen & set(_roles(a, who)) for who in a.adversaries)]
+
+
+def _roles(attack: type[Attack], who: str) -> tuple[str, ...]:
+    return (who, f"{MALICIOUS}{who}") if attack.behaviour == "malicious" else (who,)
 
 
 def controls(attacks: Iterable[type[Attack]], named: Iterable[str]) -> tuple[str, ...] | None:
@@ -92,7 +135,7 @@ def variants(
     configured = {"training": experiment.make_algorithm().settings.model_dump()}
     found: dict[str, Variant] = {}
     for attack in attacks:
-        for control in attack.controls if attack.channel in used else ():
+        for control in attack.controls if used & set(attack.reads()) else ():
             if controls is not None and control.name not in controls:
                 continue
             settings = dict(control.settings)
@@ -105,7 +148,7 @@ def variants(
             name, plays = _played(control.name, attack)
             known = found.get(name, Variant(name, settings, ()))
             found[name] = Variant(name, settings, (*known.attacks, attack), plays)
-    active = [attack for attack in attacks if attack.channel in used and _played("", attack)[1]]
+    active = [attack for attack in attacks if used & set(attack.reads()) and _played("", attack)[1]]
     played = [Variant(f"{AS_CONFIGURED}, {_slug(a)} plays", {}, (a,), _played("", a)[1]) for a in active]
     others = tuple(attack for attack in attacks if attack not in active)
     honest = [Variant(AS_CONFIGURED, {}, others)] if others or not active else []
@@ -118,7 +161,7 @@ def left_out(
     """Attacks, the controls that :func:`variants` made no run for, and why not: a setting is not there."""
     kind, found = algorithm_named(experiment.algorithm), []
     used = {channel.name for channel in kind.channels}
-    for attack in (one for one in attacks if one.channel in used):
+    for attack in (one for one in attacks if used & set(one.reads())):
         for control in attack.controls:
             lacking = _lacking(kind, control)
             if lacking and (controls is None or control.name in controls):

@@ -29,7 +29,7 @@ from secure_fedgraph.privacy.links import RandomisedLinks
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.protocol.channel import TouchesTrees, Unit
-from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 from secure_fedgraph.train import Run
 
 HOLDS, BROKEN, WEAK, UNAUDITED = "holds", "broken", "too few trials", "not audited"
@@ -42,6 +42,16 @@ UPLOAD = (
 )
 STEPS = "records that touch each other, batches that are shuffled and not drawn; conformance watches for both"
 DRAWN = "whether the client's own is read again afterwards; conformance watches what it trains on"
+
+
+def empirical_or_why_not(run: Run, delta: float) -> list[dict[str, Any]]:
+    """The rows; where they cannot be made, that, and not the loss of what was attacked."""
+    try:
+        return empirical_rows(run, delta)
+    except Exception as error:
+        about = {"noise": "all noise", "of": "the run", "unit": "", "relation": "", "reader": SERVER}
+        reason = f"{type(error).__name__}: {error}"
+        return [{**about, "outcome": UNAUDITED, "reason": reason, "unseen": ""}]
 
 
 def empirical_rows(

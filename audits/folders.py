@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,19 @@ from attacks import Attack
 from audits.case import Case
 from audits.cells import Audit, cells
 from audits.choices import AS_CONFIGURED, adversaries
+from audits.conformance_rows import OF_CHARGES, conformance_rows
+from audits.empirical import empirical_or_why_not
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.message import digest
-from secure_fedgraph.protocol.transcript import Opened, Sent
+from secure_fedgraph.protocol.transcript import REFEREE, Opened, Sent
 from secure_fedgraph.results import make_federation, read_json
+from secure_fedgraph.train import Run
+
+UNSEEN = ("secrets",)
+"""Checks of what a folder does not hold: the server's objects."""
 
 
 def audit_folder(
@@ -32,7 +40,7 @@ def audit_folder(
         BadInput: where the folder holds no result or no transcript, or damaged ones.
     """
     attacks = list(attacks)
-    result, experiment = _finished(folder / "result.json")
+    result, experiment = finished(folder)
     transcript = _kept(folder / "transcript", attacks)
     if not any(sent.kept for sent in transcript.sent):
         raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
@@ -44,12 +52,66 @@ def audit_folder(
     who = adversaries(attacks, adversary)
     case = Case(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
     found = cells(case, experiment, attacks, who, effort=effort)
+    about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
+    about["variant"] = AS_CONFIGURED
+    run = _as_run(folder, case, experiment, result)
+    charged = bool(run.charges)
+    found.conformance += [
+        {**about, **row}
+        for row in conformance_rows(run, unseen=UNSEEN if charged else (*UNSEEN, *OF_CHARGES))
+    ]
+    found.empirical += [
+        {**about, **row} for row in (empirical_or_why_not(run, experiment.delta) if charged else ())
+    ]
     found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
     return experiment, found
 
 
-def _finished(path: Path) -> tuple[dict[str, Any], Experiment]:
-    """A run's result and its configuration, with all that an audit reads of it."""
+def _as_run(folder: Path, case: Case, experiment: Experiment, result: dict[str, Any]) -> Run:
+    """The run as far as its folder tells: no state; the policy bound anew, with the planned noise."""
+    algorithm, federation = case.algorithm, case.federation
+    plan = {row["channel"]: float(row["multiplier"]) for row in result.get("plan") or []}
+    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
+    if experiment.evaluation == "in_band":
+        channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
+    bound = experiment.make_policy(plan or None).bind(channels, federation.names)
+    path = folder / "ledger.jsonl"
+    charges = [c for c in read_ledger(path) if c.channel in bound.bounds] if path.is_file() else []
+    rounds = result.get("rounds") or []
+    return Run(
+        algorithm,
+        federation,
+        bound,
+        {},
+        rounds,
+        _undamaged(case.transcript),
+        charges,
+        float(result.get("seconds") or 0.0),
+        experiment.evaluation,
+    )
+
+
+def _undamaged(transcript: Transcript) -> Transcript:
+    """The record without messages that are not what was recorded: no attack needs them, or it had failed."""
+
+    def whole(note: Sent) -> Sent:
+        try:
+            kept = note.kept and digest(transcript.body(note.number)) == note.digest
+        except OSError:
+            kept = False
+        return note if kept == note.kept else replace(note, kept=False)
+
+    transcript.sent = [whole(note) for note in transcript.sent]
+    return transcript
+
+
+def finished(folder: Path) -> tuple[dict[str, Any], Experiment]:
+    """A run's result and its configuration, with all that an audit reads of it.
+
+    Raises:
+        BadInput: where there is none, or it is damaged.
+    """
+    path = folder / "result.json"
     result = read_json(path, "run")
     try:
         experiment = Experiment(**result["config"])
@@ -75,7 +137,7 @@ def _kept(folder: Path, attacks: Iterable[type[Attack]]) -> Transcript:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(index, _first_line(error)) from None
-    channels = {channel for attack in attacks for channel in (attack.channel, *attack.also_reads)}
+    channels = {channel for attack in attacks for channel in attack.reads()}
     for note in notes:
         if note.channel in channels:
             path = folder / f"{note.number:06d}.sfg"

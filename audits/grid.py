@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from attacks import Attack
 from audits.attacked import LARGE, Keep, attacked, quietly
 from audits.cells import AIMS, EACH, LEFT, Audit, cells
-from audits.choices import AS_CONFIGURED, CANARIES, Variant, adversaries, choose, controls, left_out, variants
-from audits.estimates import Costs, Kind, Rehearsed, kind_of, rehearsed, telling, told
-from audits.folders import audit_folder
+from audits.choices import (
+    AS_CONFIGURED,
+    CANARIES,
+    Variant,
+    adversaries,
+    choose,
+    controls,
+    left_out,
+    played_by,
+    readers,
+    variants,
+)
+from audits.estimates import Costs, Kind, Rehearsed, kind_of, rehearsed, rounds_of, telling, told
+from audits.folders import audit_folder, finished
 from audits.groups import Group, keep, kept
 from audits.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph import errors
@@ -34,13 +44,18 @@ __all__ = [
     "cells",
     "choose",
     "controls",
+    "finished",
     "groups",
+    "played_by",
+    "readers",
     "variants",
 ]
 
 Progress = Callable[[str], None]
 MANY = 12
 """So many runs are rehearsed, so that a grid of days says so before it starts."""
+ROUNDS = 30
+"""Runs of more rounds are rehearsed too, however few they are."""
 SMALL = 30.0
 """Seconds of work below which no process is worth starting."""
 PATIENCE = 60.0
@@ -131,8 +146,7 @@ def groups(
     found, who = [], adversaries(attacks, adversary)
     named = None if controls is None else tuple(controls)
     for one in experiments:
-        used = {channel.name for channel in one.make_algorithm().in_use}
-        mine = [a for a in attacks if a.channel in used] or list(attacks) if len(experiments) > 1 else attacks
+        mine = readers(one, attacks) or list(attacks) if len(experiments) > 1 else attacks
         for seed in seeds:
             for policy in policies:
                 chosen = one.under(policy).model_copy(update={"seed": seed})
@@ -147,6 +161,10 @@ def groups(
 def _earlier(group: Group, out: Path | None) -> dict[str, Any] | None:
     group.experiment.make_algorithm()
     return None if out is None else kept(out, group)
+
+
+def _is_long(group: Group) -> bool:
+    return rounds_of(group.experiment) > ROUNDS
 
 
 def _rehearse(group: Group) -> Rehearsed:
@@ -183,21 +201,24 @@ class _Call:
                 self._take(group, earlier)
         done = {*self.found, *self.missing}
         todo = telling([group for group in self.wanted if id(group) not in done])
-        if self.budget is None and self.workers is None and todo:
+        large = self.budget is not None or len(self.wanted) >= MANY or any(map(_is_long, todo))
+        if todo and not large and self.workers is None:
             self._here(todo.pop(0))  # what it takes says whether processes are worth starting
-            unknown = any(self.costs.of(group) is None for group in todo)
-            if not unknown and self.costs.total(todo) < SMALL:
-                self.workers = 1
         workers = default_workers(len(todo)) if self.workers is None else self.workers
-        if todo and self.budget is None and workers == 1:
-            self._foresee(todo, 1, None)
-            for group in todo:
-                self._here(group)
-        elif todo:
-            with Pool(workers) as pool:
+        with Pool(workers) as pool:
+            if todo and large:
                 self._foresee(todo, workers, pool)
+            if self.budget is None and (workers == 1 or self._is_small(todo)):
+                for group in todo:
+                    self._here(group)
+            else:
                 self._side_by_side(pool, todo)
         self._check_any()
+
+    def _is_small(self, todo: list[Group]) -> bool:
+        """Whether processes would cost more than they save."""
+        known = all(self.costs.of(group) is not None for group in todo)
+        return self.workers is None and known and self.costs.total(todo) < SMALL
 
     def audit(self, controls: Collection[str] | None, effort: float | None) -> Audit:
         """What was found, in the order of the grid's table, and what was not run."""
@@ -242,26 +263,23 @@ class _Call:
         left = float("inf") if self.deadline is None else self.deadline - time.monotonic()
         return left > 0 and (self.costs.of(group) or 0.0) <= left
 
-    def _foresee(self, todo: list[Group], workers: int, pool: Pool | None) -> None:
-        """Says the estimate, where the grid is large or has a budget; rehearses what nothing is known of."""
-        if self.budget is None and len(self.wanted) < MANY:
-            return
+    def _foresee(self, todo: list[Group], workers: int, pool: Pool) -> None:
+        """Says the estimate, before the first run; rehearses what nothing is known of."""
         unknown: dict[Kind, Group] = {}
         for group in todo:
             if not self.costs.measured(group) and not group.canaries:
                 unknown.setdefault(kind_of(group), group)
-        with Pool(1) if pool is None else nullcontext(pool) as rehearsing:
-            until = min(time.monotonic() + PATIENCE, self.deadline or float("inf"))
-            waiting = sorted(unknown.items(), key=lambda one: not one[1].configured)
-            while rehearsing.working or (waiting and time.monotonic() < until):
-                while waiting and rehearsing.free:
-                    kind, group = waiting.pop(0)
-                    rehearsing.start(kind, _rehearse, group)
-                for kind, made in rehearsing.finished(until):
-                    if isinstance(made, Rehearsed):  # whatever is wrong with it will be said of its runs
-                        self.costs.rehearsals[kind] = made
-                    elif made.stopped:
-                        self.costs.rehearsals[kind] = Rehearsed(PATIENCE, 0.0, whole=False)
+        until = min(time.monotonic() + PATIENCE, self.deadline or float("inf"))
+        waiting = sorted(unknown.items(), key=lambda one: not one[1].configured)
+        while pool.working or (waiting and time.monotonic() < until):
+            while waiting and pool.free:
+                kind, group = waiting.pop(0)
+                pool.start(kind, _rehearse, group)
+            for kind, made in pool.finished(until):
+                if isinstance(made, Rehearsed):  # whatever is wrong with it will be said of its runs
+                    self.costs.rehearsals[kind] = made
+                elif made.stopped:
+                    self.costs.rehearsals[kind] = Rehearsed(PATIENCE, 0.0, whole=False)
         self.estimate = dict(told(todo, self.costs, workers, self.budget))
         self.say(self.estimate["sentence"])
 

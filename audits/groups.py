@@ -5,21 +5,26 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import attacks
+import audits
 import secure_fedgraph
 from audits.choices import AS_CONFIGURED, CANARIES, Variant
 from secure_fedgraph.algorithms.own import algorithm_named
 from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.errors import BadInput
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.results import read_json, versions, write_json
 
 CELLS = "cells"
 SCHEMA = "secure-fedgraph/group/1"
+PARTS = {"cells", "runs", "reconstructions", "conformance", "empirical", "seconds"}
+"""What a group's file holds."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,31 @@ class Group:
 
 
 def _source(kind: type[Any]) -> str:
-    """A digest of the file that a class stands in: cells of other code are not these."""
-    try:
-        path = inspect.getsourcefile(kind)
-    except TypeError:  # a notebook's
-        path = None
-    return _digest(path or "") or kind.__qualname__
+    """A digest of the files that a class and its bases stand in, and of what lies beside a user's own.
+
+    Cells of other code are not these. What a user's module may import from its own folder counts, imported
+    or not: what is loaded changes while a grid runs, and its keys must not.
+    """
+    files: set[Path] = set()
+    for base in kind.__mro__:
+        with suppress(TypeError, OSError):  # a notebook's, or the interpreter's
+            files.add(Path(inspect.getsourcefile(base) or "").resolve())
+    for folder in {path.parent for path in files if path.is_file() and not _is_installed(path)}:
+        packages = (init.parent for init in folder.glob("*/__init__.py") if not _is_installed(init))
+        files |= {path for package in packages for path in package.rglob("*.py")} | set(folder.glob("*.py"))
+    digests = [_digest(str(path)) for path in sorted(files) if path.is_file()]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16] if digests else kind.__qualname__
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether it belongs to Python, to an installed package, or to the rooms that :func:`_judging` covers."""
+    return "site-packages" in path.parts or any(
+        room in path.parents for room in (*_rooms(), Path(inspect.__file__).resolve().parent)
+    )
+
+
+def _rooms() -> tuple[Path, ...]:
+    return tuple(Path(room.__file__ or "").resolve().parent for room in (attacks, audits, secure_fedgraph))
 
 
 @lru_cache(maxsize=1)
@@ -111,8 +135,7 @@ def _judging() -> str:
 
     Pages are made of cells and make none.
     """
-    rooms = Path(attacks.__file__).parent, Path(__file__).parent, Path(secure_fedgraph.__file__).parent
-    files = sorted(path for room in rooms for path in room.rglob("*.py") if path.parent.name != "report")
+    files = sorted(path for room in _rooms() for path in room.rglob("*.py") if path.parent.name != "report")
     whole = "".join(f"{path.name}{_digest(str(path))}" for path in files)
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
@@ -128,6 +151,12 @@ def keep(out: Path, group: Group, found: dict[str, Any]) -> None:
 
 
 def kept(out: Path, group: Group) -> dict[str, Any] | None:
-    """A group's cells from an earlier call; None where there are none of this very configuration."""
+    """A group's cells from an earlier call; None where there are none, whole, of this very configuration."""
     path = out / CELLS / f"{group.key}.json"
-    return read_json(path, "group") if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        found = read_json(path, "group")
+    except BadInput:  # torn: it is run again
+        return None
+    return found if set(found) >= PARTS else None

@@ -1,25 +1,50 @@
-"""95 % intervals of shares and ranks whose terms are not independent: of one node, message or mash."""
+"""Intervals of shares, means and ranks of terms that go together: of one owner, node, message or mash."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
-from scipy.stats import beta, rankdata
+from scipy.stats import beta, norm, rankdata
+from scipy.stats import t as student
+
+EITHER_END = 0.025
+"""How often the truth may be beyond either end of an interval: 95 % intervals."""
+ACCUSATION = 1e-4
+"""How often a bound may be wrong that says that code broke its claim: an audit has hundreds of cells."""
 
 
-def share(right: float, of: float) -> tuple[float, float]:
+class Bounds(TypedDict):
+    """What a score keeps of its interval."""
+
+    low: float
+    high: float
+    surely_at_least: float
+
+
+def bounds(interval: Callable[[float], tuple[float, float]]) -> Bounds:
+    """The 95 % interval, and the lower end that a ceiling is held against.
+
+    Args:
+        interval: how often either end may be wrong -> both ends.
+    """
+    (low, high), (surely, _) = interval(EITHER_END), interval(ACCUSATION)
+    return {"low": low, "high": high, "surely_at_least": surely}
+
+
+def share(right: float, of: float, error: float = EITHER_END) -> tuple[float, float]:
     """Clopper and Pearson's, of independent terms.
 
     >>> [round(end, 3) for end in share(3, 5)]
     [0.147, 0.947]
     """
-    low = float(beta.ppf(0.025, right, of - right + 1)) if right > 0 else 0.0
-    return low, float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0
+    low = float(beta.ppf(error, right, of - right + 1)) if right > 0 else 0.0
+    return low, float(beta.ppf(1 - error, right + 1, of - right)) if right < of else 1.0
 
 
-def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, float]:
+def clustered_share(hits: np.ndarray, clusters: np.ndarray, error: float = EITHER_END) -> tuple[float, float]:
     """The same of terms that come in clusters: for as many independent terms as have this variance.
 
     Where all terms agree their variance says nothing, and each cluster counts as one term.
@@ -34,19 +59,108 @@ def clustered_share(hits: np.ndarray, clusters: np.ndarray) -> tuple[float, floa
     """
     if not len(hits):
         return 0.0, 1.0
+    variance, many = _between(hits, clusters)
+    return _effective(float(hits.mean()), variance, len(hits), many, error)
+
+
+def mean_share(
+    shares: np.ndarray, clusters: np.ndarray, terms: float, error: float = EITHER_END
+) -> tuple[float, float]:
+    """The same of a mean of shares, each of several terms, at most as good as if all were independent.
+
+    So shares that agree by chance have a variance all the same. One cluster shows none: it may be anything.
+
+    Args:
+        shares: ``[shares]``.
+        clusters: ``[shares]`` which cluster each is in.
+        terms: of how many terms they are, together.
+    """
+    variance, many = _between(shares, clusters)
+    if many < 2:
+        return 0.0, 1.0
+    mean = float(np.mean(shares))
+    size = min(terms, mean * (1 - mean) / max(variance, 1e-300)) if 0 < mean < 1 else terms
+    size *= _worth(many, error)
+    return share(mean * size, size, error)
+
+
+def f1(guess: np.ndarray, truth: np.ndarray, error: float = EITHER_END) -> tuple[float, float]:
+    """The same of an F1 over owners' words, a word with all owners being a cluster.
+
+    F1 is a ratio of sums over words; its variance is that of the ratio's linear part.
+
+    Args:
+        guess, truth: ``[owners, words]`` booleans.
+    """
+    hits, of = 2.0 * (guess & truth).sum(0), (guess.sum(0) + truth.sum(0)).astype(float)
+    words, whole = len(of), max(float(of.sum()), 1.0)
+    value = float(hits.sum()) / whole
+    variance = float(np.square(hits - value * of).sum()) / whole**2 * words / max(words - 1, 1)
+    return _effective(value, variance, int((guess | truth).sum()), words, error)
+
+
+def mean(values: Sequence[float] | np.ndarray, error: float = EITHER_END) -> tuple[float, float]:
+    """Student's, of the mean of independent values; of one value that is anything."""
+    middle, many = float(np.mean(values)), len(values)
+    if many < 2:
+        return -np.inf, np.inf
+    far = float(student.ppf(1 - error, many - 1)) * float(np.std(values, ddof=1)) / many**0.5
+    return middle - far, middle + far
+
+
+def area(
+    value: float,
+    variance: float,
+    terms: int,
+    of_groups: Sequence[float],
+    error: float = EITHER_END,
+    by_coins: bool = False,
+) -> tuple[float, float]:
+    """The wider of an AUC's own normal interval and Student's over what it is of each group.
+
+    Args:
+        terms: how many of the rarer kind there are; where the area is exact they are terms that all agree.
+        of_groups: the groups' own areas, of which the value is about the mean.
+        by_coins: independent coins said who is of which kind. Then the own interval is right wherever nothing
+            is told, and the groups' spread is taken as if it were known.
+    """
+    if min(value, 1 - value) < 1e-9:
+        return share(round(value) * terms, terms, error)
+    normal, many = float(norm.ppf(1 - error)), len(of_groups)
+    far = normal * variance**0.5
+    if many > 1:
+        quantile = normal if by_coins else float(student.ppf(1 - error, many - 1))
+        far = max(far, quantile * float(np.std(of_groups, ddof=1)) / many**0.5)
+    return max(0.0, value - far), min(1.0, value + far)
+
+
+def delong(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
+    """The AUC of two lists of scores and its variance, by DeLong, DeLong and Clarke-Pearson (1988)."""
+    yes, no = np.sort(inside), np.sort(outside)
+    above = (np.searchsorted(no, inside) + np.searchsorted(no, inside, "right")) / 2 / len(no)
+    below = 1 - (np.searchsorted(yes, outside) + np.searchsorted(yes, outside, "right")) / 2 / len(yes)
+    return float(above.mean()), float(above.var() / len(yes) + below.var() / len(no))
+
+
+def _between(values: np.ndarray, clusters: np.ndarray) -> tuple[float, int]:
+    """The variance of the values' mean by what clusters differ, and how many clusters there are."""
     _, of = np.unique(clusters, return_inverse=True)
-    many, right = int(of.max()) + 1, float(hits.mean())
-    sums = np.bincount(of, weights=hits - right)
-    variance = float(np.square(sums).sum()) / len(hits) ** 2 * many / max(many - 1, 1)
-    return _effective(right, variance, len(hits), many)
+    many = int(of.max()) + 1
+    sums = np.bincount(of, weights=values - np.mean(values))
+    return float(np.square(sums).sum()) / len(values) ** 2 * many / max(many - 1, 1), many
 
 
-def _effective(right: float, variance: float, terms: int, clusters: int) -> tuple[float, float]:
+def _worth(clusters: int, error: float) -> float:
+    """What a term is worth where the variance is known from few clusters: Korn and Graubard's factor."""
+    return float((norm.ppf(1 - error) / student.ppf(1 - error, clusters - 1)) ** 2)
+
+
+def _effective(right: float, variance: float, terms: int, clusters: int, error: float) -> tuple[float, float]:
     if right in (0.0, 1.0) or clusters < 2:
         size = float(clusters)
     else:
-        size = min(float(terms), right * (1 - right) / max(variance, 1e-300))
-    return share(right * size, size)
+        size = min(float(terms), right * (1 - right) / max(variance, 1e-300)) * _worth(clusters, error)
+    return share(right * size, size, error)
 
 
 @dataclass(frozen=True)
@@ -65,7 +179,9 @@ class Scored:
     scores: np.ndarray = field(repr=False)
 
 
-def hits_interval(owners: Iterable[tuple[Scored, np.ndarray]], shared: bool) -> tuple[float, float]:
+def hits_interval(
+    owners: Iterable[tuple[Scored, np.ndarray]], shared: bool, error: float = EITHER_END
+) -> tuple[float, float]:
     """Of the share of links that are hit; links at one node are not independent.
 
     Args:
@@ -78,11 +194,10 @@ def hits_interval(owners: Iterable[tuple[Scored, np.ndarray]], shared: bool) -> 
         return 0.0, 1.0
     right = float(hits.mean())
     terms = [(one.row[one.linked], one.column[one.linked], (hit - right) / len(hits)) for one, hit in owners]
-    ends = np.concatenate([np.concatenate([r, c]) + k * 10**9 for k, (r, c, _) in _numbered(terms, shared)])
-    return _effective(right, _at_nodes(terms, shared), len(hits), max(1, len(np.unique(ends)) // 2))
+    return _effective(right, _at_nodes(terms, shared), len(hits), _apart(terms, shared), error)
 
 
-def auc_interval(owners: Iterable[Scored], shared: bool) -> tuple[float, float]:
+def auc_interval(owners: Iterable[Scored], shared: bool, error: float = EITHER_END) -> tuple[float, float]:
     """Of the mean over all links of the share of other pairs that score lower; pairs at one node go together.
 
     The influence of every pair is added up at its nodes (DeLong's terms, with Aronow, Samii and Assenova's
@@ -96,20 +211,20 @@ def auc_interval(owners: Iterable[Scored], shared: bool) -> tuple[float, float]:
     links = sum(int(one.linked.sum()) for one in owners)
     if not links:
         return 0.0, 1.0
-    terms, value = [], 0.0
+    terms, value, linked = [], 0.0, []
     for one in owners:
         mine, others = int(one.linked.sum()), int((~one.linked).sum())
         ranks = rankdata(one.scores)
         below = (ranks[one.linked] - rankdata(one.scores[one.linked])) / others
         above = 1 - (ranks[~one.linked] - rankdata(one.scores[~one.linked])) / mine
-        area = float(below.mean())
+        of_one = float(below.mean())
         influence = np.empty(len(one.scores))
-        influence[one.linked] = (below - area) / links
-        influence[~one.linked] = (above - area) * mine / links / others
-        value += area * mine / links
+        influence[one.linked] = (below - of_one) / links
+        influence[~one.linked] = (above - of_one) * mine / links / others
+        value += of_one * mine / links
         terms.append((one.row, one.column, influence))
-    error = 1.96 * float(np.sqrt(_at_nodes(terms, shared)))
-    return max(0.0, value - error), min(1.0, value + error)
+        linked.append((one.row[one.linked], one.column[one.linked], influence[one.linked]))
+    return area(value, _at_nodes(terms, shared), _apart(linked, shared), (), error)
 
 
 Term = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -117,6 +232,12 @@ Term = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def _numbered(terms: list[Term], shared: bool) -> list[tuple[int, Term]]:
     return [(0 if shared else number, term) for number, term in enumerate(terms)]
+
+
+def _apart(links: list[Term], shared: bool) -> int:
+    """How many links there would be at as many nodes if no two had one in common."""
+    ends = np.concatenate([np.concatenate([r, c]) + k * 10**9 for k, (r, c, _) in _numbered(links, shared)])
+    return max(1, len(np.unique(ends)) // 2)
 
 
 def _at_nodes(terms: list[Term], shared: bool) -> float:

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from scipy.stats import beta, rankdata
+from scipy.stats import rankdata
 
 from attacks.attack import Guess
 from attacks.neighgen_embeddings import EMBEDDED_LINKS, MISSING, NEIGHBOURS
@@ -15,7 +15,7 @@ from audits import intervals
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.neighbourhoods import around
-from audits.scoring import RESAMPLES, Score
+from audits.scoring import Score
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.train import train
@@ -70,10 +70,15 @@ def neighbours(guess: Guess, case: Case) -> Judgement:
         mixed.append(_cosine(np.roll(values, 1, axis=0), real))
         true[owner], guessed[owner] = np.round(real[:SHOWN], 3), np.round(values[:SHOWN], 3)
     found = np.concatenate(right)
-    low, high = _bootstrap(found)
     trivial = {"the mean node": float(np.concatenate(mean).mean())}
     trivial["another node's prediction"] = float(np.concatenate(mixed).mean())
-    score = Score("mean cosine", float(found.mean()), low, high, trivial, {"nodes": float(len(found))})
+    score = Score(
+        "mean cosine",
+        float(found.mean()),
+        **intervals.bounds(lambda error: _of_cosines(found, error)),
+        baselines=trivial,
+        details={"nodes": float(len(found))},
+    )
     return Judgement(score, true, guessed)
 
 
@@ -102,10 +107,15 @@ def links(guess: Guess, case: Case) -> Judgement:
         best = np.argsort(-scores)[: 3 * SHOWN]
         true[owner], guessed[owner] = truth[best].astype(int), np.ones(len(best), dtype=int)
     found = np.concatenate(placed) if of else np.full(1, 0.5)
-    low, high = intervals.auc_interval(pairs, shared=False)
     features = float(np.concatenate(trivial).mean()) if of else 0.5
     baselines = {"cosine of the nodes' features": features, "random pairs": 0.5}
-    score = Score("link auc", float(found.mean()), low, high, baselines, {"links": float(of)})
+    score = Score(
+        "link auc",
+        float(found.mean()),
+        **intervals.bounds(lambda error: intervals.auc_interval(pairs, shared=False, error=error)),
+        baselines=baselines,
+        details={"links": float(of)},
+    )
     return Judgement(score, true, guessed, graphs)
 
 
@@ -118,12 +128,14 @@ def missing(guess: Guess, case: Case) -> Judgement:
         right, of = right + int((values[at] == counts[at]).sum()), of + len(at)
         common += int(np.bincount(counts[at]).max())
         true[owner], guessed[owner] = counts[at][: 3 * SHOWN], values[at][: 3 * SHOWN]
-    low = float(beta.ppf(0.025, right, of - right + 1)) if right else 0.0
-    high = float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0
-    baselines = {"the commonest number": common / of}
-    return Judgement(
-        Score("counts right", right / of, low, high, baselines, {"nodes": float(of)}), true, guessed
+    score = Score(
+        "counts right",
+        right / of,
+        **intervals.bounds(lambda error: intervals.share(right, of, error)),
+        baselines={"the commonest number": common / of},
+        details={"nodes": float(of)},
     )
+    return Judgement(score, true, guessed)
 
 
 def _neighbours(graph: Any) -> np.ndarray:
@@ -148,10 +160,9 @@ def _placed(scores: np.ndarray, linked: np.ndarray) -> np.ndarray:
     return found
 
 
-def _bootstrap(values: np.ndarray) -> tuple[float, float]:
-    picks = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(values[picks].mean(1), [0.025, 0.975])
-    return float(low), float(high)
+def _of_cosines(values: np.ndarray, error: float) -> tuple[float, float]:
+    low, high = intervals.mean(values, error)
+    return max(-1.0, low), min(1.0, high)
 
 
 JUDGES_EMBEDDINGS: dict[str, Judge] = {NEIGHBOURS: neighbours, EMBEDDED_LINKS: links, MISSING: missing}

@@ -43,19 +43,21 @@ def batch_labels(guess: Guess, case: Case) -> Judgement:
     counts = truth.label_counts(case.federation)
     guesses: dict[str, np.ndarray] = {}
     true: dict[str, np.ndarray] = {}
+    whose: dict[str, str] = {}
     for target, owners in guess.targets.items():
         found = guess.values[target]
         if secret:
+            whose[target] = target
             size = sum(counts[o].sum() for o in owners)
             true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
             guesses[target] = found.sum(0) / max(found.sum(), 1)
             continue
         there = np.sum([_histograms(case, o) for o in owners], axis=0)
         for b, (row, right) in enumerate(zip(found, there, strict=True)):
-            true[f"{target}, mash {b}"], guesses[f"{target}, mash {b}"] = right, row / max(row.sum(), 1)
-    score = scoring.label_shares(
-        guesses, {t: v.astype(float) for t, v in true.items()}, whole_counts=not secret
-    )
+            name = f"{target}, mash {b}"
+            true[name], guesses[name], whose[name] = right, row / max(row.sum(), 1), target
+    counted = {t: v.astype(float) for t, v in true.items()}
+    score = scoring.label_shares(guesses, counted, whole_counts=not secret, whose=whose)
     shown = list(true)[:SHOWN]
     return Judgement(
         replace(score, details={**score.details, "histograms": float(len(true))}),
@@ -78,9 +80,9 @@ def noised(guess: Guess, case: Case) -> Judgement:
     squares = np.concatenate(errors, axis=1) ** 2
     after = prefixes(int(_rounds(case)[-1]))[: len(squares)]
     left = np.sqrt(squares.mean(1))
-    picks = np.random.default_rng(0).integers(0, squares.shape[1], (scoring.RESAMPLES, squares.shape[1]))
-    again = 1 - np.sqrt(squares[-1][picks].mean(1) / squares[0][picks].mean(1))
-    low, high = np.quantile(again, [0.025, 0.975])
+    shares = squares / np.maximum(squares.mean(1, keepdims=True), 1e-300)
+    # Student's over cells, of the logarithm of the ratio of mean squares: its linear part, whose mean is zero
+    less, more = np.exp(np.divide(intervals.mean(shares[-1] - shares[0]), 2))
     late = [i for i, t in enumerate(after) if t >= 5]
     slope = (
         np.polyfit(np.log([after[i] for i in late]), np.log(left[late]), 1)[0] if len(late) > 1 else np.nan
@@ -89,8 +91,8 @@ def noised(guess: Guess, case: Case) -> Judgement:
     score = scoring.Score(
         metric="noise averaged away",
         value=float(1 - left[-1] / left[0]),
-        low=float(low),
-        high=float(high),
+        low=float(1 - more * left[-1] / left[0]),
+        high=float(1 - less * left[-1] / left[0]),
         baselines={"the first round alone": 0.0},
         details={
             **details,
@@ -190,12 +192,11 @@ def identities(guess: Guess, case: Case) -> Judgement:
         sizes.append(len(rows))
     hits = np.concatenate(right)
     # one system of equations names all nodes of a target, or none: the targets are the terms
-    low, high = intervals.clustered_share(hits, np.repeat(np.arange(len(right)), [len(r) for r in right]))
+    target_of = np.repeat(np.arange(len(right)), [len(r) for r in right])
     score = scoring.Score(
         metric="accuracy",
         value=float(hits.mean()),
-        low=low,
-        high=high,
+        **intervals.bounds(lambda error: intervals.clustered_share(hits, target_of, error)),
         baselines={"a random candidate": 1 / len(pool)},
         details={"nodes": float(len(hits)), "rank": float(min(ranks)), "unknowns": float(max(sizes))},
     )
@@ -206,7 +207,11 @@ def _setting(case: Case, name: str) -> Any:
     return getattr(case.algorithm.settings, name)
 
 
-def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> dict[str, float]:
+class _Reached(intervals.Bounds):
+    value: float
+
+
+def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> _Reached:
     """Members above what that share of the others stay below, in each mash."""
     found = [
         row[held] > np.quantile(row[~held], 1 - rate, method="higher")
@@ -214,28 +219,22 @@ def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> di
     ]
     hits = np.concatenate(found)
     of = np.repeat(np.arange(len(found)), [len(one) for one in found])
-    low, high = intervals.clustered_share(hits, of)  # the members of a mash are found together, or not
-    return {"value": float(hits.mean()), "low": low, "high": high}
+    # the members of a mash are found together, or not
+    ends = intervals.bounds(lambda error: intervals.clustered_share(hits, of, error))
+    return {"value": float(hits.mean()), **ends}
 
 
-def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> dict[str, float]:
-    """The mean over mashes, with the interval of DeLong, DeLong and Clarke-Pearson (1988).
+def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> _Reached:
+    """The mean over mashes, with DeLong's interval.
 
-    Or with that of the mashes' own spread, where it is wider: all candidates are held against one mash.
+    Or with Student's over mashes, where it is wider: all candidates are held against one mash.
     """
-    values, variances = [], []
-    for row, held in zip(scores, inside, strict=True):
-        yes, no = np.sort(row[held]), np.sort(row[~held])
-        above = (np.searchsorted(no, row[held]) + np.searchsorted(no, row[held], "right")) / 2 / len(no)
-        below = 1 - (np.searchsorted(yes, row[~held]) + np.searchsorted(yes, row[~held], "right")) / 2 / len(
-            yes
-        )
-        values.append(above.mean())
-        variances.append(above.var() / len(yes) + below.var() / len(no))
-    value, error = float(np.mean(values)), float(np.sqrt(np.sum(variances)) / len(values))
-    if len(values) > 1:
-        error = max(error, float(np.std(values, ddof=1)) / len(values) ** 0.5)
-    return {"value": value, "low": max(0.0, value - 1.96 * error), "high": min(1.0, value + 1.96 * error)}
+    found = [intervals.delong(row[held], row[~held]) for row, held in zip(scores, inside, strict=True)]
+    values = [value for value, _ in found]
+    value, variance = float(np.mean(values)), sum(v for _, v in found) / len(found) ** 2
+    fewer = min(min(int(held.sum()), int((~held).sum())) for held in inside)
+    ends = intervals.bounds(lambda error: intervals.area(value, variance, fewer, values, error))
+    return {"value": value, **ends}
 
 
 JUDGES_OF_MASHES: Mapping[str, Judge] = {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import beta
 
 from attacks.active.oracle import COVERED
 from attacks.attack import Guess
-from audits import scoring, truth
+from audits import intervals, scoring, truth
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 
@@ -43,15 +42,16 @@ def covered(guess: Guess, case: Case) -> Judgement:
         first = rows.distinct()[:MOST_ROWS]
         true[target] = np.round(held[rows.nearest[first]], 3)
         guessed[target] = np.round(rows.rows[first], 3)
-    low = float(beta.ppf(0.025, right, of - right + 1)) if right else 0.0
-    high = float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0
     score = scoring.Score(
         "nodes covered",
         right / of,
-        low,
-        high,
-        dict(zip(_TRIVIAL[words], (mean / of, drawn / of), strict=True)),
-        {"nodes": float(of), "rows_named": float(named), "share_that_are_nodes": real / max(named, 1)},
+        **intervals.bounds(lambda error: intervals.share(right, of, error)),
+        baselines=dict(zip(_TRIVIAL[words], (mean / of, drawn / of), strict=True)),
+        details={
+            "nodes": float(of),
+            "rows_named": float(named),
+            "share_that_are_nodes": real / max(named, 1),
+        },
     )
     return Judgement(score, true, guessed)
 

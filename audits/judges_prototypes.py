@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from scipy.spatial.distance import cdist
-from scipy.stats import beta
 
 from attacks.attack import Guess
 from attacks.prototypes import CHANGE, GRAPHS, SINGLETONS
@@ -87,12 +86,11 @@ def singletons(guess: Guess, case: Case) -> Judgement:
         shown[target], nearest[target] = rows[:2].round(3), there[closest[:2]].round(3)
     means = {o: v.mean(0, keepdims=True) for o, v in true.items()}
     trivial = np.mean([float((_apart(means[o], v) <= EXACT).mean()) for o, v in true.items()])
-    low, high = intervals.clustered_share(np.concatenate(hits), np.concatenate(of))
+    hit, graph_of = np.concatenate(hits), np.concatenate(of)
     score = Score(
         metric="claimed embeddings exact",
         value=right / claimed if claimed else 0.0,
-        low=low,
-        high=high,
+        **intervals.bounds(lambda error: intervals.clustered_share(hit, graph_of, error)),
         baselines={"the owner's mean embedding": float(trivial)},
         details={
             "claimed": float(claimed),
@@ -117,7 +115,7 @@ def of_graphs(guess: Guess, case: Case) -> Judgement:
     score = Score(
         metric="graphs' embeddings read",
         value=right / graphs,
-        **_interval(right, graphs),
+        **intervals.bounds(lambda error: intervals.share(right, graphs, error)),
         baselines={"the owner's mean embedding": float(trivial)},
         details={
             "graphs": float(graphs),
@@ -157,12 +155,11 @@ def change(guess: Guess, case: Case) -> Judgement:
     claims = right[moved | held]
     whole = target == owner or target == "some owner"
     hits = int(claims.sum()) if whole else 0
-    low, high = intervals.share(hits / max(len(claims), 1), 1.0)
+    share = hits / max(len(claims), 1)
     score = Score(
         metric="motifs of the graph right",
-        value=hits / max(len(claims), 1),
-        low=low,
-        high=high,
+        value=share,
+        **intervals.bounds(lambda error: intervals.share(share, 1.0, error)),
         baselines={"no motif": 0.0},
         details={
             "motifs": float(held.sum()),
@@ -189,13 +186,6 @@ def _largest(guess: Guess) -> tuple[str, np.ndarray]:
 def _apart(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
     largest: np.ndarray = np.abs(rows - true).max(1) / np.maximum(np.abs(true).max(1), 1e-12)
     return largest
-
-
-def _interval(right: int, of: int) -> dict[str, float]:
-    return {
-        "low": float(beta.ppf(0.025, right, of - right + 1)) if right else 0.0,
-        "high": float(beta.ppf(0.975, right + 1, of - right)) if right < of else 1.0,
-    }
 
 
 JUDGES_OF_PROTOTYPES: Mapping[str, Judge] = {SINGLETONS: singletons, GRAPHS: of_graphs, CHANGE: change}

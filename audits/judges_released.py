@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.stats import beta
 
 from attacks.attack import Guess
 from attacks.released import LINKS, WORDS
 from attacks.released_shadow import MEMBERS
-from audits import scoring
+from audits import intervals, scoring
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.knowledge_released import coins
@@ -85,14 +84,13 @@ def words(guess: Guess, case: Case) -> Judgement:
         alike = _unit(rows - public) @ _unit(true[owner] - public).T
         nearest.append(alike.argmax(1) == np.arange(len(rows)))
     cosines = np.concatenate(found)
-    draws = np.random.default_rng(0).choice(cosines, (scoring.RESAMPLES, len(cosines))).mean(1)
-    low, high = np.quantile(draws, [0.025, 0.975])
+    low, high = intervals.mean(cosines)
     hits = np.concatenate(nearest)
     score = scoring.Score(
         metric="cosine with the words",
         value=float(cosines.mean()),
-        low=float(low),
-        high=float(high),
+        low=max(-1.0, low),
+        high=min(1.0, high),
         baselines={"the mean of public nodes": float(np.concatenate(plain).mean())},
         details={
             "nodes": float(len(cosines)),
@@ -110,36 +108,28 @@ def words(guess: Guess, case: Case) -> Judgement:
 def members(guess: Guess, case: Case) -> Judgement:
     """AUC and the true positives at one false positive in a hundred, against the coins.
 
-    Coins are independent, answers are not: they come from one model. So the interval is that of resampled
-    nodes, or of the owners' own areas, whichever is wider.
+    Coins are independent, answers are not: they come from one model. So the interval is DeLong's over nodes,
+    or that of the owners' own areas, whichever is wider.
     """
     inside, owners = coins(case), case.federation.owners
     true = {owner: inside[owner][owners[owner].train_mask.numpy()] for owner in guess.values}
     member, found = (np.concatenate([d[o] for o in guess.values]) for d in (true, guess.values))
-    value = roc_auc(found, member)
-    rng, draws = np.random.default_rng(0), []
-    for _ in range(scoring.RESAMPLES):
-        at = rng.integers(0, len(member), len(member))
-        if member[at].any() and not member[at].all():
-            draws.append(roc_auc(found[at], member[at]))
-    low, high = np.quantile(draws, [0.025, 0.975])
+    value, variance = intervals.delong(found[member], found[~member])
     parts = [(true[owner], guess.values[owner]) for owner in guess.values]
     mine = [roc_auc(scores, held) for held, scores in parts if held.any() and not held.all()]
-    if len(mine) > 1:  # one model answers about all nodes: owners' own spread, where it is wider
-        error = 1.96 * float(np.std(mine, ddof=1)) / len(mine) ** 0.5
-        low, high = max(0.0, min(low, value - error)), min(1.0, max(high, value + error))
     one, tenth = np.quantile(found[~member], [0.99, 0.999], method="higher")
     hits, of = int((found[member] > one).sum()), int(member.sum())
+    tpr_low, tpr_high = intervals.share(hits, of)
+    fewer = min(of, len(member) - of)
     score = scoring.Score(
         metric="auc",
         value=value,
-        low=float(low),
-        high=float(high),
+        **intervals.bounds(lambda error: intervals.area(value, variance, fewer, mine, error, by_coins=True)),
         baselines={"random": 0.5},
         details={
             "tpr_at_1_fpr": hits / of,
-            "tpr_low": float(beta.ppf(0.025, hits, of - hits + 1)) if hits else 0.0,
-            "tpr_high": float(beta.ppf(0.975, hits + 1, of - hits)) if hits < of else 1.0,
+            "tpr_low": tpr_low,
+            "tpr_high": tpr_high,
             "tpr_at_0.1_percent": float((found[member] > tenth).mean()),
             "members": float(of),
             "others": float(len(member) - of),

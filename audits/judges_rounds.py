@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.stats import norm
 
 from attacks.attack import Guess
 from attacks.rounds import DENOISED, FIRST_UPDATE, MEAN_UPDATE, vector
-from audits import scoring
+from audits import intervals, scoring
 from audits.case import Case
 from audits.judgement import Judge, Judgement
 from secure_fedgraph.protocol.transcript import SERVER
@@ -82,12 +82,6 @@ def _score(
 ) -> scoring.Score:
     found = [_cosine(guesses[target], value) for target, value in true.items()]
     width = sum(map(len, true.values()))
-    # Student's over updates: they are few, and come out of the same sums
-    error = (
-        student.ppf(0.975, len(found) - 1) * np.std(found, ddof=1) / len(found) ** 0.5 if found[1:] else 0.0
-    )
-    # one cosine has an error of its own, about one over the root of how many values it is over (Fisher's z)
-    middle, spread = np.arctanh(np.clip(np.mean(found), -1 + 1e-15, 1 - 1e-15)), 1.96 / np.sqrt(width)
     errors = [
         float(np.linalg.norm(guesses[t] - v) / max(float(np.linalg.norm(v)), 1e-30)) for t, v in true.items()
     ]
@@ -95,14 +89,27 @@ def _score(
     return scoring.Score(
         metric="cosine with the update",
         value=float(np.mean(found)),
-        low=float(max(-1.0, min(np.mean(found) - error, np.tanh(middle - spread)))),
-        high=float(min(1.0, max(np.mean(found) + error, np.tanh(middle + spread)))),
+        **intervals.bounds(lambda error: _of_cosines(found, width, error)),
         baselines={**trivial, "the best of a thousand random directions": float(3.1 / np.sqrt(width))},
         details={
             "updates": float(len(found)),
             "lowest_cosine": min(found),
             "largest_relative_error": max(errors),
         },
+    )
+
+
+def _of_cosines(found: list[float], width: int, error: float) -> tuple[float, float]:
+    """Student's over updates, which are few and come out of the same sums, or a cosine's own where wider.
+
+    One cosine has an error of about one over the root of how many values it is over (Fisher's z).
+    """
+    mean = float(np.mean(found))
+    low, high = intervals.mean(found, error) if found[1:] else (mean, mean)
+    middle = np.arctanh(np.clip(mean, -1 + 1e-15, 1 - 1e-15))
+    spread = norm.ppf(1 - error) / np.sqrt(width)
+    return float(max(-1.0, min(low, np.tanh(middle - spread)))), float(
+        min(1.0, max(high, np.tanh(middle + spread)))
     )
 
 

@@ -80,9 +80,7 @@ def links(guess: Guess, case: Case) -> Judgement:
     pairs = _pairs(guess, case)
     of = sum(one.links for one in pairs.values())
     right = sum(one.hits(one.scores) for one in pairs.values())
-    low, high = intervals.hits_interval(
-        [(one.scored, one.hit(one.scores)) for one in pairs.values()], shared=True
-    )
+    hit = [(one.scored, one.hit(one.scores)) for one in pairs.values()]
     by = {n: sum(one.hits(one.trivial[n]) for one in pairs.values()) / max(of, 1) for n in _names(pairs)}
     density = of / max(sum(len(one.scores) for one in pairs.values()), 1)
     details = {
@@ -91,7 +89,13 @@ def links(guess: Guess, case: Case) -> Judgement:
         "pairs": float(sum(len(one.scores) for one in pairs.values())),
         "share_of_links_in_these_pairs": of / max(sum(one.all_links for one in pairs.values()), 1),
     }
-    score = Score("f1 at |E|", right / max(of, 1), low, high, {**by, "random pairs": density}, details)
+    score = Score(
+        "f1 at |E|",
+        right / max(of, 1),
+        **intervals.bounds(lambda error: intervals.hits_interval(hit, shared=True, error=error)),
+        baselines={**by, "random pairs": density},
+        details=details,
+    )
     return _judgement(score, pairs)
 
 
@@ -102,7 +106,7 @@ def alike(guess: Guess, case: Case) -> Judgement:
     """
     pairs = _pairs(guess, case)
     placed = np.concatenate([one.placed(one.scores) for one in pairs.values()])
-    low, high = intervals.auc_interval([one.scored for one in pairs.values()], shared=True)
+    scored = [one.scored for one in pairs.values()]
     by = {
         n: float(np.concatenate([one.placed(one.trivial[n]) for one in pairs.values()]).mean())
         for n in _names(pairs)
@@ -111,7 +115,13 @@ def alike(guess: Guess, case: Case) -> Judgement:
     hits = sum(one.hits(one.scores) for one in pairs.values()) / max(of, 1)
     details = {"f1_at_links": hits, "links": float(of)}
     baselines = {**by, "random pairs": 0.5}
-    score = Score("link auc", float(placed.mean()), low, high, baselines, details)
+    score = Score(
+        "link auc",
+        float(placed.mean()),
+        **intervals.bounds(lambda error: intervals.auc_interval(scored, shared=True, error=error)),
+        baselines=baselines,
+        details=details,
+    )
     return _judgement(score, pairs)
 
 
@@ -127,9 +137,8 @@ def rows(guess: Guess, case: Case) -> Judgement:
     scale = max(float(np.abs(value).max()) for value in true.values())
     all_off = np.concatenate([value.ravel() for value in off.values()])
     whole = np.concatenate([value.ravel() for value in true.values()])
-    right = int((all_off <= SAME * scale).sum())
-    nodes = [np.repeat(np.arange(len(value)), value.shape[1]) for value in off.values()]
-    low, high = intervals.clustered_share(all_off <= SAME * scale, np.concatenate(nodes))
+    exact = all_off <= SAME * scale
+    nodes = np.concatenate([np.repeat(np.arange(len(value)), value.shape[1]) for value in off.values()])
     single = {
         f"largest_error_about_{owner}": float(np.abs(guess.values[t] - made[owner]).max())
         for t, owners in guess.targets.items()
@@ -138,11 +147,10 @@ def rows(guess: Guess, case: Case) -> Judgement:
     }
     score = Score(
         "exact entries",
-        right / len(all_off),
-        low,
-        high,
-        {"zeros": float((np.abs(whole) <= SAME * scale).mean())},
-        {"largest_error": float(all_off.max()), "largest_entry": scale, **single},
+        int(exact.sum()) / len(all_off),
+        **intervals.bounds(lambda error: intervals.clustered_share(exact, nodes, error)),
+        baselines={"zeros": float((np.abs(whole) <= SAME * scale).mean())},
+        details={"largest_error": float(all_off.max()), "largest_entry": scale, **single},
     )
     few = {t: np.round(value[:4], 4) for t, value in true.items()}
     return Judgement(score, few, {t: np.round(guess.values[t][:4], 4) for t in few})
@@ -176,15 +184,19 @@ def _labels(guess: Guess, case: Case, *, named: bool) -> Judgement:
         common += int(np.bincount(y, minlength=classes).max()) if len(y) else 0
         true[target], guessed[target] = y[:SHOWN], found[:SHOWN]
     # owners share nodes and labels: what several say of a node is one term of the interval
-    low, high = intervals.clustered_share(np.concatenate(hits), np.concatenate(nodes))
-    right, of = int(np.concatenate(hits).sum()), sum(map(len, hits))
+    hit, node = np.concatenate(hits), np.concatenate(nodes)
+    right, of = int(hit.sum()), len(hit)
     baselines = {"the commonest class": common / max(of, 1)}
     if not named:
         baselines["clusters drawn by chance"] = chance / max(of, 1)
-    metric = "labels right" if named else "purity"
-    return Judgement(
-        Score(metric, right / max(of, 1), low, high, baselines, {"nodes": float(of)}), true, guessed
+    score = Score(
+        "labels right" if named else "purity",
+        right / max(of, 1),
+        **intervals.bounds(lambda error: intervals.clustered_share(hit, node, error)),
+        baselines=baselines,
+        details={"nodes": float(of)},
     )
+    return Judgement(score, true, guessed)
 
 
 def _commonest(found: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from audits.empirical import BROKEN
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.report.places import above, at_least, exact_of_too_few
 from secure_fedgraph.results import versions
 
 HIDDEN = {domain.value for domain in Domain if not domain.readable}
@@ -71,6 +72,10 @@ def verdict(cells: list[dict[str, Any]]) -> str:
             if single
             else "no attack that was tried reads a single owner"
         ]
+        close = (c["attack"] for c in mine if _about(c) == EACH and exact_of_too_few(c))
+        unsure = [] if single else list(dict.fromkeys(close))
+        if unsure:
+            parts.append(f"exact about single owners, of too few to tell from a guess: {', '.join(unsure)}")
         if union:
             parts.append(f"all owners together are exposed to {', '.join(union)}")
         stopped = sum(bool(c.get("details", {}).get("searches_stopped")) and c["score"] < 1 for c in mine)
@@ -83,7 +88,7 @@ def verdict(cells: list[dict[str, Any]]) -> str:
 def broken(found: Audit) -> list[str]:
     """Claims that the audit saw fail, a sentence each.
 
-    A server that read single owners where nothing that it got was readable; an attack whose lower bound is
+    A server that read single owners where nothing that it got was readable; an attack that scored surely
     above what the claimed epsilon allows any attack; a check of conformance that a run failed; noise that
     shows a larger epsilon than was charged for it.
     """
@@ -112,17 +117,25 @@ def _read_hidden(found: Audit) -> list[str]:
         f"{cell['attack']} read single owners from channel {cell['channel']!r} under {cell['policy']}, "
         "where no upload should be readable by the server."
         for cell in found.cells
-        if cell["leaks"] and cell["settings"]["aim"] == EACH and cell["adversary"] == SERVER and hidden(cell)
+        if _surely_leaks(cell) and cell["settings"]["aim"] == EACH
+        if cell["adversary"] == SERVER and hidden(cell)
     ]
+
+
+def _surely_leaks(cell: dict[str, Any]) -> bool:
+    """A leak that chance makes once in ten thousand cells, where the metric has such a bound."""
+    surely = cell.get("surely_at_least")
+    return bool(cell["leaks"]) and (surely is None or surely > (cell.get("baseline") or 0.0))
 
 
 def _above_ceiling(found: Audit) -> list[str]:
     return [
         f"{cell['attack']} by the {cell['adversary']} scored {cell['score']:.3f} "
-        f"(at least {cell['low']:.3f}) under {cell['policy']}, and epsilon = {cell['claim']['epsilon']:g} "
-        f"for one {cell['claim']['unit']} allows any attack {cell['ceiling']:.3f}."
+        f"(surely at least {at_least(cell):.3f}) under {cell['policy']}, and "
+        f"epsilon = {cell['claim']['epsilon']:g} for one {cell['claim']['unit']} "
+        f"allows any attack {cell['ceiling']:.3f}."
         for cell in found.cells
-        if cell.get("ceiling") is not None and cell["low"] is not None and cell["low"] > cell["ceiling"]
+        if above(cell)
     ]
 
 

@@ -13,7 +13,7 @@ from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 1000
 NO_LABEL = 0.01
-"""A histogram that is less than this many labels off is right; what is left is the fixed-point grid's."""
+"""Labels that a histogram may be off by the fixed-point grid alone; nearer is not counted as nearer."""
 SAME = 0.01
 """A recovered row is exact where no feature is further than this from the node's."""
 
@@ -28,6 +28,8 @@ class Score:
         low, high: a 95 % interval.
         baselines: what trivial guesses reach, by name.
         details: further figures.
+        surely_at_least: a lower bound that is wrong once in ten thousand times, for ceilings; None of metrics
+            that have none.
     """
 
     metric: str
@@ -36,6 +38,7 @@ class Score:
     high: float
     baselines: Mapping[str, float]
     details: Mapping[str, float] = field(default_factory=dict)
+    surely_at_least: float | None = None
 
     @property
     def baseline(self) -> float:
@@ -73,13 +76,12 @@ def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarra
     guess = np.concatenate([guesses[owner] > 0 for owner in truths])
     truth = np.concatenate([truths[owner] for owner in truths])
     scores = np.concatenate([guesses[owner] for owner in truths])
-    low, high = _of_words(np.stack([guesses[owner] > 0 for owner in truths]), np.stack(list(truths.values())))
+    guessed, true = np.stack([guesses[owner] > 0 for owner in truths]), np.stack(list(truths.values()))
     share = float(truth.mean())
     return Score(
         metric="f1",
         value=float(_f1(guess, truth)),
-        low=low,
-        high=high,
+        **intervals.bounds(lambda error: intervals.f1(guessed, true, error)),
         # a random guess that is right as often as words are true has precision and recall of that share
         baselines={"every word": float(_f1(np.ones_like(truth), truth)), "random words": share},
         details={
@@ -92,41 +94,31 @@ def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarra
     )
 
 
-def _of_words(guess: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
-    """Bootstrap over words, each with all owners; an exact guess is one of as many terms as there are words.
-
-    Args:
-        guess, truth: ``[owners, words]``.
-    """
-    each = np.stack([(guess & truth).sum(0), guess.sum(0) + truth.sum(0)])  # [2, words]
-    picks = np.random.default_rng(0).multinomial(
-        each.shape[1], np.full(each.shape[1], 1 / each.shape[1]), RESAMPLES
-    )
-    hits, of = picks @ each[0], picks @ each[1]
-    low, high = np.quantile(2 * hits / np.maximum(of, 1), [0.025, 0.975])
-    if low == high == 1:
-        low = intervals.share(each.shape[1], each.shape[1])[0]
-    return float(low), float(high)
-
-
 def label_shares(
-    guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarray], *, whole_counts: bool = True
+    guesses: Mapping[str, np.ndarray],
+    truths: Mapping[str, np.ndarray],
+    *,
+    whole_counts: bool = True,
+    whose: Mapping[str, str] | None = None,
 ) -> Score:
     """The share of labels that a guessed histogram puts in the right class, mean over owners.
 
     ``1 - L1 / 2`` of the histograms. The baselines: equal classes; the mean of the other owners' true shares,
     which is what somebody without a transcript could know.
 
+    The interval is over owners (:func:`audits.intervals.mean_share`), unless the guess is too near in too
+    many classes for chance: then the score is what it is.
+
     Args:
         guesses: owner -> estimated class shares ``[classes]``.
         truths: owner -> true counts ``[classes]``.
         whole_counts: round the guess to whole labels first, as the truth is; not for a mean of owners.
+        whose: of several histograms an owner, histogram -> owner; an owner's count as one.
     """
-    right, equal, others, missed, taken, off = [], [], [], 0.0, 0.0, 0.0
+    right, equal, others, missed, taken = [], [], [], 0.0, 0.0
     for owner, counts in truths.items():
         size = counts.sum()
         guess = np.clip(guesses[owner], 0, None)
-        off += float(np.abs(guess * size - counts).sum())
         guess = np.rint(guess * size) if whole_counts else guess * size
         right.append(1 - min(np.abs(guess - counts).sum() / size / 2, 1.0))
         equal.append(1 - np.abs(1 / counts.size - counts / size).sum() / 2)
@@ -135,22 +127,41 @@ def label_shares(
             others.append(1 - np.abs(np.mean(rest, axis=0) - counts / size).sum() / 2)
         missed += float(np.abs(guess - counts).sum())
         taken += float(size)
-    low, high = _over(right)
-    # one histogram, or histograms that are all as right, are nothing to resample: labels are the terms then,
-    # unless the guess was right to a hundredth of a label before it was rounded, which is no count of hits
-    if high - low < 1e-9 and off > NO_LABEL:
-        low, high = intervals.share(float(np.mean(right)) * taken, taken)
+    value, near = float(np.mean(right)), _so_near_by_chance(guesses, truths)
+    owners = np.array([whose[name] if whose else name for name in truths])
+
+    def interval(error: float) -> tuple[float, float]:
+        if near <= error:
+            return value, value
+        return intervals.mean_share(np.array(right), owners, taken, error)
+
     baselines = {"equal classes": float(np.mean(equal))}
     if others:
         baselines["the other owners' mean"] = float(np.mean(others))
     return Score(
         metric="labels placed right",
-        value=float(np.mean(right)),
-        low=low,
-        high=high,
+        value=value,
+        **intervals.bounds(interval),
         baselines=baselines,
         details={"l1_labels": missed, "labels": taken},
     )
+
+
+def _so_near_by_chance(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarray]) -> float:
+    """At most how often a guess is as near as this that is spread over a label or more in each class.
+
+    Histograms that sum to a size have a free number less than classes. All of them are within ``off`` labels
+    together in a volume of at most ``off ** free``. Of a guess that is in whole labels itself each number is
+    right at most every other time. A class that a guess leaves out (exactly zero, as by a clip) is no number.
+    """
+    off, free, whole = 0.0, 0, True
+    for owner, counts in truths.items():
+        guess = np.asarray(guesses[owner], dtype=np.float64) * counts.sum()  # neither clipped nor rounded
+        off += float(np.abs(guess - counts).sum())
+        free += max(int(np.count_nonzero(guess)) - 1, 0)
+        whole = whole and bool((np.abs(guess - np.rint(guess)) < 1e-9).all())
+    least = 0.5 if whole else NO_LABEL
+    return float(max(off, least) ** free) if off < 1 else 1.0
 
 
 @dataclass(frozen=True)
@@ -215,15 +226,14 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     right = sum(int(held.exact.sum()) for held in targets.values())
     found = sum(len(held.rows) for held in targets.values())
     distinct = sum(len(np.unique(held.nearest[held.exact])) for held in targets.values())
-    low, high = _of_nodes(targets.values())
+    hits, nodes = _of_nodes(targets.values())
     rates = public.mean(0)
     cosines = np.concatenate([held.cosine for held in targets.values()])
     mean = _cosine(np.broadcast_to(rates, public.shape), public.astype(np.float64)).mean()
     return Score(
         metric="exact rows",
         value=right / asked if asked else 0.0,
-        low=low,
-        high=high,
+        **intervals.bounds(lambda error: intervals.clustered_share(hits, nodes, error)),
         baselines=trivial_rows(public),
         details={
             "exact_rows": float(right),
@@ -240,8 +250,8 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     )
 
 
-def _of_nodes(targets: Iterable[Held]) -> tuple[float, float]:
-    """The interval of the share of exact rows; a row that was not found is a term of its own."""
+def _of_nodes(targets: Iterable[Held]) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each row is exact, and which node it is about; a row that was not found is about one alone."""
     hits, of, start = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)], 0
     for held in targets:
         missing = held.expected - len(held.rows)
@@ -249,7 +259,7 @@ def _of_nodes(targets: Iterable[Held]) -> tuple[float, float]:
         nearest = np.concatenate([held.nearest, held.nearest.max(initial=-1) + 1 + np.arange(missing)])
         of.append(start + nearest.astype(int))
         start = int(of[-1].max(initial=start)) + 1
-    return intervals.clustered_share(np.concatenate(hits), np.concatenate(of))
+    return np.concatenate(hits), np.concatenate(of)
 
 
 def trivial_rows(public: np.ndarray) -> dict[str, float]:
@@ -297,9 +307,3 @@ def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _f1(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
     hits = (guess & truth).sum(-1)
     return 2 * hits / np.maximum(guess.sum(-1) + truth.sum(-1), 1)
-
-
-def _over(values: list[float]) -> tuple[float, float]:
-    draws = np.random.default_rng(0).choice(values, (RESAMPLES, len(values))).mean(1)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(low), float(high)

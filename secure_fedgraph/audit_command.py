@@ -35,7 +35,9 @@ Examples:
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", help="Policies, separated by commas.")
 @click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
-@click.option("--adversary", help="Who attacks: server or client; all that the attacks declare by default.")
+@click.option(
+    "--adversary", help="Who attacks, by commas: server, client, malicious-client, ... All by default."
+)
 @click.option(
     "--control",
     multiple=True,
@@ -81,15 +83,20 @@ def audit(
     from audits import grid  # the judges and their libraries load only where they are asked for
     from audits.report import audit_result
 
+    if flags.get("logging"):
+        raise BadInput(f"--log {flags['logging']}: an audit has attacks and no course to log; give it to run")
     screen = Screen(flags)
     attacks = grid.choose(names("attack", attack))
-    who = grid.adversaries(attacks, adversary)
-    attacks = [a for a in attacks if set(a.adversaries) & set(who)]
+    grid.adversaries(attacks, adversary)  # an unknown one is refused before work starts
+    attacks = grid.played_by(attacks, adversary)
     for kind in attacks:
         kind(effort)  # one that is no limit is refused before work starts
     started = time.perf_counter()
     if folder is not None:
-        out = _folder_for_audit_of(folder, {**flags, "policy": policy, "control": control})
+        grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
+        out = _folder_for_audit_of(folder, {**flags, "policy": policy, "control": control}, grid_only)
+        if attack == "all":
+            attacks = grid.readers(grid.finished(folder)[1], attacks) or attacks
         experiment, found = grid.audit_folder(folder, attacks, adversary, effort)
         if out != folder:
             fresh_folder(out, flags["overwrite"])
@@ -105,8 +112,7 @@ def audit(
                 one.under(name).make_policy()
             check_own(one)
         if attack == "all" and not more:  # those that read a channel of this algorithm, if any does
-            channels = {channel.name for channel in experiment.make_algorithm().in_use}
-            attacks = [a for a in attacks if a.channel in channels] or attacks
+            attacks = grid.readers(experiment, attacks) or attacks
         controls = grid.controls(attacks, [name for one in control for name in names("control", one)])
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
         total = len(grid.groups(experiments, policies, attacks, seeds, adversary, controls, effort, canaries))
@@ -134,6 +140,10 @@ def audit(
     screen.finish(result, tables.audit_tables(result), page)
     if result["broken"]:
         raise BrokenClaim(" ".join(result["broken"]))
+    if not found.cells and not found.empirical:
+        raise SecureFedGraphError(
+            f"nothing was run: {found.not_run[0]['reason']}" if found.not_run else "nothing was run"
+        )
     failed = {cell["reason"] for cell in found.not_run if cell["failed"]}
     if failed:
         raise SecureFedGraphError(f"some runs ended before they were attacked: {' '.join(sorted(failed))}")
@@ -219,8 +229,13 @@ def _same_grid(
     return asked == {**{key: earlier.get(key) for key in asked}, "configs": configs}
 
 
-def _folder_for_audit_of(folder: Path, flags: dict[str, Any]) -> Path:
+def _folder_for_audit_of(folder: Path, flags: dict[str, Any], grid_only: dict[str, Any]) -> Path:
     """Where the audit of a finished run goes: beside its result, which stays, or to ``--out``."""
+    for name, value in grid_only.items():
+        if value:
+            raise BadInput(
+                f"--{name} {value:g} is for runs that are yet to come: drop it, or drop the folder"
+            )
     ignored = [key for key in ("policy", *Experiment.model_fields) if flags.get(key) is not None]
     ignored += ["control"] if flags["control"] else []
     if ignored or flags["assignments"] or flags["seeds"] is not None:

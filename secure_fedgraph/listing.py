@@ -50,7 +50,7 @@ def attacks() -> list[dict[str, Any]]:
             "summary": kind.summary,
             "adversaries": list(kind.adversaries),
             "behaviour": kind.behaviour,
-            "reads": ", ".join((kind.channel, *kind.also_reads)),
+            "reads": ", ".join(kind.reads()),
             "granted": list(kind.grants),
             "cost": kind.cost,
             "controls": {control.name: dict(control.settings) for control in kind.controls},

@@ -298,11 +298,13 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
     except ValueError:
-        raise BadInput(f"{path} is not JSON") from None
+        raise BadInput(
+            f"{path} is not JSON, so it is damaged: put a copy back, or write it again with --overwrite"
+        ) from None
     if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{schema}/1":
         raise BadInput(
             f"{path} has schema {value.get('schema') if isinstance(value, dict) else None!r}, "
-            f"not secure-fedgraph/{schema}/1"
+            f"not secure-fedgraph/{schema}/1: give the folder of a {schema}, or write it again"
         )
     return value
 
@@ -343,9 +345,11 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
 def _stood_on(out: Path) -> list[Path]:
     """The folders that an earlier result names as its own. Whatever else lies beside them stays."""
     folders = [out / "transcript", out / "checkpoint"]
-    for name in ("result.json", "audit.json"):
+    for name in ("result.json", "audit.json", "compare.json"):
         try:
             old = json.loads((out / name).read_text())
+            places = [one["name"] for one in old.get("points", [])]
+            folders += [out / "runs" / place for place in places if place and Path(place).name == place]
             folders += [out / f"seed-{one['seed']}" for one in old.get("seeds", [])]
             folders += [out / one["folder"] for one in old.get("runs", []) if one.get("folder")]
         except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -60,11 +60,16 @@ class Screen:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """A channel left in plaintext, or a delta too large, is said in one line, whatever else warns."""
+    """A channel left in plaintext, or a delta too large, is said once, in one line, whatever else warns."""
+    said: set[str] = set()
+
+    def say(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            click.echo(f"secure-fedgraph: warning: {message}", err=True)
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
-        warnings.showwarning = lambda message, *_, **__: click.echo(
-            f"secure-fedgraph: warning: {message}", err=True
-        )
+        warnings.showwarning = say
         yield

@@ -264,14 +264,18 @@ def compare_tables(result: dict[str, Any]) -> list[Any]:
     leaks = list(dict.fromkeys(attack for row in result["points"] for attack in row.get("leak") or {}))
     table = Table(title=f"{config['data']}, {config['clients']} clients, {len(result['seeds'])} seeds")
     table.add_column("point", no_wrap=True)  # two lines: it is read whole on a terminal of 80 columns
-    for column in (f"epsilon ({unit})", "spent", "accuracy", "local", *leaks, "bytes up", "s"):
+    for column in (f"epsilon ({unit})", "spent", "accuracy", "local", "bytes up", "s"):
         table.add_column(column)
     for row in result["points"]:
         usual = row["kind"] in ("budget", "as configured")
         point = Text(f"{row['algorithm']}\n{row['policy'] if usual else row['kind']}")
         label = "inf" if row["epsilon"] == "inf" else f"{row['epsilon']:g}"
         if row["outcome"] != "ran":
-            table.add_row(point, label, "refused", Text(row["reason"], overflow="fold"))
+            style = "bold red" if row["outcome"] == "failed" else ""
+            label = "" if row.get("budget", row["epsilon"]) is None else label
+            table.add_row(
+                point, label, Text(row["outcome"], style=style), Text(row["reason"], overflow="fold")
+            )
             continue
         scores, spread = row["accuracy"], row["std"]
         shown = next(k for k in ("global", "auc", "mae", "local") if k in scores)
@@ -281,15 +285,33 @@ def compare_tables(result: dict[str, Any]) -> list[Any]:
             str(row["spent"]),
             f"{scores[shown]:.4f} ± {spread[shown]:.4f}",
             _score(scores.get("local")),
-            *(_leak(row["leak"].get(attack)) for attack in leaks),
             _bytes(row["bytes"]),
             f"{row['seconds']:.0f}",
         )
-    return [table, Text("* no other point has a better score at a budget as small", style="dim")]
+    notes = Text("* no other point that spends as little has a better score", style="dim")
+    return [table, notes, *_leaks(result["points"], leaks)]
 
 
-def _leak(value: float | str | None) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value or "")
+def _leaks(points: list[dict[str, Any]], attacks: list[str]) -> list[Any]:
+    """What attacks made of each point; in a word whether that beats the best trivial guess."""
+    failed = [
+        Text(f"Attacks on {row['name']} failed: {row['leak_failed']}", style="bold red")
+        for row in points
+        if "leak_failed" in row
+    ]
+    if not attacks:
+        return failed
+    table = Table(title="what attacks make of single owners, on the first seed (1 is exact)")
+    for column in ("point", "attack", "score", "best trivial guess", ""):
+        table.add_column(column)
+    for row in points:
+        for attack, value in (row.get("leak") or {}).items():
+            told = row.get("leaks", {}).get(attack)
+            score = f"{value:.3f}" if isinstance(value, float) else str(value)
+            guess = "" if told is None else f"{told['baseline']:.3f}"
+            leaks = told is not None and told["leaks"]
+            table.add_row(row["name"], attack, score, guess, Text("leaks" if leaks else "", style="red"))
+    return [table, *failed]
 
 
 def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:

@@ -63,7 +63,7 @@ RULES: dict[str, Rule] = {
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     "report":      Rule(),
     "budgeted":    Rule(may=("config", "federation", "algorithm", "privacy", "protocol")),
-    "comparison":  Rule(may=("algorithms", "config", "results")),
+    "comparison":  Rule(may=("algorithms", "config", "results", "run_logs")),
     "results":     Rule(may=("budgeted", "config", "federation", "train", "evaluation", "privacy", "protocol",
                              "checkpoint", "shelf")),
     "listing":     Rule(may=("algorithms", "privacy", "graph", "attacks")),

@@ -21,7 +21,7 @@ NOUNS = {"client": "owner", "last client": "owner", "coalition": "coalition of o
 SUMMARY = {
     "leaks": "Leaks about single owners under {}.",
     "together": "Hides single owners, not their union, under {}.",
-    "scored": "Nothing was read before a search was stopped under {}.",
+    "scored": "Nothing was read for certain, with too few terms or too little time to tell, under {}.",
     "nothing": "Nothing was read under {}.",
     "refused": "Refused before round 1 under {}.",
     "absent": "Not run under {}.",

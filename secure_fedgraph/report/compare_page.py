@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from secure_fedgraph.report import trained, words
+from secure_fedgraph.report.places import exact_of_too_few
 from secure_fedgraph.report.plots import DASHES, MARKERS, WIDTH
 from secure_fedgraph.report.svg import MUTED, SERIES, Picture, draw
 
@@ -56,7 +57,9 @@ def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
         "caption": f"{_title(key)[:1].upper()}{_title(key)[1:]} at each budget for one {unit}",
         "numbers": _numbers(ran, key),
         "every": _every(ran, key, unit, best),
-        "refused": [row for row in points if row.get("outcome") != "ran"],
+        "refused": [row for row in points if row.get("outcome") not in ("ran", "failed")],
+        "failed": [row for row in points if row.get("outcome") == "failed"],
+        "unattacked": [row for row in points if "leak_failed" in row],
         "leaks": _leaks(ran, attacks, unit) if attacks else None,
         "settings": [(k, json.dumps(v)) for k, v in sorted(config.items()) if v not in (None, {}, [])],
         "versions": sorted(versions.items()),
@@ -85,7 +88,9 @@ def _title(key: str) -> str:
 
 
 def _bound(value: Any) -> str:
-    """An epsilon in a table: none where nothing bounds it."""
+    """An epsilon in a table; none was asked for where it is None."""
+    if value is None:
+        return "none"
     return "∞" if value == "inf" or math.isinf(float(value)) else f"{float(value):.4g}"
 
 
@@ -189,7 +194,7 @@ def _every(ran: Sequence[Mapping[str, Any]], key: str, unit: str, best: set[str]
         rows.append(
             [
                 _label(row) + (" *" if row["name"] in best else ""),
-                _bound(row["epsilon"]),
+                _bound(row.get("budget", row["epsilon"])),
                 _bound(row["spent"]) + (" (rests on masks)" if row.get("computational") else ""),
                 f"{_score(row, key):.4f}" + (f" ± {spread:.4f}" if spread is not None else ""),
                 "" if local is None else f"{local:.4f}",
@@ -198,7 +203,16 @@ def _every(ran: Sequence[Mapping[str, Any]], key: str, unit: str, best: set[str]
                 row["seeds"],
             ]
         )
-    heads = ["point", f"ε ({unit})", "spent", _title(key), "mean over owners", "bytes up", "time", "seeds"]
+    heads = [
+        "point",
+        f"budget, ε ({unit})",
+        "spent",
+        _title(key),
+        "mean over owners",
+        "bytes up",
+        "time",
+        "seeds",
+    ]
     return {"heads": heads, "rows": rows}
 
 
@@ -208,14 +222,21 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _leaks(ran: Sequence[Mapping[str, Any]], attacks: Sequence[str], unit: str) -> dict[str, Any]:
-    def told(found: Any) -> str:
-        return "not run" if found is None else f"{found:.3f}" if isinstance(found, float) else str(found)
-
-    rows = [
-        [_label(row), _bound(row["epsilon"]), *(told((row.get("leak") or {}).get(a)) for a in attacks)]
-        for row in ran
-    ]
+    rows = [[_label(row), _bound(row["epsilon"]), *(_leak(row, attack) for attack in attacks)] for row in ran]
     return {"heads": ["point", f"ε ({unit})", *attacks], "rows": rows}
+
+
+def _leak(row: Mapping[str, Any], attack: str) -> str:
+    """A score, whether it beats the best trivial guess, and that guess; older files tell the score alone."""
+    value, told = (row.get("leak") or {}).get(attack), (row.get("leaks") or {}).get(attack)
+    if value is None:
+        return "failed" if "leak_failed" in row else "not run"
+    if not isinstance(value, float):
+        return str(value)
+    if told is None:
+        return f"{value:.3f}"
+    few = "exact, of too few to tell" if exact_of_too_few(told) else "no better"
+    return f"{value:.3f} {'leaks' if told['leaks'] else few} (guess {told['baseline']:.3f})"
 
 
 def _worth(row: Mapping[str, Any], key: str) -> bool:
@@ -255,4 +276,6 @@ def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str
             ) + f"({_score(alone[0], key):.3f}), {how}."
             text += _on_own_tests(last, alone[0], key)
         found.append(text)
+    if not ran:
+        return ["No point ran: below stands why."]
     return found or ["No point has a budget: the table shows each policy as configured."]

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from secure_fedgraph.report import words
-from secure_fedgraph.report.places import AS_CONFIGURED, EACH, above, anchor
+from secure_fedgraph.report.places import AS_CONFIGURED, EACH, above, anchor, exact_of_too_few
 
 LEFT = "what the defence leaves"
 LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202fs"}
@@ -19,7 +19,7 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
 
     Returns:
         rows with ``policy``, ``state`` ("leaks", "together", "scored", "nothing", "refused"), ``short`` and
-        ``text``.
+        ``text``; "scored" where nothing is cleared: too few terms, or too little time, to tell.
     """
     rows = []
     for policy in policies:
@@ -38,6 +38,10 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
         elif union:
             text = f"No attack tried reads a single owner. All owners together still show: {union}.{stops}"
             rows.append(_verdict(policy, "together", "hides single owners, not their union", text))
+        elif unsure := [str(c.get("attack")) for c in mine if about(c) == EACH and exact_of_too_few(c)]:
+            named = words.listed(words.ATTACKS.get(attack, attack) for attack in dict.fromkeys(unsure))
+            text = f"Right about single owners, of too few to tell from luck: {named}.{_stopped(mine)}"
+            rows.append(_verdict(policy, "scored", "exact, of too few to tell from luck", text))
         else:
             text = f"No attack tried reads anything beyond a trivial guess.{_stopped(mine)}"
             if _stopped(mine):  # no all-clear: with more time it might have read something

@@ -22,10 +22,30 @@ def anchor(algorithm: str, attack: str) -> str:
     return "o-" + re.sub(r"[^A-Za-z0-9-]", lambda m: f"-{ord(m[0]):x}", f"{algorithm}-{attack}")
 
 
-def above(cell: dict[str, Any]) -> bool:
-    """Whether a score's lower bound is above what a claimed epsilon allows."""
-    low, ceiling = words.real(cell.get("low")), words.real(cell.get("ceiling"))
-    return low is not None and ceiling is not None and low > ceiling
+def above(cell: Record) -> bool:
+    """Whether a score is surely above what a claimed epsilon allows."""
+    least, ceiling = at_least(cell), words.real(cell.get("ceiling"))
+    return least is not None and ceiling is not None and least > ceiling
+
+
+def at_least(cell: Record) -> float | None:
+    """The lower bound that a ceiling is held against; older files have that of the 95 % interval alone.
+
+    >>> at_least({"low": 0.8, "surely_at_least": 0.7}), at_least({"low": 0.8})
+    (0.7, 0.8)
+    """
+    least = words.real(cell.get("surely_at_least"))
+    return words.real(cell.get("low")) if least is None else least
+
+
+def exact_of_too_few(cell: Record) -> bool:
+    """Whether a guess is right throughout, of so few terms that no interval tells it from luck.
+
+    >>> exact_of_too_few({"score": 1.0, "leaks": False, "baseline": 0.6})
+    True
+    """
+    trivial = words.real(cell.get("baseline")) or 0.0
+    return cell.get("score") == 1 and not cell.get("leaks") and trivial < 1
 
 
 def by_place(found: Sequence[Record], fit: Callable[[Record], bool]) -> list[Record]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -57,23 +57,37 @@ def logged(experiment: Experiment, name: str) -> Iterator[Log]:
         log.close(whole)
 
 
+def check_log(experiment: Experiment) -> None:
+    """Checks that the log that an experiment asks for can be opened, without opening it.
+
+    Raises:
+        BadInput: as :func:`logged`.
+    """
+    _make(experiment)
+
+
 def _opened(experiment: Experiment, name: str) -> Log:
+    make, where = _make(experiment)
+    return make(where, name, flat(experiment.model_dump(mode="json")))
+
+
+def _make(experiment: Experiment) -> tuple[Callable[[str, str, Mapping[str, Any]], Log], str]:
+    """What opens a log, and where."""
     if experiment.logging is None:
-        return Nowhere()
+        return lambda where, name, config: Nowhere(), ""
     kind, _, where = experiment.logging.partition(":")
     if kind not in KINDS:
         raise unknown_name("log", kind, KINDS)
     if not where:
         raise BadInput(f"logging = {experiment.logging!r} names no place: give {kind}:WHERE")
-    config = flat(experiment.model_dump(mode="json"))
     try:
         if kind == "mlflow":
             from secure_fedgraph.run_logs.mlflow_log import MlflowLog
 
-            return MlflowLog(where, name, config)
+            return MlflowLog, where
         from secure_fedgraph.run_logs.tensorboard_log import TensorBoardLog
 
-        return TensorBoardLog(where, name, config)
+        return TensorBoardLog, where
     except ImportError:
         raise BadInput(
             f"logging = {experiment.logging!r} needs {kind}: pip install 'secure-fedgraph[{kind}]'"

@@ -36,6 +36,15 @@ def test_only_a_server_that_reads_single_owners_under_masks_breaks_the_claim():
     assert report.broken(found(EACH, "masked", adversary="client")) == []
 
 
+def test_a_leak_that_may_be_chance_accuses_nobody():
+    """At 2.5 % a cell, a grid of hundreds would accuse right code every time."""
+    made = found(EACH, "masked")
+    made.cells[0] |= {"baseline": 0.5, "low": 0.51, "surely_at_least": 0.4}
+    assert report.broken(made) == []
+    made.cells[0]["surely_at_least"] = 0.6
+    assert len(report.broken(made)) == 1
+
+
 def test_what_sums_give_away_by_subtraction_is_declared():
     """F1 reads an owner from two sums that differ in it: the channel says so, where it may happen."""
     made = found(EACH, "masked")

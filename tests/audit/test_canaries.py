@@ -235,6 +235,6 @@ class TestCommand:
         assert kept == {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "cells").iterdir()}
 
     def test_what_a_budget_left_out_is_named(self, tmp_path: Path):
-        assert self.run(tmp_path / "b", "--budget-minutes", "0.0001").exit_code == 0
+        assert self.run(tmp_path / "b", "--budget-minutes", "0.0001").exit_code == 1
         left = json.loads((tmp_path / "b" / "audit.json").read_text())["not_run"]
         assert {"canaries"} <= {cell["attack"] for cell in left}

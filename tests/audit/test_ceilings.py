@@ -18,12 +18,15 @@ from attacks.prototypes import CHANGE
 from attacks.released import LINKS, WORDS
 from attacks.released_shadow import MEMBERS
 from attacks.rounds import FIRST_UPDATE
+from audits import report
 from audits.ceilings import DELTAS, FEWEST, Claims, most
+from audits.cells import Audit
 from audits.scoring import Score
 from secure_fedgraph.cli import main
 from secure_fedgraph.errors import BrokenClaim
 from secure_fedgraph.privacy.accounting import exact_gaussian
 from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.report import places
 
 
 def pairs(mu: float) -> tuple[tuple[float, float], ...]:
@@ -144,6 +147,18 @@ class TestWhichClaimsSpeak:
         assert told.told_of == {"client": {"peers": ((2.0, 1e-5),)}}
 
 
+def test_a_claim_is_broken_by_what_is_sure_and_not_by_the_interval():
+    cell: dict[str, Any] = {
+        "attack": "a4-label-counts", "adversary": "server", "policy": "local_dp", "score": 0.9, "low": 0.8,
+        "ceiling": 0.7, "claim": {"epsilon": 0.5, "unit": "client"}, "leaks": False,
+    }  # fmt: skip
+    older = Audit(cells=[cell])
+    unsure, sure = (Audit(cells=[{**cell, "surely_at_least": least}]) for least in (0.6, 0.75))
+    assert [len(report.broken(one)) for one in (older, unsure, sure)] == [1, 0, 1]
+    assert "(surely at least 0.750)" in report.broken(sure)[0]
+    assert [places.above(one.cells[0]) for one in (older, unsure, sure)] == [True, False, True]
+
+
 FLAGS = [
     "audit", "--data", "synthetic-citation", "--set=dataset.nodes=240", "--set=dataset.features=24",
     "--policy", "local_dp", "--epsilon", "0.5", "--attack", "a4", "--control", "one full step", "--json",
@@ -160,6 +175,7 @@ def test_noise_that_is_missing_is_above_the_ceiling(tmp_path, monkeypatch: pytes
     cells = [c for c in honest["cells"] if c["outcome"] == "score"]
     assert status == 0 and honest["broken"] == []
     assert all(c["claim"]["epsilon"] <= 0.5 and c["low"] <= c["ceiling"] for c in cells)
+    assert all(c["surely_at_least"] <= c["low"] for c in cells)
 
     monkeypatch.setattr(Gaussian, "apply", lambda self, matrix, scope: matrix)
     status, broken = audit(tmp_path / "broken")

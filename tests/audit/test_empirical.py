@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from audits import attacked, empirical
+from audits import empirical
 from audits.empirical import BROKEN, HOLDS, UNAUDITED, WEAK, empirical_rows
 from audits.worst_cases import pooled_parts
 from secure_fedgraph.cli import main
@@ -70,7 +70,7 @@ def test_rows_that_cannot_be_made_cost_no_cell(monkeypatch, tmp_path):
     def fails(*_):
         raise ZeroDivisionError("no")
 
-    monkeypatch.setattr(attacked, "empirical_rows", fails)
+    monkeypatch.setattr(empirical, "empirical_rows", fails)
     done = TestCommand().run(tmp_path / "c")
     assert done.exit_code == 0, done.output
     result = json.loads((tmp_path / "c" / "audit.json").read_text())

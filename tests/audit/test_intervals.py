@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from audits import intervals
+from audits.ceilings import most
 from audits.scoring import hold, label_shares, recovered_rows
 
 
@@ -72,10 +73,85 @@ def test_a_link_that_several_owners_hold_is_one():
     )
 
 
-def test_one_histogram_has_an_interval_and_no_point():
+def test_one_histogram_may_be_right_by_chance():
     score = label_shares({"all": np.array([0.55, 0.45])}, {"all": np.array([60.0, 40.0])})
     assert score.value == pytest.approx(0.95)
-    assert score.low < 0.91 and score.high > 0.97
+    assert (score.low, score.high) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("owners", [1, 2, 3, 5, 10])
+def test_guesses_without_a_transcript_are_no_leaks_and_refute_nothing(owners: int):
+    """Truths and guesses are drawn from one population; the guess is a mean of as many as the trivial one."""
+    rng, prior = np.random.default_rng(owners), np.array([6.0, 4.0, 3.0, 3.0, 2.0, 1.0, 1.0])
+    leaks, above, repeats = 0, 0, 300
+    for _ in range(repeats):
+        drawn = rng.multinomial(60, rng.dirichlet(prior, (owners, max(owners, 2)))).astype(float)
+        truths = {f"owner-{i}": counts[0] for i, counts in enumerate(drawn)}
+        guesses = {f"owner-{i}": counts[1:].mean(0) / 60 for i, counts in enumerate(drawn)}
+        score = label_shares(guesses, truths)
+        assert score.surely_at_least is not None and score.surely_at_least <= score.low
+        leaks += score.leaks
+        above += score.surely_at_least > most(score.baseline, ((0.01, 1e-5),))
+    assert leaks <= intervals.EITHER_END * repeats
+    assert above == 0
+
+
+def test_what_a_transcript_gives_is_still_a_leak_of_three_owners():
+    rng = np.random.default_rng(0)
+    shares = ([0.6, 0.2, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.2, 0.1, 0.1, 0.6])
+    truths = {f"owner-{i}": rng.multinomial(60, share).astype(float) for i, share in enumerate(shares)}
+    off = {owner: (counts + rng.normal(0, 1, 4)) / 60 for owner, counts in truths.items()}
+    blurred = label_shares(off, truths)
+    assert blurred.value < 1 and blurred.low > blurred.baseline + 0.05
+    near = label_shares({o: (counts + rng.normal(0, 1e-4, 4)) / 60 for o, counts in truths.items()}, truths)
+    assert (near.low, near.surely_at_least) == (1.0, 1.0)
+
+
+def test_the_histograms_of_one_owner_are_one_term():
+    rng = np.random.default_rng(0)
+    truths = {f"{owner}{i}": np.array([10.0, 6.0, 4.0]) for owner in "ab" for i in range(8)}
+    off = {"a": np.array([0.0, 1.0, -1.0]), "b": np.array([5.0, -2.0, -3.0])}
+    guesses = {name: (v + off[name[0]] + rng.normal(0, 0.1, 3)) / 20 for name, v in truths.items()}
+    alone = label_shares(guesses, truths)
+    together = label_shares(guesses, truths, whose={name: name[0] for name in truths})
+    assert together.value == alone.value
+    assert together.low < alone.low - 0.3
+
+
+def test_few_clusters_say_little_of_their_variance():
+    rng, found = np.random.default_rng(0), []
+    for _ in range(400):
+        of_each = rng.beta(6, 4, 4)
+        hits = rng.random((4, 50)) < of_each[:, None]
+        found.append(intervals.clustered_share(hits.ravel(), np.repeat(np.arange(4), 50)))
+    assert covered(found, 0.6) >= 0.95
+
+
+def test_an_f1_has_the_spread_of_its_words():
+    rng, found, values = np.random.default_rng(0), [], []
+    for _ in range(300):
+        truth = rng.random((3, 80)) < 0.3
+        guess = np.where(rng.random(80) < 0.8, truth, ~truth)  # a word is right of all owners, or of none
+        found.append(intervals.f1(guess, truth))
+        values.append(2 * (guess & truth).sum() / (guess.sum() + truth.sum()))
+    assert 0.93 <= covered(found, float(np.mean(values))) <= 0.995
+
+
+def test_an_exact_area_of_few_is_no_certainty():
+    low, high = intervals.area(1.0, 0.0, 3, ())
+    assert (low, high) == (pytest.approx(0.025 ** (1 / 3)), 1.0)
+    wide = intervals.area(0.8, 1e-6, 100, (0.7, 0.8, 0.9))
+    assert wide == (pytest.approx(0.8 - 4.302653 * 0.1 / 3**0.5), 1.0)  # Student's of two degrees
+    coins = intervals.area(0.8, 1e-6, 100, (0.7, 0.8, 0.9), by_coins=True)
+    assert coins[0] == pytest.approx(0.8 - 1.959964 * 0.1 / 3**0.5)
+    alone = intervals.area(0.8, 1e-4, 100, (0.8,))
+    assert alone == (pytest.approx(0.8 - 0.0196, abs=1e-5), pytest.approx(0.8 + 0.0196, abs=1e-5))
+
+
+def test_ceilings_are_held_against_a_bound_that_is_wrong_once_in_ten_thousand():
+    made = intervals.bounds(lambda error: intervals.share(90, 100, error))
+    assert (made["low"], made["high"]) == intervals.share(90, 100)
+    assert made["surely_at_least"] == intervals.share(90, 100, 1e-4)[0] < made["low"]
 
 
 def test_rows_of_one_node_are_one_term_and_what_was_not_found_is_missed():

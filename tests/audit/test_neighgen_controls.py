@@ -255,8 +255,9 @@ def test_the_judge_counts_what_was_not_found_as_missed() -> None:
     assert score.value == pytest.approx(3 / 5)
     # Clopper and Pearson for 3 of 5 are [0.1466, 0.9473]: two of the rows are of one node, so it is wider.
     # Clusters (2 right), (1), (1 wrong), (1 wrong): variance (0.8^2 + 0.4^2 + 2 * 0.6^2) / 25 * 4/3 = 0.0811,
-    # which 0.24 / 0.0811 = 2.961 independent rows have
-    low, high = intervals.share(0.6 * 2.9605, 2.9605)
+    # which 0.24 / 0.0811 = 2.961 independent rows have, each worth (1.960 / 3.182)^2: four clusters are few
+    size = 2.9605 * (1.959964 / 3.182446) ** 2
+    low, high = intervals.share(0.6 * size, size)
     assert (score.low, score.high) == (pytest.approx(low, abs=1e-3), pytest.approx(high, abs=1e-3))
     assert score.low < 0.1466 and score.high > 0.9473
     assert score.details["found"] == 4

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from attacks import ATTACKS, FAMILIES, Blind, Knowledge, LabelCounts, VocabularySupport
 from attacks.weights import ALL
-from audits.grid import choose
+from audits.grid import adversaries, choose, played_by, readers
+from secure_fedgraph.config import load
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.models import GraphSage
 from secure_fedgraph.models.parameters import glorot, parameters_of
@@ -188,6 +189,13 @@ def test_every_attack_says_what_it_is(kind: Any) -> None:
         (["a4-label-counts"], ["a4-label-counts"]),
         (["weights"], ["a1-vocabulary-support", "a2-single-sample", "a4-label-counts"]),
         (["a4", "a1", "a4"], ["a4-label-counts", "a1-vocabulary-support"]),
+        (["d1-glasu-index-sets"], ["d1-index-lists"]),
+        (["mash"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),
+        (["mashes"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),
+        (["glasu"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("d")]),
+        (["aggregation"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("f")]),
+        (["prototypes"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("e")]),
+        (["released"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("g")]),
     ],
 )
 def test_attacks_are_chosen_by_id_number_family_or_all(names: list[str], found: list[str]) -> None:
@@ -202,3 +210,25 @@ def test_attacks_are_chosen_by_slug(name: str) -> None:
 def test_an_unknown_attack_names_the_nearest() -> None:
     with pytest.raises(BadInput, match=r"unknown attack 'weight': did you mean 'weights'\?"):
         choose(["a1", "weight"])
+
+
+def test_adversaries_are_chosen_by_name_several_and_by_whether_they_cheat() -> None:
+    neighgen = choose(["neighgen"])
+    assert adversaries(neighgen) == ("server", "client")
+    assert adversaries(neighgen, "client,server") == ("client", "server")
+    assert adversaries(neighgen, "malicious-client") == ("client",)
+    assert [kind.id for kind in played_by(neighgen, "malicious-client")] == ["c3-neighgen-oracle"]
+    assert "c3-neighgen-oracle" in [kind.id for kind in played_by(neighgen, "client")]
+    assert played_by(neighgen, "server") == [k for k in neighgen if "server" in k.adversaries]
+    assert played_by(neighgen) == neighgen
+    with pytest.raises(BadInput, match=r"unknown adversary .*'malicious-server'"):
+        adversaries(neighgen, "client,malicious-server")
+
+
+def test_attacks_on_a_channel_that_settings_may_put_in_use_are_tried() -> None:
+    """FairGraphFL sends prototypes as sums as configured, and one by one only where it is asked to."""
+    found = [kind.id for kind in readers(load(None, {"algorithm": "fairgraphfl"}, []), ATTACKS.values())]
+    assert {"e1-singleton-motif", "e2-subset-algebra", "e3-round-differencing"} <= set(found)
+    assert not any(name.startswith(("b", "c", "d")) for name in found)
+    found = [kind.id for kind in readers(load(None, {"algorithm": "fedsage"}, []), ATTACKS.values())]
+    assert {name[0] for name in found} == {"a", "f", "g"}

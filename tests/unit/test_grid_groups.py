@@ -96,6 +96,33 @@ def test_costs_come_from_the_nearest_that_was_measured():
     assert costs.of(next(g for g in rest if g.variant.name == control.variant.name)) == 2.0 * 2.5
 
 
+class InThisProcess:
+    """A pool that starts no process."""
+
+    free = True
+
+    def __init__(self, workers: int) -> None:
+        self.done: list[Any] = []
+
+    def __enter__(self) -> InThisProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    working = property(lambda self: bool(self.done))
+
+    def start(self, name: Any, work: Any, *arguments: Any) -> None:
+        self.done.append((name, work(*arguments)))
+
+    def finished(self, until: float | None = None) -> list[Any]:
+        found, self.done = self.done, []
+        return found
+
+
+MADE = {"cells": [], "runs": [], "reconstructions": [], "conformance": [], "empirical": [], "seconds": 1.0}
+
+
 def test_controls_are_estimated_apart_from_what_they_control(monkeypatch: pytest.MonkeyPatch):
     """What FedSage+ takes as configured, with twenty epochs of its generator, says nothing of one epoch."""
     made: list[bool] = []
@@ -104,33 +131,59 @@ def test_controls_are_estimated_apart_from_what_they_control(monkeypatch: pytest
         made.append(group.configured)
         return Rehearsed(900.0, 9.0) if group.configured else Rehearsed(1.0, 0.5)
 
-    class Here:
-        """A pool of this process."""
-
-        free = True
-
-        def __init__(self, workers: int) -> None:
-            self.done: list[Any] = []
-
-        working = property(lambda self: bool(self.done))
-
-        def start(self, kind: Any, work: Any, group: Any) -> None:
-            self.done.append((kind, work(group)))
-
-        def finished(self, until: float) -> list[Any]:
-            found, self.done = self.done, []
-            return found
-
     monkeypatch.setattr(grid, "_rehearse", slow)
     runs = wanted(["plaintext", "masked"], [0])
     call = grid._Call(runs, None, lambda text: None, 1, 600.0, lambda text: None, time.monotonic())
-    call._foresee(runs, 1, Here(1))  # type: ignore[arg-type]
+    call._foresee(runs, 1, InThisProcess(1))  # type: ignore[arg-type]
     assert sorted(made) == [False, True]
     fits = [group for group in runs if call._fits(group)]
     assert fits == [group for group in runs if not group.configured]
     measured = next(group for group in runs if group.configured)
     call.costs.seconds[id(measured)] = measured, 900.0
     assert [group for group in runs if call._fits(group)] == fits
+
+
+def test_long_runs_are_estimated_before_the_first_however_few(monkeypatch: pytest.MonkeyPatch):
+    """A grid of two runs of hours says so before an hour has gone, and not after it."""
+    order: list[str] = []
+    monkeypatch.setattr(grid, "_rehearse", lambda group: order.append("rehearsed") or Rehearsed(1.0, 1.0))
+    monkeypatch.setattr(grid, "attacked", lambda group, out: order.append("run") or MADE)
+    monkeypatch.setattr(grid, "Pool", InThisProcess)
+    monkeypatch.setattr(grid, "default_workers", lambda tasks: 1)
+    for rounds, first in ((31, "rehearsed"), (2, "run")):
+        order.clear()
+        grid.audit(experiment(f"rounds={rounds}"), ["plaintext"], [VocabularySupport], [0, 1], workers=None,
+                   say=lambda text: order.append(text))  # fmt: skip
+        assert order[0] == first
+        assert any("on 1 process" in text for text in order[:3]) is (first == "rehearsed")
+
+
+def test_a_torn_cell_is_run_again(tmp_path: Path):
+    first = grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path)
+    (file,) = (tmp_path / "cells").glob("*.json")
+    whole = json.loads(file.read_text())
+    for damaged in (file.read_text()[:100], json.dumps({"schema": whole["schema"]}), ""):
+        file.write_text(damaged)
+        again = grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path)
+        assert not again.not_run and len(again.cells) == len(first.cells)
+        assert set(json.loads(file.read_text())) == set(whole)
+
+
+def test_a_key_follows_what_lies_beside_a_users_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "beside_own.py").write_text("SCALE = 1.0\n")
+    (tmp_path / "own_of_a_user.py").write_text(
+        "from beside_own import SCALE\nfrom secure_fedgraph.algorithms.fedavg import FedAvg\n"
+        "class Mine(FedAvg):\n    name = 'mine'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = experiment("algorithm=own_of_a_user:Mine")
+    (group, *_) = grid.groups([mine], ["plaintext"], [VocabularySupport], [0])
+    before = group.key
+    groups._digest.cache_clear()
+    assert group.key == before
+    (tmp_path / "beside_own.py").write_text("SCALE = 0.0\n")
+    groups._digest.cache_clear()
+    assert group.key != before
 
 
 def test_a_grid_of_days_says_so():

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from secure_fedgraph import own_algorithm
 from secure_fedgraph.cli import main
+from secure_fedgraph.config import load
+from secure_fedgraph.errors import Refused
 
 BASE = '''
 import torch
@@ -144,6 +147,17 @@ def test_one_that_breaks_the_protocol_is_named_and_refused(name: str, words: str
     assert done.exit_code == 3, done.output
     assert re.search(words, done.output), done.output
     assert not Path("out").exists()
+
+
+def test_coins_that_agree_by_chance_accuse_nobody(monkeypatch: pytest.MonkeyPatch):
+    """One run with clients apart may come out as another did, where little is drawn."""
+    runs = iter(["a", "b", "b", "c"])  # together, apart, apart by chance the same, apart
+    tried = own_algorithm._Tried
+    monkeypatch.setattr(own_algorithm, "_run", lambda *_, **__: tried({}, next(runs)))
+    own_algorithm.check_own(load(None, {"algorithm": "own_means:Draws", "policy": "masked"}, []))
+    runs = iter(["a", *"bbbb"])
+    with pytest.raises(Refused, match="breaks the protocol"):
+        own_algorithm.check_own(load(None, {"algorithm": "own_means:Draws", "policy": "masked"}, []))
 
 
 def test_one_that_draws_from_the_operating_system_is_left_alone():

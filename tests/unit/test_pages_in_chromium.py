@@ -176,6 +176,13 @@ def test_a_comparison(tmp_path: Path) -> None:
     in_order(asyncio.run(visit(write_report(tmp_path), tmp_path / "profile")))
 
 
+def test_a_comparison_without_a_budget(tmp_path: Path) -> None:
+    value = compare_json()
+    value["points"] = [{**point, "kind": "policy"} for point in value["points"]]
+    (tmp_path / "compare.json").write_text(json.dumps(value))
+    in_order(asyncio.run(visit(write_report(tmp_path), tmp_path / "profile")))
+
+
 def test_the_review_sees_what_is_wrong(tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text(

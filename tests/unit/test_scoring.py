@@ -75,22 +75,45 @@ def test_the_interval_holds_the_value_and_narrows_with_more_words() -> None:
 
 
 def test_exact_labels() -> None:
+    truths = {"a": np.array([6.0, 2.0, 4.0]), "b": np.array([1.0, 3.0, 8.0])}
+    near = {owner: counts / 12 + 1e-6 * np.array([1.0, -1.0, 0.5]) for owner, counts in truths.items()}
+    score = label_shares(near, truths)
+    assert (score.value, score.low, score.high, score.surely_at_least) == (1.0, 1.0, 1.0, 1.0)
+    assert score.details == {"l1_labels": 0.0, "labels": 24.0}
+    # equal classes: (2 + 2 + 0) / 12 / 2 and (3 + 1 + 4) / 12 / 2; the other's mean: (5 + 1 + 4) / 12 / 2
+    assert score.baselines == {
+        "equal classes": pytest.approx(1 - (4 + 8) / 48),
+        "the other owners' mean": pytest.approx(1 - 10 / 24),
+    }
+    assert score.verdict == "exact"
+
+
+def test_whole_labels_of_few_classes_may_be_right_by_chance() -> None:
     truths = {"a": np.array([6.0, 2.0]), "b": np.array([1.0, 3.0])}
     score = label_shares({"a": np.array([0.75, 0.25]), "b": np.array([0.25, 0.75])}, truths)
-    assert (score.value, score.low, score.high) == (1.0, 1.0, 1.0)
-    assert score.details == {"l1_labels": 0.0, "labels": 12.0}
-    # equal classes: 1 - |.5-.75|*2/2 = .75 for both; the other's mean: 1 - (.5 + .5)/2 = .5
-    assert score.baselines == {"equal classes": 0.75, "the other owners' mean": 0.5}
-    assert score.verdict == "exact"
+    assert (score.value, score.high) == (1.0, 1.0)
+    assert not score.leaks  # two whole numbers: one guess in four is right, on no better grounds
+    assert score.verdict == "exact, of too few to tell from a trivial guess"
+    many = {f"{owner}{i}": counts for i in range(3) for owner, counts in truths.items()}
+    whole = label_shares({name: counts / counts.sum() for name, counts in many.items()}, many)
+    assert whole.low == 1.0  # six: one in 64, which is a leak and accuses nobody
+    assert whole.surely_at_least is not None and whole.surely_at_least < whole.baseline
 
 
 def test_labels_that_rounding_made_right_are_so_many_hits() -> None:
     truths = {"a": np.array([6.0, 2.0]), "b": np.array([1.0, 3.0])}
     score = label_shares({"a": np.array([0.77, 0.23]), "b": np.array([0.25, 0.75])}, truths)
     assert (score.value, score.high) == (1.0, 1.0)
-    assert score.low == pytest.approx(0.025 ** (1 / 12))
-    assert not score.leaks  # twelve labels: .735 is below the trivial guess's .75
+    # twelve labels, each worth (1.96 / 12.7)^2 of one: two owners tell next to nothing of their variance
+    assert score.low == pytest.approx(0.025 ** (1 / (12 * (1.959964 / 12.706205) ** 2)))
+    assert not score.leaks
     assert score.verdict == "exact, of too few to tell from a trivial guess"
+
+
+def test_a_class_that_a_clip_leaves_is_no_number_that_was_guessed() -> None:
+    truths = {"a": np.array([8.0, 0.0, 0.0]), "b": np.array([0.0, 9.0, 0.0]), "c": np.array([0.0, 0.0, 7.0])}
+    score = label_shares({owner: counts / counts.sum() for owner, counts in truths.items()}, truths)
+    assert score.value == 1.0 and score.low < 1  # one of three classes each, as noise may have it
 
 
 def test_labels_by_hand() -> None:

@@ -73,3 +73,16 @@ def test_every_attack_and_adversary_has_its_words() -> None:
     assert set(words.ATTACKS) == set(words.SUBJECTS) == set(ATTACKS)
     assert len(set(words.SUBJECTS.values())) == len(ATTACKS)
     assert {who for kind in ATTACKS.values() for who in kind.adversaries} == set(words.ADVERSARIES)
+
+
+def test_what_is_exact_of_too_few_is_said_to_be() -> None:
+    """One owner's labels, all right: no interval tells that from luck, and "nothing was read" is wrong."""
+    few = left(1) | {"leaks": False, "baseline": 0.6, "settings": {"aim": EACH}}
+    told = verdict([few])
+    assert "exact about single owners, of too few to tell from a guess: e1-singleton-motif" in told
+    assert "exact" not in verdict([few | {"score": 0.9}])
+    assert "exact" not in verdict([few | {"baseline": 1.0}])  # whoever guesses trivially is right, too
+    assert "exact" not in verdict([few, left(1)])  # another cell shows the leak
+    (row,) = verdicts([few], ["strictest"])
+    assert row["state"] == "scored" and row["short"] == "exact, of too few to tell from luck"
+    assert verdicts([few | {"score": 0.9}], ["strictest"])[0]["state"] == "nothing"

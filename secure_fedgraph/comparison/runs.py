@@ -1,0 +1,146 @@
+"""One run of a point: what decides it, what an earlier call left of it, and running it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import shutil
+import time
+import warnings
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph.algorithms.own import algorithm_named, is_own
+from secure_fedgraph.config import Experiment
+from secure_fedgraph.errors import Refused
+from secure_fedgraph.results import begin, execute, finish, rehearse, run_result, versions, write_json
+from secure_fedgraph.run_logs import logged
+
+KEY, RESULT, REFUSED = "key.json", "result.json", "refused.json"
+EVERY = 10
+"""Rounds from checkpoint to checkpoint: two hundred clients that keep their memories after each are slow."""
+NEEDED = {"config", "accuracy", "privacy", "metric", "bytes", "seconds"}
+"""What a result must hold to be a row's: one that does not is incomplete, and run again."""
+
+
+def run_key(experiment: Experiment) -> str:
+    """Of everything that decides a run: its whole configuration with its seed, the code, and versions."""
+    decides = {
+        "config": experiment.model_dump(mode="json", exclude={"logging"}),
+        "training": experiment.make_algorithm().settings.model_dump(mode="json"),
+        "algorithm": _own_code(experiment.algorithm),
+        "code": _code(),
+        "versions": versions(),
+    }
+    return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """A digest of this package; pages are made of results and make none."""
+    room = Path(__file__).resolve().parent.parent
+    files = sorted(path for path in room.rglob("*.py") if "report" not in path.relative_to(room).parts)
+    return _digest(files)
+
+
+@lru_cache(maxsize=64)
+def _own_code(name: str) -> str:
+    """A digest of a user's own algorithm: its files, and what lies beside them for it to import."""
+    if not is_own(name):
+        return ""
+    kind, files = algorithm_named(name), set[Path]()
+    for base in kind.__mro__:
+        with suppress(TypeError, OSError):  # the interpreter's own classes, or a notebook's
+            path = Path(inspect.getsourcefile(base) or "").resolve()
+            installed = (
+                "site-packages" in path.parts or Path(inspect.__file__).resolve().parent in path.parents
+            )
+            if path.is_file() and not installed:
+                files |= {path, *path.parent.glob("*.py")}
+    return _digest(sorted(files)) if files else kind.__qualname__
+
+
+def _digest(files: list[Path]) -> str:
+    found = hashlib.sha256()
+    for path in files:
+        found.update(f"{path}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()[:16]
+
+
+def readable(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None where none is there, or it is torn."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def kept(folder: Path, key: str) -> dict[str, Any] | None:
+    """What an earlier call made of the very run of this key, a result or a refusal; None where nothing."""
+    if (readable(folder / KEY) or {}).get("key") != key:
+        return None
+    refused, result = readable(folder / REFUSED), readable(folder / RESULT)
+    if result is not None and set(result) >= NEEDED:
+        return result
+    return refused if refused is not None and "reason" in refused else None
+
+
+def rehearse_point(config: dict[str, Any]) -> None:
+    """Finds what is wrong with a point before anything runs; a refusal is for its row to say.
+
+    Raises:
+        BadInput: as the run would.
+    """
+    with suppress(Refused):
+        rehearse(Experiment(**config))
+
+
+def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> float:
+    """One run, unless it is finished; in a process of its own.
+
+    A run that was stopped goes on from its last checkpoint, or begins anew where it adds noise. Whatever lies
+    in the folder of another configuration, code or version is taken away.
+
+    Args:
+        key: of the run; by default made of the configuration.
+
+    Returns:
+        Seconds that it took.
+    """
+    experiment, started = Experiment(**config), time.perf_counter()
+    key = key or run_key(experiment)
+    if kept(folder, key) is not None:
+        return 0.0
+    # A run with noise that is killed inside a round has paid for that round, and a budget that is planned to
+    # the last round has no room to pay twice; its noise cannot be drawn again either. So it begins anew, and
+    # keeps nothing on the way; but where its ledger is shared with others, what it paid stays paid.
+    shared = experiment.ledger is not None
+    whole = experiment.adds_noise and not shared
+    every = experiment.checkpoint_every if shared else EVERY
+    if whole or (readable(folder / KEY) or {}).get("key") != key:
+        shutil.rmtree(folder, ignore_errors=True)
+    write_json(folder / KEY, {"key": key})
+    name = f"{folder.parent.name}/{folder.name}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is left in plaintext is a column of the table
+        try:
+            with logged(experiment, name) as log:
+                run = execute(
+                    experiment.model_copy(update={"checkpoint_every": every}),
+                    None if whole and experiment.transcript != "full" else folder,
+                    on_round=log.round,
+                    checkpoints=not whole,
+                    on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
+                )
+                result = run_result(run, experiment)
+                log.result(result)
+        except Refused as error:
+            write_json(folder / REFUSED, {"reason": str(error), "class": type(error).__name__})
+            return time.perf_counter() - started
+    write_json(folder / RESULT, result)
+    finish(folder)
+    return time.perf_counter() - started
