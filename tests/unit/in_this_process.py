@@ -33,7 +33,7 @@ class InThisProcess:
     def start(self, name: Any, work: Callable[..., Any], *arguments: Any) -> None:
         self.ended.append((name, tried(work, *arguments)))
 
-    def finished(self) -> list[tuple[Any, Any]]:
+    def finished(self, deadline: float | None = None) -> list[tuple[Any, Any]]:
         return [self.ended.pop()]
 
 

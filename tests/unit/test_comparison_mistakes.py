@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from class_means import MEANS
 from click.testing import CliRunner, Result
 from in_this_process import at_once
 
@@ -19,32 +20,10 @@ from secure_fedgraph.config import load
 
 SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16"]
 SAGE = [*SMALL, "--algorithm", "fedsage", "--set", "training.hidden=[8,4]"]
-OWN = '''
+OWN = (
+    MEANS
+    + '''
 import multiprocessing, os
-import torch
-import secure_fedgraph as sfg
-
-class Means(sfg.Algorithm):
-    """Class means."""
-    name = "means"
-    STATISTICS = sfg.Channel("statistics", sfg.Reveal.SUM)
-
-    def init(self, schema, seed):
-        return {"means": torch.zeros(schema.classes, schema.features)}
-
-    def round(self, fed, state):
-        total = fed.reduce(self.STATISTICS).total
-        return {"means": (total["features"] / total["nodes"].clamp(min=1).unsqueeze(1)).float()}
-
-    @STATISTICS.answer
-    def statistics(self, me, given):
-        graph = me.graph
-        member = torch.nn.functional.one_hot(graph.y[graph.train_mask], me.schema.classes).float()
-        features = member.T @ graph.x[graph.train_mask]
-        return sfg.Upload({"features": features / 64, "nodes": member.sum(0) / 64})
-
-    def predict(self, params, graph, schema):
-        return -torch.cdist(graph.x, params["means"])
 
 class Dies(Means):
     """Its process is gone in the first round, wherever it is not the command's own."""
@@ -68,6 +47,7 @@ class SendsAside(Means):
         self.stolen = me.graph.x
         return Means.statistics(self, me, given)
 '''
+)
 
 
 def call(out: Path, *more: str) -> Result:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from in_this_process import InThisProcess
 
 from attacks import LabelCounts, VocabularySupport
 from audits import grid, groups
@@ -94,30 +95,6 @@ def test_costs_come_from_the_nearest_that_was_measured():
     )  # one round, one attack; nothing of runs as configured, which train for longer
     costs.seconds[id(control)] = control, 2.0
     assert costs.of(next(g for g in rest if g.variant.name == control.variant.name)) == 2.0 * 2.5
-
-
-class InThisProcess:
-    """A pool that starts no process."""
-
-    free = True
-
-    def __init__(self, workers: int) -> None:
-        self.done: list[Any] = []
-
-    def __enter__(self) -> InThisProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    working = property(lambda self: bool(self.done))
-
-    def start(self, name: Any, work: Any, *arguments: Any) -> None:
-        self.done.append((name, work(*arguments)))
-
-    def finished(self, until: float | None = None) -> list[Any]:
-        found, self.done = self.done, []
-        return found
 
 
 MADE = {"cells": [], "runs": [], "reconstructions": [], "conformance": [], "empirical": [], "seconds": 1.0}

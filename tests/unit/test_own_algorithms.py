@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from class_means import MEANS
 from click.testing import CliRunner, Result
 
 from secure_fedgraph import own_algorithm
@@ -16,32 +17,9 @@ from secure_fedgraph.cli import main
 from secure_fedgraph.config import load
 from secure_fedgraph.errors import Refused
 
-BASE = '''
-import torch
-import secure_fedgraph as sfg
-
-class Means(sfg.Algorithm):
-    """Class means."""
-    name = "means"
-    STATISTICS = sfg.Channel("statistics", sfg.Reveal.SUM)
-
-    def init(self, schema, seed):
-        return {"means": torch.zeros(schema.classes, schema.features)}
-
-    def round(self, fed, state):
-        total = fed.reduce(self.STATISTICS).total
-        return {"means": (total["features"] / total["nodes"].clamp(min=1).unsqueeze(1)).float()}
-
-    @STATISTICS.answer
-    def statistics(self, me, given):
-        graph = me.graph
-        member = torch.nn.functional.one_hot(graph.y[graph.train_mask], me.schema.classes).float()
-        features = member.T @ graph.x[graph.train_mask]
-        return sfg.Upload({"features": features / 64, "nodes": member.sum(0) / 64})
-
-    def predict(self, params, graph, schema):
-        return -torch.cdist(graph.x, params["means"])
-
+BASE = (
+    MEANS
+    + '''
 PEERS = {}
 
 class ReadsAPeer(Means):
@@ -92,6 +70,7 @@ class Draws(Means):
 class NoAlgorithm:
     pass
 '''
+)
 FLAGS = ["--data", "synthetic-citation", "--set=dataset.nodes=90", "--set=dataset.features=16"]
 FLAGS += ["--policy", "masked", "--rounds", "1", "--clients", "2"]
 
