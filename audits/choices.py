@@ -15,9 +15,7 @@ from secure_fedgraph.errors import BadInput, unknown_name
 AS_CONFIGURED = "as configured"
 CANARIES = "canaries"
 """The setting of runs in which canaries take the place of data, and nobody attacks."""
-
-
-NAMES = {
+ALIASES = {
     "mashes": "mash",
     "vertical": "glasu",
     "rounds": "aggregation",
@@ -35,7 +33,7 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
     """
     found: dict[str, type[Attack]] = {}
     for name in names:
-        asked = NAMES.get(name, name)
+        asked = ALIASES.get(name, name)
         chosen = [a for a in ATTACKS.values() if asked in ("all", a.family, a.id, *a.id.split("-", 1))]
         if not chosen:
             raise unknown_name("attack", name, [*ATTACKS, *FAMILIES, "all"])

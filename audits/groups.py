@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import audits
 import secure_fedgraph
 from audits.choices import AS_CONFIGURED, CANARIES, Variant
 from secure_fedgraph.algorithms.own import algorithm_named
+from secure_fedgraph.code_digest import of_class, of_rooms
 from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.protocol.transcript import SERVER
@@ -25,6 +23,8 @@ CELLS = "cells"
 SCHEMA = "secure-fedgraph/group/1"
 PARTS = {"cells", "runs", "reconstructions", "conformance", "empirical", "seconds"}
 """What a group's file holds."""
+ROOMS = tuple(Path(room.__file__ or "").resolve().parent for room in (attacks, audits, secure_fedgraph))
+"""Where what is audited stands, what attacks share, and what grants them facts and scores them."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class Group:
         decides = {
             "config": experiment.model_dump(mode="json"),
             "training": experiment.make_algorithm().settings.model_dump(mode="json"),
-            "algorithm": _source(kind),
+            "algorithm": of_class(kind, *ROOMS),
             "variant": [self.variant.name, dict(self.variant.settings)],
-            "attacks": {attack.id: _source(attack) for attack in self.variant.attacks},
-            "code": _judging(),
+            "attacks": {attack.id: of_class(attack, *ROOMS) for attack in self.variant.attacks},
+            "code": of_rooms(*ROOMS),
             "who": self.who,
             "controls": self.controls,
             "effort": self.effort,
@@ -99,50 +99,6 @@ class Group:
             "versions": versions(),
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
-
-
-def _source(kind: type[Any]) -> str:
-    """A digest of the files that a class and its bases stand in, and of what lies beside a user's own.
-
-    Cells of other code are not these. What a user's module may import from its own folder counts, imported
-    or not: what is loaded changes while a grid runs, and its keys must not.
-    """
-    files: set[Path] = set()
-    for base in kind.__mro__:
-        with suppress(TypeError, OSError):  # a notebook's, or the interpreter's
-            files.add(Path(inspect.getsourcefile(base) or "").resolve())
-    for folder in {path.parent for path in files if path.is_file() and not _is_installed(path)}:
-        packages = (init.parent for init in folder.glob("*/__init__.py") if not _is_installed(init))
-        files |= {path for package in packages for path in package.rglob("*.py")} | set(folder.glob("*.py"))
-    digests = [_digest(str(path)) for path in sorted(files) if path.is_file()]
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16] if digests else kind.__qualname__
-
-
-def _is_installed(path: Path) -> bool:
-    """Whether it belongs to Python, to an installed package, or to the rooms that :func:`_judging` covers."""
-    return "site-packages" in path.parts or any(
-        room in path.parents for room in (*_rooms(), Path(inspect.__file__).resolve().parent)
-    )
-
-
-def _rooms() -> tuple[Path, ...]:
-    return tuple(Path(room.__file__ or "").resolve().parent for room in (attacks, audits, secure_fedgraph))
-
-
-@lru_cache(maxsize=1)
-def _judging() -> str:
-    """A digest of all that attacks share, grants what they know and scores them, and of what is audited.
-
-    Pages are made of cells and make none.
-    """
-    files = sorted(path for room in _rooms() for path in room.rglob("*.py") if path.parent.name != "report")
-    whole = "".join(f"{path.name}{_digest(str(path))}" for path in files)
-    return hashlib.sha256(whole.encode()).hexdigest()[:16]
-
-
-@lru_cache(maxsize=256)
-def _digest(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if Path(path).is_file() else ""
 
 
 def keep(out: Path, group: Group, found: dict[str, Any]) -> None:

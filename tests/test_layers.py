@@ -63,7 +63,8 @@ RULES: dict[str, Rule] = {
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     "report":      Rule(),
     "budgeted":    Rule(may=("config", "federation", "algorithm", "privacy", "protocol")),
-    "comparison":  Rule(may=("algorithms", "config", "results", "run_logs")),
+    "code_digest": Rule(may=(), outside=()),
+    "comparison":  Rule(may=("algorithms", "code_digest", "config", "results", "run_logs")),
     "results":     Rule(may=("budgeted", "config", "federation", "train", "evaluation", "privacy", "protocol",
                              "checkpoint", "shelf")),
     "listing":     Rule(may=("algorithms", "privacy", "graph", "attacks")),
@@ -72,6 +73,7 @@ RULES: dict[str, Rule] = {
     "":            Rule(may=("*",)),                       # secure_fedgraph/__init__.py: the public names
     "cli":         Rule(may=("*", "attacks", "audits")),
     "audit_command":   Rule(may=("*", "audits")),
+    "compare_attacks": Rule(may=("config", "audits"), outside=()),
     "compare_command": Rule(may=("*", "audits")),
     "options":     Rule(may=("config",), outside=("click",)),
     "screen":      Rule(may=("privacy",), outside=("click", "rich")),

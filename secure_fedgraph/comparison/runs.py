@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import shutil
 import time
 import warnings
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.algorithms.own import algorithm_named, is_own
+from secure_fedgraph.algorithms.own import algorithm_named
+from secure_fedgraph.code_digest import of_class, of_rooms
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.results import begin, execute, finish, rehearse, run_result, versions, write_json
@@ -31,43 +30,11 @@ def run_key(experiment: Experiment) -> str:
     decides = {
         "config": experiment.model_dump(mode="json", exclude={"logging"}),
         "training": experiment.make_algorithm().settings.model_dump(mode="json"),
-        "algorithm": _own_code(experiment.algorithm),
-        "code": _code(),
+        "algorithm": of_class(algorithm_named(experiment.algorithm)),
+        "code": of_rooms(),
         "versions": versions(),
     }
     return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
-
-
-@lru_cache(maxsize=1)
-def _code() -> str:
-    """A digest of this package; pages are made of results and make none."""
-    room = Path(__file__).resolve().parent.parent
-    files = sorted(path for path in room.rglob("*.py") if "report" not in path.relative_to(room).parts)
-    return _digest(files)
-
-
-@lru_cache(maxsize=64)
-def _own_code(name: str) -> str:
-    """A digest of a user's own algorithm: its files, and what lies beside them for it to import."""
-    if not is_own(name):
-        return ""
-    kind, files = algorithm_named(name), set[Path]()
-    for base in kind.__mro__:
-        with suppress(TypeError, OSError):  # the interpreter's own classes, or a notebook's
-            path = Path(inspect.getsourcefile(base) or "").resolve()
-            installed = (
-                "site-packages" in path.parts or Path(inspect.__file__).resolve().parent in path.parents
-            )
-            if path.is_file() and not installed:
-                files |= {path, *path.parent.glob("*.py")}
-    return _digest(sorted(files)) if files else kind.__qualname__
-
-
-def _digest(files: list[Path]) -> str:
-    found = hashlib.sha256()
-    for path in files:
-        found.update(f"{path}\n".encode() + hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()[:16]
 
 
 def readable(path: Path) -> dict[str, Any] | None:

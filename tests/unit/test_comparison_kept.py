@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from in_this_process import at_once
 
+from secure_fedgraph import code_digest
 from secure_fedgraph.cli import main
 from secure_fedgraph.client import Client
 from secure_fedgraph.comparison import points, run_key, runs
@@ -117,7 +118,7 @@ def test_a_key_is_of_the_settings_the_seed_the_code_and_the_versions(monkeypatch
     others = [base.model_copy(update={key: value}) for key, value in changes.items()]
     keys = {key, *map(run_key, others)}
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "_code", lambda: "other")
+        patch.setattr(runs, "of_rooms", lambda: "other")
         keys.add(run_key(base))
     monkeypatch.setattr(runs, "versions", lambda: {"torch": "0"})
     assert len({*keys, run_key(base)}) == 7
@@ -125,10 +126,10 @@ def test_a_key_is_of_the_settings_the_seed_the_code_and_the_versions(monkeypatch
 
 def test_the_code_is_all_of_the_package_but_its_pages(monkeypatch):
     seen: list[Path] = []
-    monkeypatch.setattr(runs, "_digest", lambda files: seen.extend(files) or "x")
-    runs._code.cache_clear()
-    runs._code()
-    runs._code.cache_clear()
+    monkeypatch.setattr(code_digest, "_of_file", lambda path: seen.append(path) or "x")
+    code_digest.of_rooms.cache_clear()
+    code_digest.of_rooms()
+    code_digest.of_rooms.cache_clear()
     names = {path.relative_to(Path(runs.__file__).parents[1]).as_posix() for path in seen}
     assert {"train.py", "privacy/noise.py", "algorithms/fedsage.py", "__init__.py"} <= names
     assert not any(name.startswith("report/") for name in names)

@@ -20,7 +20,7 @@ from audits import grid
 from audits.cells import EACH, LEFT
 from secure_fedgraph import compare_command, tables
 from secure_fedgraph.cli import main
-from secure_fedgraph.compare_command import Attacks
+from secure_fedgraph.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.comparison import pareto, points
 from secure_fedgraph.comparison.remaining import Job, Remaining
 from secure_fedgraph.config import load
@@ -96,7 +96,7 @@ def test_an_attack_that_reads_another_of_its_channels_runs():
     _, found = Attacks(tuple(kind.id for kind in kinds))._fitting(base.model_dump(mode="json"))
     assert found == kinds
     (point, *_) = points(base, ["fedego"], ["masked"], [])
-    assert set(compare_command._attacks(["mash"], [point]).attacks) >= {kind.id for kind in kinds}
+    assert set(attacks_on([point], ["mash"]).attacks) >= {kind.id for kind in kinds}
 
 
 def test_every_attack_that_was_asked_for_stands_in_every_row(tmp_path):

@@ -22,6 +22,7 @@ from audits import grid, groups
 from audits.choices import left_out
 from audits.estimates import Costs, Rehearsed, in_words, telling, told
 from audits.pool import Failed, Pool, default_workers, tried
+from secure_fedgraph import code_digest
 from secure_fedgraph.cli import main
 from secure_fedgraph.config import load
 from secure_fedgraph.errors import BadInput
@@ -55,7 +56,7 @@ def test_a_key_is_of_everything_that_decides_the_cells():
 def test_a_key_follows_the_attacks_code(monkeypatch: pytest.MonkeyPatch):
     group = wanted(["masked"], [0])[0]
     before = group.key
-    monkeypatch.setattr(groups, "_digest", lambda path: "other")
+    monkeypatch.setattr(groups, "of_class", lambda kind, *rooms: "other")
     assert group.key != before
 
 
@@ -156,10 +157,10 @@ def test_a_key_follows_what_lies_beside_a_users_own_module(tmp_path: Path, monke
     mine = experiment("algorithm=own_of_a_user:Mine")
     (group, *_) = grid.groups([mine], ["plaintext"], [VocabularySupport], [0])
     before = group.key
-    groups._digest.cache_clear()
+    code_digest._of_file.cache_clear()
     assert group.key == before
     (tmp_path / "beside_own.py").write_text("SCALE = 0.0\n")
-    groups._digest.cache_clear()
+    code_digest._of_file.cache_clear()
     assert group.key != before
 
 
@@ -212,7 +213,7 @@ def test_a_control_whose_settings_an_algorithm_lacks_is_named_with_the_reason():
 def test_cells_of_other_judges_are_not_these(monkeypatch: pytest.MonkeyPatch):
     one = wanted(["plaintext"], [0])[0]
     before = one.key
-    monkeypatch.setattr(groups, "_judging", lambda: "other")
+    monkeypatch.setattr(groups, "of_rooms", lambda *rooms: "other")
     assert one.key != before
 
 
@@ -342,14 +343,13 @@ def test_canaries_cost_as_many_runs_as_they_take():
 )
 def test_cells_of_other_code_are_not_these(monkeypatch: pytest.MonkeyPatch, file: str, other: bool):
     """What is measured is the package's own noise: a cell from before a change of it would be stale."""
-    (one, *_), digest = wanted(["local_dp"], [0]), groups._digest
-    groups._judging.cache_clear()
+    (one, *_), digest = wanted(["local_dp"], [0]), code_digest._of_file
     before = one.key
     monkeypatch.setattr(
-        groups,
-        "_digest",
-        lambda path: "changed" if path.endswith(f"secure_fedgraph/{file}") else digest(path),
+        code_digest,
+        "_of_file",
+        lambda path: "changed" if str(path).endswith(f"secure_fedgraph/{file}") else digest(path),
     )
-    groups._judging.cache_clear()
+    code_digest.of_rooms.cache_clear()
     assert (one.key != before) is other
-    groups._judging.cache_clear()
+    code_digest.of_rooms.cache_clear()
