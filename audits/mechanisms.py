@@ -150,7 +150,8 @@ def view(
     def sent(reply: Mapping[str, Any], name: str) -> np.ndarray:
         layout = Layout.from_text(reply["layout"])
         step = float(reply["grid"]) if road.carrier.gives is Domain.RING else 1.0
-        return road.carrier.open_each(reply["data"], layout, name) * step
+        values, _ = road.split(road.carrier.open_each(reply["data"], layout, name), layout)
+        return values * step
 
     def opened(values: Mapping[str, torch.Tensor], rows: int) -> np.ndarray:
         return np.concatenate([value.numpy().reshape(rows, -1) for value in values.values()], axis=1)

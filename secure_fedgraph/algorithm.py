@@ -139,6 +139,20 @@ class Algorithm:
         """
         self.occurrences(unit)
 
+    def check_own(self, graph: Data, name: str) -> None:
+        """In a client, before the run: that its own data serve. Nothing to check by default.
+
+        What depends on the data is refused here. An answer never refuses for it: a server that chooses what
+        it asks with would read the data off the refusals.
+
+        Args:
+            graph: the client's own.
+            name: the client's.
+
+        Raises:
+            BadInput: in a sentence that names the key, the value and the mend.
+        """
+
     def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
         """Before anything is sent: that it runs on data handed out like this. Nothing to check by default.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm
     from secure_fedgraph.graph.schema import Schema
     from secure_fedgraph.shelf import Shelf
+
+_LOG = logging.getLogger("secure_fedgraph.client")
 
 PEER = "peer"
 Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
@@ -81,6 +84,7 @@ class Client:
         after: int = -1,
         data: str = "",
     ) -> None:
+        algorithm.check_own(graph, party.name)
         self.graph = graph
         self._own = graph
         self.schema = schema
@@ -368,6 +372,8 @@ class Client:
             for name, values in bound.open_each(replies, scope).items():  # it could, whether it does or not
                 self._note(scope, (name,), values)
         total = bound.open_sum(replies, scope, _nobody)
+        if total.cut:
+            _LOG.warning("%s read a sum of %r with %d uploads cut", self.name, scope.channel, total.cut)
         self._note(scope, bundle.cohort, total.total)
         return total
 

@@ -189,6 +189,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "channels": _channels(run, experiment.delta),
         "carriers": _carriers(run),
         **({"left_out": left} if (left := _left_out(run)) else {}),
+        **({"cut": cut} if (cut := _cut(run)) else {}),
         "seconds": round(run.seconds, 3),
         "weights": weights(run),
         "notes": run.algorithm.notes(run.state),
@@ -401,6 +402,12 @@ def _left_out(run: Run) -> list[dict[str, Any]]:
     """Clients that sums went on without, and why: they sent nonsense, refused, or were gone."""
     fields = ("round", "channel", "step", "client", "reason")
     return [{field: getattr(note, field) for field in fields} for note in run.transcript.left_out]
+
+
+def _cut(run: Run) -> list[dict[str, Any]]:
+    """Uploads that held more than their protection carries, by exchange: how many of how many, not whose."""
+    fields = ("round", "channel", "uploads", "of", "limit")
+    return [{field: getattr(note, field) for field in fields} for note in run.transcript.cut]
 
 
 def _carriers(run: Run) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,16 @@ from secure_fedgraph.errors import Incompatible, Refused, SecureFedGraphError
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.asking import Asking
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum, Valued, given_digest, parted
+from secure_fedgraph.privacy.protection import (
+    Ask,
+    Bound,
+    CutWarning,
+    Scope,
+    Sum,
+    Valued,
+    given_digest,
+    parted,
+)
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.courier import ANYBODY, GONE, NOBODY, Courier, Given
@@ -73,6 +84,11 @@ class Round:
             request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
             total = bound.open_sum(replies, self._scope(request), self._carrier_ask(channel))
         self._record(request, total.contributors, total.total)
+        if total.cut:
+            limit = next(float(getattr(stage, "limit", math.nan)) for stage in bound.stages if stage.tallies)
+            mend = f"set protection.limit={2 * limit:g}"
+            told = f"held values beyond protection.limit={limit:g}; they were cut: {mend}"
+            self._note_cut(request, total.cut, len(total.contributors), limit, told)
         return total
 
     def _recovering(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
@@ -175,9 +191,13 @@ class Round:
         bound = self._verb(channel, Reveal.VALUES, self._reader)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
         found = bound.open_values(replies, weights, self._scope(request), self._carrier_ask(channel))
-        told = {f"alignment/{name}": value for name, value in found.alignment.items()}
-        told |= {f"length/{name}": value for name, value in found.lengths.items()}
-        self._record(request, tuple(replies), {**found.aggregate, **told})
+        by_client = {f"alignment/{name}": value for name, value in found.alignment.items()}
+        by_client |= {f"length/{name}": value for name, value in found.lengths.items()}
+        self._record(request, tuple(replies), {**found.aggregate, **by_client})
+        if found.cut:
+            limit = bound.carrier.longest
+            told = f"were longer than {limit:g} and were shortened to it: lower the learning rate"
+            self._note_cut(request, found.cut, len(replies), limit, told)
         return found
 
     def scatter(self, channel: Channel, given: Mapping[str, Given]) -> None:
@@ -220,6 +240,18 @@ class Round:
         return self._courier.ask(
             self._reader, self.number, channel.name, ANSWER, cohort or self.cohort, given, without
         )
+
+    def _note_cut(self, request: Message, uploads: int, of: int, limit: float, told: str) -> None:
+        """Tells the operator, for each channel once."""
+        transcript = self._courier.transcript
+        first = all(one.channel != request.channel for one in transcript.cut)
+        transcript.note_cut(self._reader, request, uploads, of, limit)
+        if first:
+            warnings.warn(
+                f"round {request.round}, channel {request.channel!r}: {uploads} of {of} uploads {told}",
+                CutWarning,
+                stacklevel=3,
+            )
 
     def _record(self, request: Message, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
         self._courier.transcript.record_opened(

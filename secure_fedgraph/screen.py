@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from secure_fedgraph.privacy.budget import DeltaWarning
 from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.privacy.protection import CutWarning
 
 
 class Screen:
@@ -71,5 +72,6 @@ def plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
+        warnings.simplefilter("always", CutWarning)
         warnings.showwarning = say
         yield

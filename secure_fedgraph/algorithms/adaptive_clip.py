@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.models.parameters import Parameters
 
 CLIP, WITHIN = "clip of the round", "within the clip"
@@ -45,6 +46,7 @@ def scaled(update: Mapping[str, torch.Tensor], clip: object) -> Parameters:
     """
     if not (isinstance(clip, float) and 0 < clip < math.inf):
         raise HostileMessage(f"the round's clip is {clip!r}, no positive number")
+    update = all_finite(update)  # a norm that is none would scale the rest away
     norm = math.sqrt(sum(float(value.double().square().sum()) for value in update.values()))
     found = {name: value * (PART / max(norm, clip)) for name, value in update.items()}
     return {**found, WITHIN: torch.tensor([BIT if norm <= clip else 0.0])}

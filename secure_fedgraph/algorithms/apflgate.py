@@ -29,6 +29,7 @@ from secure_fedgraph.algorithms.link_predictor import RatingTask
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.handout import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.finite import all_finite, finite
 from secure_fedgraph.models.parameters import difference, load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 
@@ -155,8 +156,8 @@ class ApflGate(Algorithm):
         s = self.settings
         factor = s.gain_of_round / (s.learning_rate * s.local_steps)
         before = me.memory.get("delta") or {k: torch.zeros_like(v) for k, v in own.items()}
-        delta = {k: before[k] + factor * (given[k] - v) for k, v in own.items()}
-        me.memory["delta"] = delta if s.delta_norm is None else _clipped(delta, s.delta_norm)
+        delta = all_finite({k: before[k] + factor * (given[k] - v) for k, v in own.items()})
+        me.memory["delta"] = delta if s.delta_norm is None else all_finite(_clipped(delta, s.delta_norm))
         del me.memory["sent"]
 
     def _parts(self, me: Any, task: Task) -> Iterator[tuple[Tensor, Part]]:
@@ -272,7 +273,8 @@ def _step(model: nn.Module, loss: Tensor, settings: SharedSettings, delta: State
     gradients = torch.autograd.grad(loss, list(named.values()))
     with torch.no_grad():
         for (name, p), g in zip(named.items(), gradients, strict=True):
-            p.sub_(settings.learning_rate * (g + settings.weight_decay * p - delta.get(name, 0.0)))
+            direction = g + settings.weight_decay * p - delta.get(name, 0.0)
+            p.sub_(settings.learning_rate * finite(direction)).nan_to_num_()
 
 
 def _clipped(delta: State, norm: float) -> State:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from secure_fedgraph.algorithms.apflgate_settings import PersonalSettings
 from secure_fedgraph.algorithms.graph_classifier import Part, Task
 from secure_fedgraph.algorithms.local_training import moments, restore
+from secure_fedgraph.models.finite import finite, take_step
 from secure_fedgraph.models.parameters import load, parameters_of
 
 ALPHA = "alpha"
@@ -50,12 +51,12 @@ class Personal:
         self.task.loss(mixed, part).backward()
         if alpha.grad is not None:
             self.slopes.append(alpha.grad)
-        self.optimizer.step()
+        take_step(self.optimizer)
 
     def keep(self) -> None:
         """Into the client's memory, alpha after its step of the round."""
         if self.adaptive:
-            slope = float(torch.stack(self.slopes).mean())
+            slope = float(finite(torch.stack(self.slopes).mean()))
             self.alpha = min(max(self.alpha - self.alpha_rate * slope, 0.0), 1.0)
         self.me.memory["personal"] = parameters_of(self.model)
         self.me.memory[ALPHA] = self.alpha

@@ -27,6 +27,7 @@ from secure_fedgraph.algorithms.fairgraphfl_training import (
 from secure_fedgraph.algorithms.gin_classifier import GinClassifier, seed_of
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
@@ -406,7 +407,7 @@ class FairGraphFL(GinClassifier):
             moved[places] += amounts
         else:
             moved[places] = amounts
-        me.memory["model"] = params | _added(before, moved)
+        me.memory["model"] = params | all_finite(_added(before, moved))
         me.memory["value"] = given["value"]
 
     @PERSONAL.answer

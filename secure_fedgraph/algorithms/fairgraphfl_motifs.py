@@ -72,10 +72,12 @@ def _rarity(me: Any, found: Motifs, given: Mapping[str, Any], settings: FairGrap
         or rarity.shape != codes.shape[:1]
     ):
         raise HostileMessage(f"{me.name} was told no idf for its motifs, or one of another length")
+    if not bool(torch.isfinite(rarity).all()):
+        raise HostileMessage(f"{me.name} was told an idf that is not finite")
     at = motifs.places(found.codes, codes)
-    if bool((at < 0).any()) or not bool(torch.isfinite(rarity).all()):
-        raise HostileMessage(f"{me.name} was told an idf that leaves one of its motifs out")
-    return rarity.double()[at]
+    # what the server leaves out counts for nothing: a refusal would say that the agent has it
+    known = torch.cat([rarity.double(), rarity.new_zeros(1).double()])
+    return known[torch.where(at < 0, len(rarity), at)]
 
 
 def take_vocabulary(me: Any, given: Mapping[str, Any], settings: FairGraphFLSettings) -> None:
@@ -87,9 +89,9 @@ def take_vocabulary(me: Any, given: Mapping[str, Any], settings: FairGraphFLSett
     if chosen is None:
         raise HostileMessage(f"{me.name} was told a vocabulary before it was asked for its motifs")
     at = motifs.places(_found(me, settings).codes[chosen], codes.long())
-    if bool((at < 0).any()):
-        raise HostileMessage(f"{me.name} was told a vocabulary without a motif that it has listed")
-    me.memory[_PLACES], me.memory[LENGTH] = at, len(codes)
+    # a motif that the vocabulary lacks is dropped: a refusal would say that the agent has it
+    me.memory[_CHOSEN], me.memory[_PLACES] = chosen[at >= 0], at[at >= 0]
+    me.memory[LENGTH] = len(codes)
 
 
 def incidence(me: Any, settings: FairGraphFLSettings) -> tuple[Tensor, Tensor]:

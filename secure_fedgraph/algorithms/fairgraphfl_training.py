@@ -55,14 +55,14 @@ def pull(me: Any, given: Mapping[str, Any], incidence: Tensor, at: Tensor, width
         and prototypes.dim() == 2
         and known.dim() == 1
         and prototypes.shape == (len(known), width)
-        and (not len(at) or int(at.max()) < len(known))
         and bool(torch.isfinite(prototypes).all())
     )
     if not right:
         raise HostileMessage(f"{me.name} was told prototypes that are not finite rows of {width} numbers")
     assert isinstance(known, Tensor)
     assert isinstance(prototypes, Tensor)
-    there = known.bool()[at]
+    # motifs beyond the list that was told have no prototype: a refusal would say that the agent has one
+    there = torch.cat([known.bool(), known.new_zeros(1).bool()])[at.clamp(max=len(known))]
     return Pull.towards(incidence[:, there], prototypes[at[there]].float(), distance)
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms import fedego_batches as batches
@@ -24,6 +25,7 @@ from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego import REDUCTION, EgoSage
 from secure_fedgraph.models.ego_free import EgoFree
 from secure_fedgraph.models.ego_mash import LEAST, class_shares, coefficient, crowded, mash, mean_shares
+from secure_fedgraph.models.finite import finite
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Trees, Unit, Upload
 
@@ -135,6 +137,10 @@ class FedEgo(NodeClassifier):
             return EgoFree(schema.features, schema.classes, s.hidden[0], s.fanout, s.dropout)
         clip = s.clip if self._bounded else math.inf
         return EgoSage(schema.features, schema.classes, s.hidden[0], s.fanout, s.linear, s.dropout, clip)
+
+    def check_own(self, graph: Data, name: str) -> None:
+        """That there is one whole mash at least."""
+        bounded.check_pool(graph, name, self.settings)
 
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed: clients start from the same."""
@@ -277,7 +283,8 @@ class FedEgo(NodeClassifier):
         _insist(expected, told)
         share = self._share(me, given.get(SHARES)) if self._mixes else 0.0
         me.memory["model"] = own | {
-            k: v.clone() if k.startswith(REDUCTION) else torch.lerp(own[k], v, share) for k, v in told.items()
+            k: v.clone() if k.startswith(REDUCTION) else finite(torch.lerp(own[k], v, share))
+            for k, v in told.items()
         }
 
     @PERSONAL.answer
@@ -304,7 +311,6 @@ class FedEgo(NodeClassifier):
 
     def _train(self, me: Any, model: nn.Module) -> None:
         s = self.settings
-        bounded.check_pool(me, s)
         if "egos" not in me.memory:
             me.memory["egos"] = ego_table(
                 me.graph, s.fanout, generator=me.generator("egos"), slots=s.slots

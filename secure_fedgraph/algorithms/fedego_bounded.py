@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.data import Data
 
 from secure_fedgraph.algorithms.fedego_settings import FedEgoSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
@@ -105,14 +106,14 @@ def opened(pile: Mapping[str, Tensor], settings: FedEgoSettings, name: str) -> d
         raise HostileMessage(f"the mashes of {name} are not {shape[0]} of {shape[1]} positions") from None
 
 
-def check_pool(me: Any, settings: FedEgoSettings) -> None:
+def check_pool(graph: Data, name: str, settings: FedEgoSettings) -> None:
     """That there is one whole mash at least.
 
     Raises:
-        BadInput: where there is none; its size stays out of a sentence that others may read.
+        BadInput: where there is none; how many there are stays out of a sentence that others may read.
     """
-    if int(me.graph.train_mask.sum()) < settings.batch:
+    if int(graph.train_mask.sum()) < settings.batch:
         raise BadInput(
-            f"training.batch = {settings.batch} is more than the training nodes of {me.name}, and a mash "
+            f"training.batch = {settings.batch} is more than the training nodes of {name}, and a mash "
             "mixes that many: lower it, or use fewer clients"
         )

@@ -15,10 +15,11 @@ from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
 from secure_fedgraph.algorithms.local_training import TrainingSettings, moments, restore
 from secure_fedgraph.algorithms.private_training import MADE
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.graph.impairing import Impaired, impair
+from secure_fedgraph.graph.impairing import Impaired, check_share, impair
 from secure_fedgraph.graph.mending import mend
 from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.finite import finite, take_step
 from secure_fedgraph.models.neighgen import NeighGen
 from secure_fedgraph.models.neighgen_feedback import Feedback, blocks
 from secure_fedgraph.models.neighgen_losses import FeatLossNorm, random_neighbourhoods
@@ -127,6 +128,10 @@ class _Generates:
     def check_records(self, schema: Schema, unit: str) -> None:
         """A mended graph has none."""
         raise BadInput(MADE)
+
+    def check_own(self, graph: Data, name: str) -> None:
+        """That hiding the share leaves some nodes, and hides some."""
+        check_share(int(graph.num_nodes or 0), self.settings.hidden_share)
 
     def impaired(self, me: Any) -> Impaired:
         """The owner's graph with a share of its nodes hidden: the same ones in every round."""
@@ -282,7 +287,7 @@ class FedSagePlus(_Generates, FedSage):
         more = torch.randint(len(pool), (self.settings.exchange_batch - len(draws),), generator=generator)
         nodes = pool[torch.cat([draws, more])]
         sent = {
-            "z": z[nodes],
+            "z": finite(z[nodes]),
             "counts": counts[nodes].clamp(min=1).float(),
             "seed": torch.tensor(float(me.round)),
         }
@@ -375,7 +380,7 @@ class FedSagePlus(_Generates, FedSage):
         for name, p in model.fgen.named_parameters():
             grad = p.grad if p.grad is not None else torch.zeros_like(p)
             p.grad = grad + self.settings.alpha / per_dim * others[name]
-        optimizer.step()
+        take_step(optimizer)
         me.memory["generator_optimizer"] = moments(optimizer)
         me.memory["neighgen"] = parameters_of(model)
 

@@ -17,6 +17,7 @@ from secure_fedgraph.algorithms.local_training import moments, optimizer_of, res
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.finite import take_step
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
@@ -119,7 +120,7 @@ class GinClassifier(Algorithm):
                 if distance is not None:
                     loss = loss + distance(embedded, rows)
                 loss.backward()
-                optimizer.step()
+                take_step(optimizer)
         me.memory["optimizer"] = moments(optimizer)
         return parameters_of(model)
 

@@ -15,6 +15,7 @@ from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.layer_sampling import Links, draw_batch, grow, links_between, public_set
 from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.graph.vertical import UNKNOWN
+from secure_fedgraph.models.finite import finite
 from secure_fedgraph.models.vertical import Noise, Tower, locally
 
 Draw = Callable[[str], torch.Generator]
@@ -209,5 +210,5 @@ class Pass:
         decay = self.settings.weight_decay / self.parties
         for p in self.tower.parameters():
             if p.grad is not None:
-                p.sub_(p.grad + decay * p, alpha=rate)
+                p.sub_(finite(p.grad + decay * p), alpha=rate).nan_to_num_()
                 p.grad = None

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Settings
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.sampling import NeighbourTable
+from secure_fedgraph.models.finite import finite_moments, take_step
 
 Penalty = Callable[[nn.Module], torch.Tensor]
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
@@ -132,7 +133,7 @@ def fit(
         if penalty is not None:
             loss = loss + penalty(model)
         loss.backward()
-        optimizer.step()
+        take_step(optimizer)
     me.memory["optimizer"] = moments(optimizer)
 
 
@@ -183,8 +184,9 @@ def optimizer_of(model: nn.Module, settings: TrainingSettings) -> torch.optim.Op
 
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, torch.Tensor]]:
+    """What an optimiser keeps for the next round, all of it finite."""
     state = optimizer.state_dict()["state"]
-    return {str(i): {k: v for k, v in slots.items() if v is not None} for i, slots in state.items()}
+    return {str(i): finite_moments(slots) for i, slots in state.items()}
 
 
 def restore(optimizer: torch.optim.Optimizer, moments: dict[str, dict[str, torch.Tensor]]) -> None:

@@ -8,6 +8,9 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 
+LARGEST = 1e9
+"""The largest feature or rating that is trained on: squares of sums of such numbers stay within float32."""
+
 
 def check_graph(graph: Data, name: str, classes: int | None = None) -> None:
     """Refuse a graph that cannot be used as given; isolated nodes are fine.
@@ -36,13 +39,34 @@ def check_owner(data: Data, owner_name: str) -> None:
         owner_name: how the message calls it.
 
     Raises:
-        BadInput: the owner has no nodes, or no training node.
+        BadInput: the owner has no nodes, no training node, or features too large to train on.
     """
+    check_size(data, owner_name)
     mask = data.get("train_mask")
     if mask is None or not bool(mask.any()):
         nodes = int(data.num_nodes or 0)
         raise BadInput(
             f"{owner_name} has no training nodes (of {nodes} nodes); use fewer owners or another seed."
+        )
+
+
+def check_size(data: Data, name: str) -> None:
+    """Refuse numbers that a model would only overflow on: what came of it would depend on where they stand.
+
+    Raises:
+        BadInput: naming the place of the largest.
+    """
+    for key in ("x", "rating", "edge_attr"):
+        value = data.get(key)
+        if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
+            continue
+        size = value.abs()
+        if float(size.max()) <= LARGEST:
+            continue
+        place = [int(i) for i in torch.unravel_index(size.argmax(), value.shape)]
+        raise BadInput(
+            f"{name}: {key}{place} is {float(value[tuple(place)]):.3g}, and numbers are trained on up to "
+            f"{LARGEST:.0e}: scale {key}"
         )
 
 
@@ -60,6 +84,7 @@ def _check_features(x: Tensor, name: str) -> None:
             f"{name}: {int(bad.sum())} features are not finite, the first at node {row}, column {column} "
             f"({float(x[row, column])}); replace or drop them."
         )
+    check_size(Data(x=x), name)
 
 
 def _check_labels(y: Tensor, nodes: int, name: str, classes: int | None) -> None:

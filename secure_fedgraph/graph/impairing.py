@@ -52,6 +52,19 @@ def impair(graph: Data, share: float, seed: int) -> Impaired:
         Zhang et al., NeurIPS 2021, section 4.1.
     """
     nodes = int(graph.num_nodes or 0)
+    number = check_share(nodes, share)
+    shuffled = torch.randperm(nodes, generator=torch.Generator().manual_seed(seed))
+    hidden, kept = shuffled[:number].sort().values, shuffled[number:].sort().values
+    counts, neighbours = _hidden_neighbours(graph.edge_index, nodes, kept, hidden)
+    return Impaired(graph.subgraph(kept), kept, hidden, graph.x[hidden], counts, neighbours)
+
+
+def check_share(nodes: int, share: float) -> int:
+    """How many of so many nodes a share hides.
+
+    Raises:
+        BadInput: for a share that is none, hides nobody or leaves nobody.
+    """
     if not (math.isfinite(share) and 0 < share < 1):
         raise BadInput(f"hidden share is {share}: give a number between 0 and 1, such as 0.15.")
     number = round(share * nodes)
@@ -60,10 +73,7 @@ def impair(graph: Data, share: float, seed: int) -> Impaired:
         raise BadInput(
             f"hidden share {share} of {nodes} nodes {what}: give another share, or use fewer owners."
         )
-    shuffled = torch.randperm(nodes, generator=torch.Generator().manual_seed(seed))
-    hidden, kept = shuffled[:number].sort().values, shuffled[number:].sort().values
-    counts, neighbours = _hidden_neighbours(graph.edge_index, nodes, kept, hidden)
-    return Impaired(graph.subgraph(kept), kept, hidden, graph.x[hidden], counts, neighbours)
+    return number
 
 
 def _hidden_neighbours(edge_index: Tensor, nodes: int, kept: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -236,7 +236,8 @@ class NeighGen(nn.Module):
 
     def counts(self, missing: Tensor) -> Tensor:
         """Rounded and clipped to ``[0, candidates]``, as integers; the paper's appendix D.1."""
-        return missing.detach().round().clamp(0, self.fgen.candidates).long()
+        # what is no number becomes none: cast to an integer, it would be any number
+        return missing.detach().nan_to_num(nan=0.0).round().clamp(0, self.fgen.candidates).long()
 
 
 def dropped(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.graph.impairing import Impaired
 from secure_fedgraph.graph.mending import attach
+from secure_fedgraph.models.finite import finite, take_step
 from secure_fedgraph.models.neighgen import NeighGen
 from secure_fedgraph.models.neighgen_losses import (
     FeatLossNorm,
@@ -102,7 +103,7 @@ def train_locally(
         loss = joint_loss(model, impaired, generator, feat_loss_norm)
         total = loss.total(weights)
         total.backward()
-        optimizer.step()
+        take_step(optimizer)
         terms = {"count": loss.count, "feature": loss.feature, "classifier": loss.classifier, "total": total}
         history.append({name: float(term.detach()) for name, term in terms.items()})
     return history
@@ -121,7 +122,8 @@ def predict_neighbours(
         chunk: nodes generated for at a time.
 
     Returns:
-        ``counts [n]`` and features ``[n, p, d]``, zero beyond a node's count; ``p`` is the highest count.
+        ``counts [n]`` and features ``[n, p, d]``, finite, zero beyond a node's count; ``p`` is the highest
+        count.
     """
     was_training = model.training
     model.eval()
@@ -131,7 +133,7 @@ def predict_neighbours(
         features = z.new_zeros(len(counts), int(counts.max()), model.fgen.features)
         for some in counts.nonzero().flatten().split(chunk):
             made = model.fgen.generate(z[some], counts[some], generator)
-            features[some[made.anchor], made.slot] = made.rows
+            features[some[made.anchor], made.slot] = finite(made.rows)
     finally:
         model.train(was_training)
     return counts, features

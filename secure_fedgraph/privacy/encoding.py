@@ -21,8 +21,11 @@ class FixedPoint(Stage):
     ``clients * (limit / step + 1) < ring / 2``. So the ring never wraps, with certainty.
 
     Guarantees:
-        - a sum over ``m`` uploads is within ``m * step / 2`` of the real one;
-        - a value beyond the limit is never wrapped or cut in silence: the client refuses.
+        - a sum over ``m`` uploads that hold no value beyond the limit is within ``m * step / 2`` of the real
+          one;
+        - a value beyond the limit is cut to it, never wrapped and never refused: a server that chooses how
+          large values are would read them off the refusals. One more word of each upload says whether
+          anything in it was cut, and only the sum of these words is read: how many uploads were.
     Needs:
         - a carrier that adds in a ring.
 
@@ -37,6 +40,7 @@ class FixedPoint(Stage):
     step: float = math.nan
     takes = Domain.REAL
     gives = Domain.RING
+    tallies = 1
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.limit) and self.limit > 0):
@@ -83,22 +87,23 @@ class FixedPoint(Stage):
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """Grid numbers: int32 where they fit, else int64."""
-        largest = float(np.maximum(matrix.max(initial=0.0), -matrix.min(initial=0.0)))
-        if not math.isfinite(largest):
-            raise BadInput(
-                f"channel {scope.channel!r}: an upload that is not finite has no fixed-point value"
-            )
-        # these sentences reach whoever asked, so they name the limit and not the upload's own numbers
-        if largest > self.limit:
-            raise BadInput(
-                f"channel {scope.channel!r}: an upload holds a value beyond the fixed-point limit "
-                f"{self.limit:g}: set protection.limit={2 * self.limit:g} or higher"
-            )
+        # the largest number of the values' own type that is not beyond the limit, so that no sum wraps
+        limit = matrix.dtype.type(self.limit)
+        limit = limit if float(limit) <= self.limit else np.nextafter(limit, matrix.dtype.type(0))
+        matrix = np.nan_to_num(np.clip(matrix, -limit, limit), copy=False, nan=0.0)
         # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
-        scaled: np.ndarray = matrix * matrix.dtype.type(1 / self.step)
+        scaled: np.ndarray = np.multiply(matrix, matrix.dtype.type(1 / self.step), out=matrix)
         np.rint(scaled, out=scaled)
         grid: np.ndarray = scaled.astype(np.int32 if self.limit / self.step < 2**31 else np.int64)
         return grid
+
+    def tally(self, matrix: np.ndarray) -> np.ndarray:
+        """1 for an upload that holds a value beyond the limit, else 0.
+
+        One word whatever the number of values: how many, and where, stays in the client.
+        """
+        largest = float(np.maximum(matrix.max(initial=0.0), -matrix.min(initial=0.0)))
+        return np.array([not largest <= self.limit], dtype=np.int32)
 
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """Real values, float64."""

@@ -188,5 +188,6 @@ def _assign(parameters: Mapping[str, torch.nn.Parameter], flat: np.ndarray) -> N
     start = 0
     for p in parameters.values():
         mine = torch.from_numpy(flat[start : start + p.numel()]).to(p.dtype).reshape(p.shape)
-        p.grad = mine if p.grad is None else p.grad + mine
+        # a penalty on weights that the server chose may have no finite gradient
+        p.grad = mine if p.grad is None else torch.nan_to_num(p.grad + mine, posinf=0.0, neginf=0.0)
         start += p.numel()

@@ -38,6 +38,16 @@ SUBTRACTION = "with two clients, each learns the other's upload by subtracting i
 
 READERS = ("server", "peers", "outsider")
 
+NEARLY = 1 - 1e-6
+"""Of a carrier's longest, from which on an opened length counts as shortened to it: opening adds noise."""
+
+TALLY = 1
+"""The largest number that one upload adds to a tally: it says something or not."""
+
+
+class CutWarning(UserWarning):
+    """Uploads that held more than their protection carries. The operator's, never a client's."""
+
 
 @dataclass(frozen=True)
 class Sensitivity:
@@ -105,6 +115,9 @@ class Stage(ABC):
     """What the client's half has done to an upload, in a word, for sentences on what is seen."""
     grid: float = 0.0
     """The step that it rounds to, where parts of sums are to be rounded before they are added up."""
+    tallies: int = 0
+    """How many words it adds behind an upload, whole numbers whose sum over the uploads is all that is read.
+    The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
 
     @abstractmethod
     def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
@@ -113,6 +126,10 @@ class Stage(ABC):
     @abstractmethod
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The client's half, on the matrix ``[rows, width]``."""
+
+    def tally(self, matrix: np.ndarray) -> np.ndarray:
+        """The client's words of :attr:`tallies`, each from 0 to :data:`TALLY`, of what :meth:`apply` gets."""
+        return np.zeros(self.tallies, dtype=np.int32)
 
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The reader's half, on the opened value; by default nothing."""
@@ -135,6 +152,8 @@ class Carrier(ABC):
     gives: Domain
     reveals: frozenset[Reveal]
     ring: int = 0
+    longest: float = math.inf
+    """The largest L2 norm of an upload that it carries; longer ones are shortened to it."""
     agrees_on_keys: bool = False
     """Whether the clients must have agreed on pairwise keys before round 1."""
     tolerates_dropouts: bool = False
@@ -332,6 +351,8 @@ class Sum:
 
     total: dict[str, torch.Tensor] = field(repr=False)
     contributors: tuple[str, ...]
+    cut: int = 0
+    """How many of the uploads held values beyond what their protection carries, which were cut."""
 
     @property
     def mean(self) -> dict[str, torch.Tensor]:
@@ -346,6 +367,8 @@ class Valued:
     aggregate: dict[str, torch.Tensor] = field(repr=False)
     alignment: dict[str, float]
     lengths: dict[str, float]
+    cut: int = 0
+    """How many of the uploads were longer than what the carrier takes, and were shortened."""
 
 
 @dataclass(frozen=True)
@@ -431,8 +454,12 @@ class Bound:
             layout, matrix = pooled(upload, channel.touches, channel.unit, grid)
         else:
             layout, matrix = upload.packed(channel.unit)
+        tally = [np.zeros(0, dtype=np.int32)]
         for stage in self.stages:
+            tally.append(stage.tally(matrix))
             matrix = stage.apply(matrix, scope)
+        if self.tallies:
+            matrix = np.concatenate([matrix.reshape(-1), *tally]).reshape(1, -1)
         public = {key: value for stage in self.stages for key, value in stage.terms().items()}
         reply = {
             "domain": self.carrier.opens.value,
@@ -452,8 +479,31 @@ class Bound:
         """
         layout = self._common_layout(replies)
         sealed = {name: tree["data"] for name, tree in replies.items()}
-        matrix = self._undo(self.carrier.open_sum(sealed, layout, scope, ask), scope)
-        return Sum(layout.unpack(matrix, by_row=self._by_row), self.carrier.contributors(tuple(replies)))
+        opened = self.carrier.open_sum(sealed, self._carried(layout), scope, ask)
+        matrix, tally = self.split(opened, layout)
+        contributors = self.carrier.contributors(tuple(replies))
+        # whoever lies about its own word can say no more than that everybody's values were cut
+        cut = min(max(int(tally.sum()), 0), len(contributors))
+        return Sum(layout.unpack(self._undo(matrix, scope), by_row=self._by_row), contributors, cut)
+
+    @property
+    def tallies(self) -> int:
+        """How many words the stages add behind an upload."""
+        return sum(stage.tallies for stage in self.stages)
+
+    def split(self, matrix: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+        """What a carrier opened, as the values ``[rows, width]`` and the stages' tallies."""
+        if not self.tallies:
+            return matrix, np.zeros(0, dtype=np.int64)
+        flat = matrix.reshape(-1)
+        values = flat[: len(flat) - self.tallies].reshape(layout.rows, layout.width)
+        return values, flat[len(flat) - self.tallies :]
+
+    def _carried(self, layout: Layout) -> Layout:
+        """The layout of what the carrier carries: the values, and the tallies behind them in one row."""
+        if not self.tallies:
+            return layout
+        return Layout((("values and tallies", (layout.rows * layout.width + self.tallies,)),))
 
     def sorted_out(self, replies: Mapping[str, Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
         """The replies that can be summed up together, and what is wrong with each of the others.
@@ -472,7 +522,7 @@ class Bound:
         for name, form in forms.items():
             try:
                 self._insist(name, form, usual)
-                self.carrier.check(replies[name]["data"], form[0], name)
+                self.carrier.check(replies[name]["data"], self._carried(form[0]), name)
             except HostileMessage as refusal:
                 wrong[name] = str(refusal)
         return {name: tree for name, tree in replies.items() if name not in wrong}, wrong
@@ -485,14 +535,18 @@ class Bound:
         sealed = {name: tree["data"] for name, tree in replies.items()}
         matrix, alignment, lengths = self.carrier.open_values(sealed, weights, layout, scope, ask)
         values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row)
-        return Valued({key: value.to(torch.float32) for key, value in values.items()}, alignment, lengths)
+        full = NEARLY * self.carrier.longest
+        cut = sum(length >= full for length in lengths.values())
+        aggregate = {key: value.to(torch.float32) for key, value in values.items()}
+        return Valued(aggregate, alignment, lengths, cut)
 
     def open_each(self, replies: Mapping[str, Tree], scope: Scope) -> dict[str, dict[str, torch.Tensor]]:
         """Every upload, as the server opens it."""
         found = {}
         for name, tree in replies.items():
             layout = self._layout(name, tree)
-            matrix = self._undo(self.carrier.open_each(tree["data"], layout, name), scope)
+            opened = self.carrier.open_each(tree["data"], self._carried(layout), name)
+            matrix = self._undo(self.split(opened, layout)[0], scope)
             values = layout.unpack(matrix, by_row=self._by_row)
             found[name] = {key: value.to(torch.float32) for key, value in values.items()}
         return found

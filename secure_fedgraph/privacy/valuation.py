@@ -86,6 +86,7 @@ class EncryptedValues(Carrier):
     takes = Domain.REAL
     gives = Domain.CIPHER
     reveals = frozenset({Reveal.VALUES})
+    longest = LONGEST
     agrees_on_keys = True
 
     def bind(self, terms: Terms) -> EncryptedValues:
@@ -137,19 +138,14 @@ class EncryptedValues(Carrier):
         return steps[step](given, scope, party)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> bytes:
-        """The ciphertexts.
+        """The ciphertexts; of an update longer than :data:`LONGEST`, shortened to it.
 
-        Raises:
-            BadInput: for an update longer than :data:`LONGEST`.
+        It is never refused: a server that chooses how long updates are would read them off the refusals.
         """
         if _PUBLIC not in party.secrets:
             raise HostileMessage(f"{party.name} was asked to encrypt before it had a key")
-        vector = matrix.reshape(-1).astype(np.float64)
-        if not float(np.linalg.norm(vector)) <= LONGEST:
-            raise BadInput(
-                f"channel {scope.channel!r}: an update is longer than {LONGEST:g}, which encrypted values "
-                "have no room for: lower the learning rate"
-            )
+        vector = np.nan_to_num(matrix.reshape(-1).astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        vector *= LONGEST / max(float(np.linalg.norm(vector)), LONGEST)
         if _SECRET in party.secrets:
             place = (scope.channel, scope.cohort, vector.size)
             party.secrets.setdefault(_SEALED, {})[scope.exchange] = place

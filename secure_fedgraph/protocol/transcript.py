@@ -88,6 +88,23 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """How many uploads of one exchange held more than their protection carries, and what that is.
+
+    The reader learns the number, not whose they were: it is a coordinate of the same sum.
+    """
+
+    number: int
+    reader: str
+    round: int
+    exchange: int
+    channel: str
+    uploads: int
+    of: int
+    limit: float
+
+
+@dataclass(frozen=True)
 class Seen:
     """Values that a party could read: an upload of one client, or the sum of several."""
 
@@ -124,6 +141,7 @@ class Transcript:
         self.sent: list[Sent] = []
         self.opened: list[Opened] = []
         self.left_out: list[LeftOut] = []
+        self.cut: list[Cut] = []
         self.made: list[Opened] = []
         """What clients uploaded, before it was hidden: each knows its own. Kept in full or not at all."""
         self._bodies: dict[int, bytes] = {}
@@ -195,6 +213,13 @@ class Transcript:
         self.left_out.append(LeftOut(number, *place, client, reason))
         self._write_down("left_out", self.left_out[-1])
 
+    def note_cut(self, reader: str, request: Message, uploads: int, of: int, limit: float) -> None:
+        """Notes how many uploads of an exchange were cut to what their protection carries."""
+        number, self._next = self._next, self._next + 1
+        place = (request.round, request.exchange, request.channel)
+        self.cut.append(Cut(number, reader, *place, uploads, of, limit))
+        self._write_down("cut", self.cut[-1])
+
     def body(self, number: int) -> bytes:
         """The bytes kept under a number."""
         if self.folder is None:
@@ -210,6 +235,7 @@ class Transcript:
             "sent": [asdict(s) for s in self.sent],
             "opened": [asdict(o) for o in self.opened],
             "left_out": [asdict(one) for one in self.left_out],
+            "cut": [asdict(one) for one in self.cut],
             "made": [asdict(o) for o in self.made],
         }
         (self.folder / "index.json").write_text(json.dumps(index))
@@ -232,6 +258,7 @@ class Transcript:
             Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index["opened"]
         ]
         transcript.left_out = [LeftOut(**one) for one in index.get("left_out", [])]
+        transcript.cut = [Cut(**one) for one in index.get("cut", [])]
         transcript.made = [
             Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index.get("made", [])
         ]
@@ -256,7 +283,7 @@ class Transcript:
         total = sum(s.bytes for s in self.sent)
         return {"up": up, "down": down, "evaluation": total - up - down}
 
-    def _write_down(self, kind: str, note: Sent | Opened | LeftOut) -> None:
+    def _write_down(self, kind: str, note: Sent | Opened | LeftOut | Cut) -> None:
         """Beside the index, which is written at the end: a run may not get that far."""
         if self.folder is not None:
             with (self.folder / NOTES).open("a") as file:
@@ -276,6 +303,8 @@ class Transcript:
                     self.sent.append(Sent(**note))
                 elif kind == "left_out":
                     self.left_out.append(LeftOut(**note))
+                elif kind == "cut":
+                    self.cut.append(Cut(**note))
                 else:
                     notes = self.made if kind == "made" else self.opened
                     notes.append(Opened(**{**note, "contributors": tuple(note["contributors"])}))
@@ -316,6 +345,7 @@ class View:
             if parties & {s.sender, s.recipient} and REFEREE not in (s.sender, s.recipient)
         )
         self.opened: tuple[Opened, ...] = tuple(o for o in transcript.opened if o.reader in parties)
+        self.cut: tuple[Cut, ...] = tuple(one for one in transcript.cut if one.reader in parties)
         # What others opened and these parties alone had sent: they know it, sealed or not.
         self._own: tuple[Opened, ...] = tuple(
             o for o in transcript.opened if o.reader != REFEREE and parties.issuperset(o.contributors)
@@ -439,8 +469,9 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
     if "domain" not in reply or not Domain(reply["domain"]).readable:
         return None
     layout = Layout.from_text(reply["layout"])
-    matrix = np.asarray(reply["data"], dtype=np.float64).reshape(layout.rows, layout.width)
+    values = np.asarray(reply["data"], dtype=np.float64).reshape(-1)[: layout.rows * layout.width]
+    matrix = values.reshape(layout.rows, layout.width)  # behind the values may stand tallies
     if reply["domain"] == Domain.RING.value:
         matrix = matrix * reply["grid"]
-    values = layout.unpack(matrix, by_row=unit is not Unit.CLIENT)
-    return {name: value.numpy() for name, value in values.items()}
+    named = layout.unpack(matrix, by_row=unit is not Unit.CLIENT)
+    return {name: value.numpy() for name, value in named.items()}

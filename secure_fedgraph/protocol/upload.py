@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.protocol.channel import Unit
+
+_LOG = logging.getLogger("secure_fedgraph.upload")
 
 MAX_TENSORS = 4096
 MAX_VALUES = 2**40
@@ -85,9 +88,13 @@ class Upload:
         values: names to floating-point tensors. On a channel whose unit is not the client, every
             tensor has one row per unit first.
 
+    Guarantees:
+        - a value that is not finite, or leaves float32, travels as zero, and the client's own log says so. It
+          is never refused: whoever chose the model that the client trains on would learn from a refusal what
+          nobody charged.
+
     Raises:
-        BadInput: for values that are not finite (a diverged model is not sent), rows that disagree, or names
-            and shapes that a layout does not carry.
+        BadInput: for rows that disagree, or names and shapes that a layout does not carry.
     """
 
     values: Mapping[str, torch.Tensor]
@@ -118,11 +125,15 @@ class Upload:
         blocks = [
             t.reshape(rows, _size(shape)) for t, (_, shape) in zip(tensors.values(), fields, strict=True)
         ]
-        matrix = torch.cat(blocks, dim=1).numpy()
-        if not all_finite(matrix):
+        matrix = torch.cat(blocks, dim=1)
+        if not all_finite(matrix.numpy()):
             bad = next(name for name, t in tensors.items() if not torch.isfinite(t).all())
-            raise BadInput(f"upload value {bad!r} is not finite: training diverged; lower the learning rate")
-        return layout, matrix
+            _LOG.warning(
+                "values of %r in an upload are not finite and are sent as zeros: training diverged; "
+                "lower the learning rate",
+                bad,
+            )
+        return layout, torch.nan_to_num(matrix, nan=0.0, posinf=0.0, neginf=0.0).numpy()
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,23 @@ def test_rounds_to_the_nearest_and_back():
     assert stage.undo(grid, scope()).tolist() == [[1.0, -1.0, 2.0**-26, 0.0, 8.0, -8.0]]
 
 
-def test_beyond_the_limit():
-    with pytest.raises(
-        BadInput, match=r"holds a value beyond the fixed-point limit 8: set protection.limit=16"
-    ):
-        fitted(8.0, 3, 2**32).apply(np.array([[8.5]]), scope())
-    for value in (math.nan, math.inf):
-        with pytest.raises(BadInput, match="not finite has no fixed-point value"):
-            fitted(8.0, 3, 2**32).apply(np.array([[0.0, value]]), scope())
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("limit", [8.0, 8.1, 0.3])
+def test_values_beyond_the_limit_are_cut_and_counted_once(limit, dtype):
+    stage = fitted(limit, 3, 2**32)
+    beyond = np.array([[8.5, -1e30, np.inf, -np.inf, 0.25, np.nan]], dtype=dtype)
+    kept = stage.undo(stage.apply(beyond, scope()), scope())
+    assert kept[0].tolist() == pytest.approx([limit, -limit, limit, -limit, 0.25, 0.0], abs=1e-6)
+    assert abs(stage.apply(beyond, scope())).max() * stage.step <= limit  # also where float32 rounds it up
+    assert stage.tally(beyond).tolist() == [1]
+    assert stage.tally(np.array([[0.25, -0.25]], dtype=dtype)).tolist() == [0]
+    assert stage.tally(np.zeros((0, 3), dtype=dtype)).tolist() == [0]
+
+
+def test_the_matrix_is_not_written_to():
+    values = np.array([[9.0, 1.0]], dtype=np.float32)
+    fitted(8.0, 3, 2**32).apply(values, scope())
+    assert values.tolist() == [[9.0, 1.0]]
 
 
 def test_rings_that_do_not_serve():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refus
 from secure_fedgraph.privacy import ring_he_native, valuation, valuation_native
 from secure_fedgraph.privacy.plain import Plain
 from secure_fedgraph.privacy.policy import Policy, homomorphic, local_dp, masked, plaintext, strictest
-from secure_fedgraph.privacy.protection import Protection
+from secure_fedgraph.privacy.protection import CutWarning, Protection
 from secure_fedgraph.privacy.valuation import EncryptedValues
 from secure_fedgraph.protocol import Channel, Message, Reveal, Upload, wire
 from tests.parties import NAMES, session
@@ -86,11 +87,18 @@ class TestValues:
         assert set(valued.alignment.values()) == {0.0}
         assert not any(Message.from_bytes(request).step == "open" for _, request, _ in found.passed)
 
-    def test_a_long_update_is_refused_by_its_own_client(self):
-        found = made(width=4)
-        found.clients["owner-0"].memory["w"] = torch.full((4,), 65.0)
-        with pytest.raises(BadInput, match="longer than 128"):
-            found.round().value(Valuing.VALUED, EVEN)
+    @pytest.mark.parametrize("value", [65.0, 1e30, float("nan")])
+    def test_a_long_update_is_shortened_and_the_operator_is_told(self, value):
+        found, counted = made(width=4), int(value == value)
+        found.clients["owner-0"].memory["w"] = torch.full((4,), value)
+        with (
+            pytest.warns(CutWarning, match="1 of 3 uploads were longer than 128")
+            if counted
+            else nullcontext()
+        ):
+            valued = found.round().value(Valuing.VALUED, EVEN)
+        assert valued.cut == counted == len(found.transcript.cut)
+        assert valued.lengths["owner-0"] == pytest.approx(128.0 * counted, abs=1e-3)
 
     def test_the_longest_there_may_be_still_fit_the_ring(self):
         found = made(width=4)

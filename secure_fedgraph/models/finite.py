@@ -1,0 +1,52 @@
+"""Training that ends in finite numbers, whatever the weights are that a server chose.
+
+On huge weights losses and gradients are infinite or not numbers, and where depends on the data. What a client
+keeps of such a round must not spoil its later rounds, and no later step may have to refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+def finite(value: Tensor) -> Tensor:
+    """The same values, with zeros in place of what is not finite.
+
+    >>> finite(torch.tensor([1.0, float("nan"), float("inf")])).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    return torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def all_finite(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """:func:`finite` of each of several tensors."""
+    return {name: finite(value) for name, value in values.items()}
+
+
+@torch.no_grad()
+def take_step(optimizer: torch.optim.Optimizer) -> None:
+    """One step of an optimiser. Gradients that are not finite count as zero, and parameters stay finite."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for p in parameters:
+        if p.grad is not None:
+            p.grad.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    optimizer.step()
+    for p in parameters:
+        p.nan_to_num_()  # a sum that left float32 becomes its largest number
+
+
+def finite_moments(slots: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What an optimiser keeps of one parameter, with an entry zeroed in every slot where one is not finite.
+
+    A second moment that overflowed would hold its parameter still for ever, and one that was zeroed alone
+    would let it jump.
+    """
+    kept = {name: slot for name, slot in slots.items() if slot is not None}
+    shaped = [slot for slot in kept.values() if slot.dim()]
+    if all(bool(torch.isfinite(slot).all()) for slot in shaped):
+        return kept
+    sound = torch.stack([torch.isfinite(slot) for slot in shaped]).all(0)
+    return {name: torch.where(sound, slot, 0.0) if slot.dim() else slot for name, slot in kept.items()}
