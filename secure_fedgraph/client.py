@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("secure_fedgraph.client")
 
 PEER = "peer"
+_ROUND = "last round"
+"""Where its shelf keeps the last round that it answered in: no name that an algorithm uses."""
 Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
 """(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
@@ -50,6 +52,7 @@ class Client:
         - :meth:`handle` is the only way out: whatever it returns was computed for a declared channel and
           sealed by the protection bound to it; a channel without a protection does not leave;
         - the ledger is charged before the reply exists;
+        - rounds never go back, after a resume neither: a request of an earlier one than the last is refused;
         - an exchange number is answered once: the identical request gets the identical bytes again at no
           charge, a different one under the same or a lower number is refused;
         - cohorts smaller than the protection's quorum, with strangers, or without this client, are refused.
@@ -145,7 +148,7 @@ class Client:
             committed: the label that a resume would ask for now; older ones are dropped.
         """
         if self._shelf is not None:
-            self._shelf.save(self.memory, label, committed)
+            self._shelf.save({**self.memory, _ROUND: self.round}, label, committed)
 
     def load(self, label: str) -> None:
         """Takes its memory back from its own shelf.
@@ -155,6 +158,7 @@ class Client:
         """
         if self._shelf is not None:
             self.memory = self._shelf.load(label)
+            self.round = int(self.memory.pop(_ROUND, 0))
             for one in self._policy.drawn:
                 self._take_drawn(one)
 
@@ -195,10 +199,11 @@ class Client:
             return self._read(bound, given, request)
         if request.step != ANSWER:
             return bound.carrier.answer(request.step, given, scope, self._party)
-        if len(scope.cohort) < bound.protection.quorum:
+        if len(scope.cohort) < bound.quorum:
             raise HostileMessage(
                 f"channel {bound.channel.name!r}: {self.name} answers cohorts of at least "
-                f"{bound.protection.quorum} and was asked in one of {len(scope.cohort)}"
+                f"{bound.quorum} and was asked in one of {len(scope.cohort)}: ask more, or set "
+                "protection.quorum lower"
             )
         if bound.carrier.tolerates_dropouts:
             given, part = parted(given)
@@ -390,7 +395,7 @@ class Client:
             )
         if not bundle.replies or self.name in bundle.replies:
             raise HostileMessage(f"{self.name} was delivered nothing, or its own upload")
-        if len(cohort) < bound.protection.quorum or bundle.exchange <= self._delivered:
+        if len(cohort) < bound.quorum or bundle.exchange <= self._delivered:
             raise HostileMessage(f"{self.name} was delivered a sum of too few clients, or one it has read")
 
     def _note(self, scope: Scope, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
@@ -424,6 +429,12 @@ class Client:
             raise HostileMessage(
                 f"exchange {request.exchange} was already answered by {self.name} and is asked again with "
                 "something else: a number serves one request"
+            )
+        # the same round again draws the same samples: differences of answers would show what is left
+        if request.round < self.round:
+            raise HostileMessage(
+                f"{self.name} was asked for round {request.round} after round {self.round}: rounds never go "
+                "back"
             )
         self._answered = request.exchange
 

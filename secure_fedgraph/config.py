@@ -28,6 +28,7 @@ from secure_fedgraph.privacy.local_step import UNITS as RECORDS
 from secure_fedgraph.privacy.local_step import PrivateSteps
 from secure_fedgraph.privacy.planning import TRAINING
 from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
+from secure_fedgraph.privacy.protection import MAJORITY
 
 NORM = 1.0
 """The clip of a run with a budget that names none."""
@@ -366,6 +367,12 @@ def _check_numbers(table: str, values: Mapping[str, Any], function: Callable[...
             raise BadInput(f"{table}.{key} = {value!r}: give a number, or one by channel")
         if parameter.annotation == "float" and word:
             raise BadInput(f"{table}.{key} = {value!r}: give a number")
+        broken = word or (value >= 1 and not isinstance(value, int))
+        if parameter.annotation == "Quorum" and value != MAJORITY and broken:
+            raise BadInput(
+                f"{table}.{key} = {value!r}: give a whole number of clients, a share of all below 1, or "
+                f"{MAJORITY}"
+            )
         if parameter.annotation == "int" and (word or not isinstance(value, int)):
             raise BadInput(f"{table}.{key} = {value!r}: give a whole number")
 

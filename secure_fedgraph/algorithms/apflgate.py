@@ -29,7 +29,7 @@ from secure_fedgraph.algorithms.link_predictor import RatingTask
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.handout import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.finite import all_finite, finite
+from secure_fedgraph.models.finite import all_finite, finite, note_divergence
 from secure_fedgraph.models.parameters import difference, load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 
@@ -122,12 +122,13 @@ class ApflGate(Algorithm):
         shared = self._shared(me, task, given)
         delta = me.memory.get("delta", {})
         personal = Personal(self.settings, me, task, shared) if self.personalises else None
-        noise = me.generator("dropout")
+        noise, sound = me.generator("dropout"), True
         for chosen, part in self._parts(me, task):
             loss = task.loss(task.outputs(shared, part, noise), part)
-            _step(shared, loss, self.settings, delta)
+            sound &= _step(shared, loss, self.settings, delta)
             if personal is not None:
                 personal.step(chosen, part)
+        note_divergence(me.name, sound)
         if personal is not None:
             personal.keep()
         own = task.own(shared)
@@ -267,14 +268,15 @@ class FedGate(ApflGate):
     Settings: ClassVar[type[Settings]] = TrackingSettings
 
 
-def _step(model: nn.Module, loss: Tensor, settings: SharedSettings, delta: State) -> None:
-    """``w - eta (g - delta)``; what is the client's own has no delta."""
+def _step(model: nn.Module, loss: Tensor, settings: SharedSettings, delta: State) -> bool:
+    """``w - eta (g - delta)``; what is the client's own has no delta. Whether all gradients were finite."""
     named = dict(model.named_parameters())
     gradients = torch.autograd.grad(loss, list(named.values()))
     with torch.no_grad():
         for (name, p), g in zip(named.items(), gradients, strict=True):
             direction = g + settings.weight_decay * p - delta.get(name, 0.0)
             p.sub_(settings.learning_rate * finite(direction)).nan_to_num_()
+    return all(bool(torch.isfinite(g.sum())) for g in gradients)
 
 
 def _clipped(delta: State, norm: float) -> State:

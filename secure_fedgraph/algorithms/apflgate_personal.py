@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from secure_fedgraph.algorithms.apflgate_settings import PersonalSettings
 from secure_fedgraph.algorithms.graph_classifier import Part, Task
 from secure_fedgraph.algorithms.local_training import moments, restore
-from secure_fedgraph.models.finite import finite, take_step
+from secure_fedgraph.models.finite import finite, note_divergence, take_step
 from secure_fedgraph.models.parameters import load, parameters_of
 
 ALPHA = "alpha"
@@ -42,6 +42,7 @@ class Personal:
         restore(self.optimizer, me.memory.get("optimizer", {}))
         self.noise = me.generator("personal dropout")
         self.slopes: list[Tensor] = []
+        self.sound = True
 
     def step(self, chosen: Tensor, part: Part) -> None:
         """One step of the personal model on the mixed output."""
@@ -51,13 +52,14 @@ class Personal:
         self.task.loss(mixed, part).backward()
         if alpha.grad is not None:
             self.slopes.append(alpha.grad)
-        take_step(self.optimizer)
+        self.sound &= take_step(self.optimizer)
 
     def keep(self) -> None:
         """Into the client's memory, alpha after its step of the round."""
         if self.adaptive:
             slope = float(finite(torch.stack(self.slopes).mean()))
             self.alpha = min(max(self.alpha - self.alpha_rate * slope, 0.0), 1.0)
+        note_divergence(self.me.name, self.sound)
         self.me.memory["personal"] = parameters_of(self.model)
         self.me.memory[ALPHA] = self.alpha
         self.me.memory["optimizer"] = moments(self.optimizer)

@@ -19,7 +19,7 @@ from secure_fedgraph.graph.impairing import Impaired, check_share, impair
 from secure_fedgraph.graph.mending import mend
 from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.finite import finite, take_step
+from secure_fedgraph.models.finite import finite, note_divergence, take_step
 from secure_fedgraph.models.neighgen import NeighGen
 from secure_fedgraph.models.neighgen_feedback import Feedback, blocks
 from secure_fedgraph.models.neighgen_losses import FeatLossNorm, random_neighbourhoods
@@ -380,7 +380,7 @@ class FedSagePlus(_Generates, FedSage):
         for name, p in model.fgen.named_parameters():
             grad = p.grad if p.grad is not None else torch.zeros_like(p)
             p.grad = grad + self.settings.alpha / per_dim * others[name]
-        take_step(optimizer)
+        note_divergence(me.name, take_step(optimizer))
         me.memory["generator_optimizer"] = moments(optimizer)
         me.memory["neighgen"] = parameters_of(model)
 

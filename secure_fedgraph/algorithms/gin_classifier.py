@@ -17,7 +17,7 @@ from secure_fedgraph.algorithms.local_training import moments, optimizer_of, res
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.finite import take_step
+from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
@@ -111,6 +111,7 @@ class GinClassifier(Algorithm):
         order, noise = me.generator("batches"), me.generator("dropout")
         size = len(training) if s.batch == "full" else s.batch
         model.train()
+        sound = True
         for _ in range(s.epochs):
             for rows in torch.randperm(len(training), generator=order).split(size):
                 batch = some(graph, training[rows])
@@ -120,7 +121,8 @@ class GinClassifier(Algorithm):
                 if distance is not None:
                     loss = loss + distance(embedded, rows)
                 loss.backward()
-                take_step(optimizer)
+                sound &= take_step(optimizer)
+        note_divergence(me.name, sound)
         me.memory["optimizer"] = moments(optimizer)
         return parameters_of(model)
 

@@ -15,7 +15,7 @@ from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.layer_sampling import Links, draw_batch, grow, links_between, public_set
 from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.graph.vertical import UNKNOWN
-from secure_fedgraph.models.finite import finite
+from secure_fedgraph.models.finite import finite, note_divergence
 from secure_fedgraph.models.vertical import Noise, Tower, locally
 
 Draw = Callable[[str], torch.Generator]
@@ -208,6 +208,8 @@ class Pass:
     def descend_gradient(self, rate: float) -> None:
         """Plain SGD with weight decay."""
         decay = self.settings.weight_decay / self.parties
+        gradients = [p.grad for p in self.tower.parameters() if p.grad is not None]
+        note_divergence(f"party {self.place}", all(bool(torch.isfinite(g.sum())) for g in gradients))
         for p in self.tower.parameters():
             if p.grad is not None:
                 p.sub_(finite(p.grad + decay * p), alpha=rate).nan_to_num_()

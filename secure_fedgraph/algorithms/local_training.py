@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Settings
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.sampling import NeighbourTable
-from secure_fedgraph.models.finite import finite_moments, take_step
+from secure_fedgraph.models.finite import finite_moments, note_divergence, take_step
 
 Penalty = Callable[[nn.Module], torch.Tensor]
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
@@ -127,13 +127,15 @@ def fit(
     restore(optimizer, me.memory.get("optimizer", {}))
     loss_of = _loss(me, graph, model, settings, trees)
     model.train()
+    sound = True
     for batch in _batches(me, graph, settings):
         optimizer.zero_grad()
         loss = loss_of(batch)
         if penalty is not None:
             loss = loss + penalty(model)
         loss.backward()
-        take_step(optimizer)
+        sound &= take_step(optimizer)
+    note_divergence(me.name, sound)
     me.memory["optimizer"] = moments(optimizer)
 
 

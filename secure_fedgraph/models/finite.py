@@ -6,10 +6,13 @@ keeps of such a round must not spoil its later rounds, and no later step may hav
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+
+_LOG = logging.getLogger("secure_fedgraph.training")
 
 
 def finite(value: Tensor) -> Tensor:
@@ -27,15 +30,28 @@ def all_finite(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def take_step(optimizer: torch.optim.Optimizer) -> None:
-    """One step of an optimiser. Gradients that are not finite count as zero, and parameters stay finite."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+def take_step(optimizer: torch.optim.Optimizer) -> bool:
+    """One step of an optimiser. Gradients that are not finite count as zero, and parameters stay finite.
+
+    Returns:
+        Whether all gradients were finite.
+    """
+    parameters, sound = [p for group in optimizer.param_groups for p in group["params"]], True
     for p in parameters:
-        if p.grad is not None:
+        if p.grad is not None and not bool(torch.isfinite(p.grad.sum())):  # one pass, and no mask
             p.grad.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+            sound = False
     optimizer.step()
     for p in parameters:
-        p.nan_to_num_()  # a sum that left float32 becomes its largest number
+        if not bool(torch.isfinite(p.sum())):
+            p.nan_to_num_()  # a sum that left float32 becomes its largest number
+    return sound
+
+
+def note_divergence(name: str, sound: bool) -> None:
+    """Tells a client's owner, in the client's own log, that a round's training went astray."""
+    if not sound:
+        _LOG.warning("%s: gradients were not finite: training diverged; lower the learning rate", name)
 
 
 def finite_moments(slots: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -11,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.crypto import verify
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy import masking_deck as decks
 from secure_fedgraph.privacy import masking_session as client
 from secure_fedgraph.privacy import masking_words as ring_words
 from secure_fedgraph.privacy.asking import Asking, enough, sound
 from secure_fedgraph.privacy.masking_dealt import Dealt, Keys, bytes_of
 from secure_fedgraph.privacy.masking_deck import Deck
-from secure_fedgraph.privacy.neighbours import COMPLETE, around, circle, shape
+from secure_fedgraph.privacy.neighbours import COMPLETE, Shape, around, circle, conspirators, shape
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Ask, Carrier, Scope, Terms
 from secure_fedgraph.protocol.channel import Domain, Reveal
@@ -43,10 +42,11 @@ class Masked(Carrier):
 
     Guarantees:
         - to anybody who lacks its own mask's seed or one of its pairs' keys, an upload's words are uniform in
-          the ring: to the server, and to a coalition with up to ``colluders`` of the cohort;
-        - the server learns one sum, over more than half of the cohort and never fewer than the quorum: a
-          client signs one list and reveals once, for a list that ``(cohort + colluders) // 2 + 1`` clients
-          signed, so two lists cannot both be answered, and never both shares for one client;
+          the ring: to the server, and to a coalition with up to ``colluders`` of the roster;
+        - the server learns one sum, over more than half of the cohort, never fewer than the quorum, and two
+          clients more than may collude: a client signs one list and reveals once, for a list that
+          ``(cohort + colluders) // 2 + 1`` clients signed, so two lists cannot both be answered, and never
+          both shares for one client. How many collude is a share of the roster: the server picks the cohort;
         - below that many survivors nothing is opened; above, the sum is exact in the ring;
         - a client that answers nonsense at whatever step is left out like one that dropped out there;
         - any secret that shares can give back serves one sum, and is compared with what was advertised;
@@ -54,18 +54,19 @@ class Masked(Carrier):
     Needs:
         - a roster of identity keys that the server did not hand out;
         - for cohorts above 32, where clients mask with some neighbours only: at most ``colluders`` of the
-          cohort with the server. One that lies about who dropped out may then open the sum in parts, each of
+          roster with the server. One that lies about who dropped out may then open the sum in parts, each of
           at least two honest uploads but with the probability that the module of neighbours states; one that
           follows the protocol opens the whole.
 
     Args:
         bits: of the ring and of a word on the wire: 16, 20 or 32.
-        colluders: the share of a cohort that may work with the server, from 0 to below 1.
-        dropouts: the share of it that may drop out by chance, for the number of neighbours in large cohorts.
+        colluders: the share of the roster that may work with the server, from 0 to below 1.
+        dropouts: the share of a cohort that may drop out by chance, for the number of neighbours in large
+            cohorts.
         batch: clients are summed in whole batches of this many, so that no two sums, of whatever rounds, tell
             fewer apart; 1 is off. A drop-out costs its batch: of clients that answer with probability ``q``,
             ``q**batch`` are summed.
-        quorum, batches: filled in by binding.
+        quorum, batches, roster: filled in by binding.
         dealt: the server's half of one sum, filled in by :meth:`prepare`.
 
     Raises:
@@ -82,6 +83,7 @@ class Masked(Carrier):
     dropouts: float = 0.2
     batch: int = 1
     quorum: int = 2
+    roster: int = 0
     batches: tuple[tuple[str, ...], ...] = ()
     dealt: Dealt | None = field(default=None, repr=False, compare=False)
 
@@ -120,7 +122,15 @@ class Masked(Carrier):
         batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
         # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
         least = 1 if terms.channel.accepted else terms.channel.least
-        return replace(self, quorum=max(terms.quorum, 2, least), batches=batches)
+        # whatever the colluders subtract, two others are left in it
+        pair = 2 + conspirators(len(names), self.colluders)
+        if pair > len(names):
+            raise Refused(
+                f"channel {terms.channel.name!r}: of {len(names)} clients a share of protection.colluders = "
+                f"{self.colluders:g} leaves fewer than two that a sum hides from the others: add clients, or "
+                "set protection.colluders lower"
+            )
+        return replace(self, quorum=max(terms.quorum, pair, least), batches=batches, roster=len(names))
 
     def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
@@ -140,8 +150,8 @@ class Masked(Carrier):
         count = len(terms.clients)
         if count <= COMPLETE:
             return False
-        degree = shape(count, count, self.colluders, self.dropouts).degree
-        return degree <= math.floor(self.colluders * count) + count - max(terms.quorum, 2)
+        degree = shape(count, count, self.colluders, self.dropouts, count).degree
+        return degree <= conspirators(count, self.colluders) + count - max(terms.quorum, 2)
 
     def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
         """Those in whole batches."""
@@ -153,7 +163,7 @@ class Masked(Carrier):
 
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
         """Advertise, share, agree, unmask: in this order, each once."""
-        insists = client.Insists(self.quorum, self.colluders, self.dropouts, self.contributors)
+        insists = client.Insists(self.quorum, self.roster, self.colluders, self.dropouts, self.contributors)
         if step == client.ADVERTISE:
             return client.advertise(scope, party, insists)
         if step == client.SHARE:
@@ -193,10 +203,10 @@ class Masked(Carrier):
         adverts = sound(
             ask, found, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
         )
-        least = max(shape(len(cohort), len(cohort), self.colluders, self.dropouts).signatures, self.quorum)
+        least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
         enough(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
         deck = Deck.of(adverts)
-        numbers = shape(len(cohort), len(deck.names), self.colluders, self.dropouts)
+        numbers = self._shape(cohort, len(deck.names))
         neighbours = around(circle(deck.names, deck.digest), numbers.degree)
 
         def check(name: str, tree: Tree) -> None:
@@ -259,6 +269,9 @@ class Masked(Carrier):
             lambda name, tree: dealt.check_shares(name, tree, channel),
         )
         return dealt.keys(names, revealed, bound_to, channel, ask)
+
+    def _shape(self, cohort: tuple[str, ...], present: int) -> Shape:
+        return shape(len(cohort), present, self.colluders, self.dropouts, self.roster)
 
     @property
     def _dealt(self) -> Dealt:

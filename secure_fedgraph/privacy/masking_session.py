@@ -31,6 +31,8 @@ class Insists:
     """What a client insists on, from its own copy of the policy; nothing of it is read from the wire."""
 
     quorum: int
+    roster: int
+    """How many may ever be asked: colluders are a share of these, not of the cohort that the server picks."""
     colluders: float
     dropouts: float
     whole: Callable[[tuple[str, ...]], tuple[str, ...]]
@@ -77,7 +79,7 @@ def share(given: Tree, scope: Scope, party: Party, insists: Insists) -> Tree:
         raise HostileMessage(f"{party.name} was handed keys of clients outside the cohort, or not its own")
     if deck.row(party.name, "public") != session.key.public:
         raise HostileMessage(f"{party.name}'s own key came back changed")
-    numbers = shape(len(scope.cohort), len(deck.names), insists.colluders, insists.dropouts)
+    numbers = shape(len(scope.cohort), len(deck.names), insists.colluders, insists.dropouts, insists.roster)
     _large_enough(scope, party, len(deck.names), max(numbers.signatures, insists.quorum))
     order = circle(deck.names, deck.digest)
     neighbours = near(order, numbers.degree, order.index(party.name))
@@ -236,7 +238,7 @@ def _large_enough(scope: Scope, party: Party, found: int, needed: int) -> None:
     if found < needed:
         raise HostileMessage(
             f"channel {scope.channel!r}: {party.name} answers cohorts of at least {needed} and was asked in "
-            f"one of {found}"
+            f"one of {found}: ask more, or set protection.quorum or protection.colluders lower"
         )
 
 

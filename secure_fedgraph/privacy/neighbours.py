@@ -3,7 +3,8 @@
 Two numbers bind the clients of one masked sum:
 
 - ``signatures``: a client reveals shares only for a list of survivors that this many clients of the cohort
-  signed. ``2 * signatures > cohort + colluders``, so two lists cannot both be answered.
+  signed. ``2 * signatures > cohort + colluders``, so two lists cannot both be answered. Colluders are a share
+  of the roster, whatever part of it the server picks: all of them may be in a cohort of few.
 - ``shares``: as many holders give a secret back. In the complete graph the same number; in a k-regular one
   the holders of a client's secrets are its neighbours and itself.
 
@@ -38,7 +39,7 @@ class Shape:
     """The numbers of one masked sum; see the module's text.
 
     Args:
-        signatures: on a list of survivors.
+        signatures: on a list of survivors; more than there are clients where too many may collude.
         shares: that give a secret back.
         degree: neighbours of each client.
     """
@@ -48,17 +49,23 @@ class Shape:
     degree: int
 
 
+def conspirators(roster: int, colluders: float) -> int:
+    """How many clients of a roster may work with the server."""
+    return math.floor(colluders * roster + 1e-9)
+
+
 @lru_cache(maxsize=256)
-def shape(cohort: int, present: int, colluders: float, dropouts: float) -> Shape:
+def shape(cohort: int, present: int, colluders: float, dropouts: float, roster: int = 0) -> Shape:
     """The numbers for a cohort of which so many advertised keys.
 
     Args:
         cohort: clients that were asked.
         present: those of them that advertised.
-        colluders: the share of the cohort that may work with the server.
+        colluders: the share of the roster that may work with the server.
         dropouts: the share of those present that may drop out by chance; more end in a refusal.
+        roster: everybody who may ever be asked; by default nobody but the cohort.
     """
-    bad = math.floor(colluders * cohort + 1e-9)
+    bad = min(conspirators(max(cohort, roster), colluders), cohort)
     signatures = (cohort + bad) // 2 + 1
     everybody = Shape(signatures, signatures, present - 1)
     if present <= COMPLETE:

@@ -20,7 +20,7 @@ from secure_fedgraph.privacy.masking import Masked
 from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.plain import Plain
-from secure_fedgraph.privacy.protection import Bound, Carrier, Protection
+from secure_fedgraph.privacy.protection import MAJORITY, Bound, Carrier, Protection, Quorum
 from secure_fedgraph.privacy.sealing import Sealed
 from secure_fedgraph.privacy.valuation import EncryptedValues
 from secure_fedgraph.protocol.channel import Channel, Reveal
@@ -239,7 +239,7 @@ def distributed_dp(
     norm: Amount,
     multiplier: Amount,
     relation: str = "zero-out",
-    quorum: float = 0.8,
+    quorum: Quorum = 0.8,
     bits: int = 32,
     colluders: float = 0.1,
     dropouts: float = 0.2,
@@ -258,7 +258,8 @@ def distributed_dp(
     Args:
         norm, multiplier: as for :func:`local_dp`; the clip bounds a client's whole upload.
         quorum: the smallest cohort that a client answers and the fewest survivors whose sum it opens: a
-            number of clients, or below 1 a share of all. More is less noise, and fewer drop-outs survived.
+            number of clients, below 1 a share of all, or ``"majority"``. More is less noise, and fewer
+            drop-outs survived.
         bits, colluders, dropouts, batch: as for :func:`masked`. At least one client is taken to collude.
         limit: coordinates beyond it are cut: what makes room in a ring of 16 bits.
     """
@@ -280,7 +281,7 @@ def distributed_dp(
 @_named
 def masked(
     limit: float = 8.0,
-    quorum: int = 2,
+    quorum: Quorum = MAJORITY,
     bits: int = 32,
     colluders: float = 0.1,
     dropouts: float = 0.2,
@@ -293,12 +294,15 @@ def masked(
     What peers read is sealed to them, sums over pairwise masks without recovery.
 
     Args:
-        limit: the largest absolute value in an upload; the grid is chosen from it.
-        quorum: the smallest cohort that a client answers, and the fewest survivors whose sum it opens.
+        limit: the largest absolute value that an upload carries; the grid is chosen from it. What is beyond
+            is cut, and the server learns of how many uploads anything was.
+        quorum: the smallest cohort that a client answers, and the fewest survivors whose sum it opens: a
+            number of clients, below 1 a share of all, or ``"majority"`` of all.
         bits: of a value on the wire and of the ring: 32, or 20 or 16 where they leave each client 8 bits.
-        colluders: the share of a cohort that may work with the server.
-        dropouts: the share that may drop out by chance, which decides how many neighbours clients of a
-            cohort above 32 mask with. More than this may end a round with an error.
+        colluders: the share of all clients that may work with the server; whatever they subtract, a sum is
+            of two others or more.
+        dropouts: the share of a cohort that may drop out by chance, which decides how many neighbours clients
+            of a cohort above 32 mask with. More than this may end a round with an error.
         batch: sum clients in whole batches of this many only, so that sums of different rounds never tell
             fewer apart. Off (1) by default: a drop-out then costs its whole batch's uploads.
     """
@@ -313,7 +317,9 @@ def masked(
 
 
 @_named
-def homomorphic(limit: float = 8.0, quorum: int = 2, holder: str = "", scheme: str = "bfv") -> Policy:
+def homomorphic(
+    limit: float = 8.0, quorum: Quorum = MAJORITY, holder: str = "", scheme: str = "bfv"
+) -> Policy:
     """Ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
 
     What peers read is sealed, sums over masks: every client has the homomorphic key, so to a peer that got
@@ -401,8 +407,8 @@ def _amount(key: str, amount: Amount, channel: Channel) -> float:
     return amount[channel.name]
 
 
-def _least_two(quorum: int) -> int:
-    if quorum < 2:
+def _least_two(quorum: Quorum) -> Quorum:
+    if quorum != MAJORITY and (quorum <= 0 or 1 <= quorum < 2):
         raise BadInput(f"quorum {quorum}: a sum of one upload is that upload; use 2 or more")
     return quorum
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -259,6 +259,22 @@ class Carrier(ABC):
         raise Incompatible(f"carrier {self.name!r} reveals only the sum")
 
 
+MAJORITY: Literal["majority"] = "majority"
+"""The quorum of sums by default: no two cohorts that are answered have nobody in common."""
+Quorum = float | Literal["majority"]
+
+
+def least_of(quorum: Quorum, contributors: int) -> int:
+    """A quorum as a number of clients, for so many who may ever contribute.
+
+    >>> least_of("majority", 10), least_of("majority", 3), least_of(0.8, 10), least_of(4, 10)
+    (6, 2, 8, 4)
+    """
+    if quorum == MAJORITY:
+        return max(2, contributors // 2 + 1)
+    return max(2, math.ceil(quorum * contributors - 1e-9)) if quorum < 1 else math.ceil(quorum)
+
+
 @dataclass(frozen=True)
 class Protection:
     """A recipe for one channel: stages in order, one carrier, the client's own quorum.
@@ -266,14 +282,14 @@ class Protection:
     Args:
         stages: run from left to right in the client and from right to left at the reader.
         carrier: how the result travels.
-        quorum: the smallest cohort that a client answers; below 1 the share of all who may contribute. The
-            client's own; never read from the wire.
+        quorum: the smallest cohort that a client answers: a number, below 1 the share of all who may
+            contribute, or ``"majority"`` of them. The client's own; never read from the wire.
         name: what tables call it.
     """
 
     carrier: Carrier
     stages: tuple[Stage, ...] = ()
-    quorum: float = 1
+    quorum: Quorum = 1
     name: str = "protection"
 
     def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = "zero-out") -> Bound:
@@ -288,9 +304,9 @@ class Protection:
         carrier = self.carrier
         # a peer that reads a sum does not contribute to it
         contributors = len(clients) - (channel.to == "peer" and channel.reveal is Reveal.SUM)
-        if self.quorum < 1:
-            least = max(2, math.ceil(self.quorum * contributors - 1e-9))
-            return replace(self, quorum=least).bind(channel, clients, relation)
+        quorum = least_of(self.quorum, contributors)
+        if quorum != self.quorum:
+            return replace(self, quorum=quorum).bind(channel, clients, relation)
         if channel.reveal is Reveal.VALUES and channel.reveal not in carrier.reveals:
             raise Incompatible(
                 f"channel {channel.name!r} is valued without being read, which {self.name} cannot do: "
@@ -303,14 +319,14 @@ class Protection:
                 f"channel {channel.name!r} needs each upload{why}; {self.name} reveals only the sum: "
                 f"use {others} for it"
             )
-        if Reveal.EACH not in carrier.reveals and self.quorum < 2:
+        if Reveal.EACH not in carrier.reveals and quorum < 2:
             raise BadInput(
-                f"channel {channel.name!r}: quorum {self.quorum} of {self.name}: a sum of one upload is that "
+                f"channel {channel.name!r}: quorum {quorum} of {self.name}: a sum of one upload is that "
                 "upload; use 2 or more"
             )
-        if contributors < self.quorum:
+        if contributors < quorum:
             raise Refused(
-                f"channel {channel.name!r}: {self.name} needs at least {self.quorum} contributors and there "
+                f"channel {channel.name!r}: {self.name} needs at least {quorum} contributors and there "
                 f"{'is' if contributors == 1 else 'are'} {contributors}, because a sum of fewer is one "
                 "client's upload: add clients or choose another policy"
             )
@@ -323,7 +339,7 @@ class Protection:
             )
         if Reveal.EACH not in carrier.reveals and len(clients) < channel.least and not channel.accepted:
             raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
-        terms = Terms(channel, clients, relation, carrier.ring, int(self.quorum))
+        terms = Terms(channel, clients, relation, carrier.ring, quorum)
         domain, sensitivity, stages = Domain.REAL, Sensitivity(), []
         if channel.touches is not None:
             touches = channel.touches
@@ -385,6 +401,11 @@ class Bound:
     def channel(self) -> Channel:
         """The channel it protects."""
         return self.terms.channel
+
+    @property
+    def quorum(self) -> int:
+        """The fewest clients of a cohort that one of them answers."""
+        return int(self.protection.quorum)
 
     @property
     def excess(self) -> tuple[str, ...]:

@@ -369,7 +369,6 @@ class TestRegulariser:
             {PROTOTYPES: torch.zeros(2, 3), KNOWN: torch.ones(2)},
             {PROTOTYPES: torch.zeros(2, 2), KNOWN: torch.ones(3)},
             {PROTOTYPES: torch.full((2, 2), float("inf")), KNOWN: torch.ones(2)},
-            {PROTOTYPES: torch.zeros(1, 2), KNOWN: torch.ones(1)},
             {PROTOTYPES: torch.zeros(2, 2), KNOWN: torch.tensor(1)},
         ],
     )
@@ -377,6 +376,13 @@ class TestRegulariser:
         me = SimpleNamespace(name="owner-0")
         with pytest.raises(HostileMessage, match="told prototypes"):
             training.pull(me, given, self.target.incidence, torch.tensor([0, 1]), 2, "relative")
+
+    def test_motifs_beyond_what_the_server_told_pull_nowhere(self):
+        """Whether the agent has them stays its own: nothing is refused."""
+        me, given = SimpleNamespace(name="owner-0"), {PROTOTYPES: torch.zeros(1, 2), KNOWN: torch.ones(1)}
+        near = training.pull(me, given, self.target.incidence, torch.tensor([0, 7]), 2, "relative")
+        assert near.prototypes.shape == (1, 2)
+        assert torch.equal(near.incidence, self.target.incidence[:, :1])
 
 
 class TestBadInput:
