@@ -107,6 +107,7 @@ class Client:
         self._shelf = shelf
         self._answered = after
         self._delivered = after
+        self._reached = 0
         self._offered = 0
         self._last: tuple[str, bytes] = ("", b"")
 
@@ -148,7 +149,7 @@ class Client:
             committed: the label that a resume would ask for now; older ones are dropped.
         """
         if self._shelf is not None:
-            self._shelf.save({**self.memory, _ROUND: self.round}, label, committed)
+            self._shelf.save({**self.memory, _ROUND: self._reached}, label, committed)
 
     def load(self, label: str) -> None:
         """Takes its memory back from its own shelf.
@@ -158,7 +159,7 @@ class Client:
         """
         if self._shelf is not None:
             self.memory = self._shelf.load(label)
-            self.round = int(self.memory.pop(_ROUND, 0))
+            self._reached = int(self.memory.pop(_ROUND, 0))
             for one in self._policy.drawn:
                 self._take_drawn(one)
 
@@ -185,7 +186,7 @@ class Client:
             self.scratch.clear()
         self.round = request.round
         reply = request.reply(wire.pack(self._answer(request))).to_bytes()
-        self._last = (mark, reply)
+        self._last, self._reached = (mark, reply), request.round
         return reply
 
     def _answer(self, request: Message) -> wire.Tree:
@@ -431,10 +432,10 @@ class Client:
                 "something else: a number serves one request"
             )
         # the same round again draws the same samples: differences of answers would show what is left
-        if request.round < self.round:
+        if request.round < self._reached:
             raise HostileMessage(
-                f"{self.name} was asked for round {request.round} after round {self.round}: rounds never go "
-                "back"
+                f"{self.name} was asked for round {request.round} after round {self._reached}: "
+                "rounds never go back"
             )
         self._answered = request.exchange
 
