@@ -34,7 +34,7 @@ def made(clients: int, policy: Any = None) -> LyingServer:
 def saying(server: LyingServer, share: float) -> dict[str, torch.Tensor]:
     """A model that says the first class with one probability to everybody.
 
-    The head's bias alone counts: its update is ``RATE`` times how far a client's share of the class is from it.
+    Only the bias of the head counts: its update is ``RATE`` times how far a client's share is from it.
     """
     state = server.algorithm.init(server.federation.schema, 0)
     state = {name: torch.zeros_like(value) for name, value in state.items()}
