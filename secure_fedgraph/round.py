@@ -12,7 +12,7 @@ from secure_fedgraph.errors import Incompatible, Refused, SecureFedGraphError
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.asking import Asking
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum, Valued, given_digest, parted
+from secure_fedgraph.privacy.protection import Ask, Bound, Scope, Sum, Valued
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.courier import ANYBODY, GONE, NOBODY, Courier, Given
@@ -88,8 +88,7 @@ class Round:
             raise Refused(f"round {number}, channel {channel!r}: nobody uploaded, so nothing was opened")
         request = ask.request
         assert request is not None
-        shown, _ = parted(request.tree())
-        return request, bound.open_sum(replies, replace(self._scope(request), given=given_digest(shown)), ask)
+        return request, bound.open_sum(replies, replace(self._scope(request), given=self._courier.head), ask)
 
     def reduce_for(self, channel: Channel, offer: Parcel, given: Given | None = None) -> None:
         """Has the others answer a client's offer, and hands that client the sum to read.
@@ -217,9 +216,14 @@ class Round:
         cohort: tuple[str, ...] | None = None,
         without: tuple[type[SecureFedGraphError], ...] = NOBODY,
     ) -> tuple[Message, dict[str, wire.Tree]]:
+        among, alike = cohort or self.cohort, self._alike(channel)
         return self._courier.ask(
-            self._reader, self.number, channel.name, ANSWER, cohort or self.cohort, given, without
+            self._reader, self.number, channel.name, ANSWER, among, given, without, alike
         )
+
+    def _alike(self, channel: Channel) -> bool:
+        """Whether the clients' histories have what is given on a channel."""
+        return channel.alike and self._reader == SERVER and self._policy.agrees_on_keys
 
     def _record(self, request: Message, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
         self._courier.transcript.record_opened(
@@ -241,7 +245,10 @@ class Round:
         def ask(step: str, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
             if not given:
                 raise Refused(f"round {self.number}, channel {channel.name!r}: nobody is left to ask")
-            return self._courier.ask(SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY)
+            alike = step == ANSWER and self._alike(channel)
+            return self._courier.ask(
+                SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY, alike
+            )
 
         before = len(self._courier.transcript.left_out)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from secure_fedgraph.algorithms.apflgate_settings import PersonalSettings
 from secure_fedgraph.algorithms.graph_classifier import Part, Task
-from secure_fedgraph.algorithms.local_training import moments, restore
+from secure_fedgraph.algorithms.local_training import bound_gradients, moments, restore
 from secure_fedgraph.models.parameters import load, parameters_of
 
 ALPHA = "alpha"
@@ -34,7 +34,7 @@ class Personal:
         load(self.model, me.memory.get("personal") or parameters_of(shared))
         self.adaptive = s.alpha == "adaptive"
         self.alpha = float(me.memory.get(ALPHA, 0.5 if s.alpha == "adaptive" else s.alpha))
-        self.alpha_rate = s.alpha_rate
+        self.alpha_rate, self.largest_gradient = s.alpha_rate, s.largest_gradient
         rate = s.learning_rate if s.personal_rate is None else s.personal_rate
         kind = torch.optim.Adam if s.personal_optimizer == "adam" else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=rate, weight_decay=s.weight_decay)
@@ -48,6 +48,7 @@ class Personal:
         alpha = torch.tensor(self.alpha, requires_grad=self.adaptive)
         mixed = alpha * self.task.outputs(self.model, part, self.noise) + (1 - alpha) * self.base[chosen]
         self.task.loss(mixed, part).backward()
+        bound_gradients(self.model.parameters(), self.largest_gradient)
         if alpha.grad is not None:
             self.slopes.append(alpha.grad)
         self.optimizer.step()

@@ -13,7 +13,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Settings, State
-from secure_fedgraph.algorithms.local_training import moments, optimizer_of, restore
+from secure_fedgraph.algorithms.local_training import (
+    LARGEST_GRADIENT,
+    bound_gradients,
+    moments,
+    optimizer_of,
+    restore,
+)
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.schema import Schema
@@ -30,6 +36,7 @@ class GinSettings(Settings):
         batch: graphs a step, or ``full``.
         epochs: passes over the training graphs a round.
         hidden, layers, dropout: of the GIN.
+        largest_gradient: what the norm of a step's gradient is cut to; steps of honest runs stay below.
     """
 
     learning_rate: float = Field(0.001, gt=0, allow_inf_nan=False)
@@ -40,6 +47,7 @@ class GinSettings(Settings):
     hidden: int = Field(64, ge=1)
     layers: int = Field(3, ge=1)
     dropout: float = Field(0.5, ge=0, lt=1)
+    largest_gradient: float = Field(LARGEST_GRADIENT, gt=0, allow_inf_nan=False)
 
     @field_validator("batch", mode="before")
     @classmethod
@@ -119,6 +127,7 @@ class GinClassifier(Algorithm):
                 if distance is not None:
                     loss = loss + distance(embedded, rows)
                 loss.backward()
+                bound_gradients(model.parameters(), s.largest_gradient)
                 optimizer.step()
         me.memory["optimizer"] = moments(optimizer)
         return parameters_of(model)
