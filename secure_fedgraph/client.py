@@ -116,7 +116,7 @@ class Client:
         # answers of this package replace what they keep; a user's own may change it in place
         self._deep = not type(algorithm).__module__.startswith("secure_fedgraph.")
         self._before: Before | None = None
-        self._unconfirmed: tuple[str, Before] | None = None
+        self._unconfirmed: tuple[str, Before, History | None] | None = None
         """The channel whose sum is not known to be complete, and what to go back to if it never is."""
 
     @property
@@ -201,7 +201,7 @@ class Client:
             self._go_back()
             self._history = history_before
             raise
-        self._keep(request)
+        self._keep(request, history_before)
         self._last = (mark, reply)
         return reply
 
@@ -214,7 +214,8 @@ class Client:
 
     def _abandon(self) -> None:
         if self._unconfirmed is not None:
-            self._unconfirmed[1].go_back(self.memory, self.scratch)
+            _, before, self._history = self._unconfirmed
+            before.go_back(self.memory, self.scratch)
             self._unconfirmed = None
 
     def _go_back(self) -> None:
@@ -222,7 +223,7 @@ class Client:
             self._before.go_back(self.memory, self.scratch)
             self._before = None
 
-    def _keep(self, request: Message) -> None:
+    def _keep(self, request: Message, history_before: History | None) -> None:
         """What an answer learned: at once, or, where the carrier will show that its sum is complete, then."""
         before, self._before = self._before, None
         bound = self._policy.bounds.get(request.channel)
@@ -231,7 +232,7 @@ class Client:
         if request.step == bound.carrier.confirms:
             self._unconfirmed = None
         elif request.step == ANSWER and before is not None:
-            self._unconfirmed = (request.channel, before)
+            self._unconfirmed = (request.channel, before, history_before)
 
     def _remembers(self) -> None:
         """From here on, what the answer changes can be undone."""

@@ -221,9 +221,9 @@ class Round:
             self._reader, self.number, channel.name, ANSWER, among, given, without, alike
         )
 
-    def _alike(self, channel: Channel) -> bool:
-        """Whether the clients' histories have what is given on a channel."""
-        return channel.alike and self._reader == SERVER and self._policy.agrees_on_keys
+    def _alike(self, channel: Channel) -> bool | None:
+        """Whether the clients' histories have what is given on a channel; None where they keep none."""
+        return channel.alike if self._reader == SERVER and self._policy.agrees_on_keys else None
 
     def _record(self, request: Message, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
         self._courier.transcript.record_opened(
@@ -245,11 +245,12 @@ class Round:
         def ask(step: str, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
             if not given:
                 raise Refused(f"round {self.number}, channel {channel.name!r}: nobody is left to ask")
-            alike = step == ANSWER and self._alike(channel)
+            alike = self._alike(channel) if step == ANSWER else None
             return self._courier.ask(
-                SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY, alike
+                SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY, alike, step == confirms
             )
 
+        confirms = self._policy[channel.name].carrier.confirms
         before = len(self._courier.transcript.left_out)
 
         def reasons() -> list[str]:

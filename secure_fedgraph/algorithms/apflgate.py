@@ -118,6 +118,11 @@ class ApflGate(Algorithm):
     @UPDATE.answer
     def update(self, me: Any, given: State) -> Upload:
         """R steps on the shared model, with the tracking term, and on the personal one."""
+        if me.memory.get("sent", {}).get("round", me.round) != me.round:
+            # its term no longer goes with the others', which a server may have moved meanwhile
+            raise HostileMessage(
+                f"{me.name} was in the sum of round {me.memory['sent']['round']} and was not given its mean"
+            )
         task = self.task(me.schema)
         shared = self._shared(me, task, given)
         delta = me.memory.get("delta", {})

@@ -73,15 +73,18 @@ class Courier:
         cohort: tuple[str, ...],
         given: Mapping[str, Given],
         without: tuple[type[Exception], ...] = NOBODY,
-        alike: bool = False,
+        alike: bool | None = None,
+        confirms: bool = False,
     ) -> tuple[Message, dict[str, wire.Tree]]:
         """Asks some clients one thing each.
 
         Args:
             given: client -> what it is given. Clients of the cohort that are not in it are not asked.
             without: what a client may fail with and the exchange goes on without it.
-            alike: whether the clients' histories have it: each is told what it has missed until now, and
-                all are given the same, whatever a carrier puts beside it.
+            alike: whether all are given the same, whatever a carrier puts beside it: then the clients'
+                histories have it. Each is told what it has missed until now, unless this is None.
+            confirms: whether a reply shows that the client counts the last such exchange; a reply to that
+                exchange itself does where it is not tolerant, since nothing confirms it later.
 
         Returns:
             One of the requests (for its numbers), and client -> reply.
@@ -109,7 +112,7 @@ class Courier:
                 recipient=name,
                 cohort=cohort,
                 body=bodies[id(tree)],
-                missed=self._missed(name) if alike else b"",
+                missed=b"" if alike is None else self._missed(name),
             )
             for name, tree in given.items()
         }
@@ -134,7 +137,7 @@ class Courier:
                 lost.add(name)
                 self.leave_out(some, name, reason(failure))
             else:
-                if alike:
+                if confirms or (alike is not None and not tolerant):
                     self._heard[name] = self.history.last
         if failed and not replies:  # nobody to go on with: what they say is the matter
             raise min(failed, key=lambda failure: isinstance(failure, SecureFedGraphError))
@@ -159,7 +162,7 @@ class Courier:
         return self.history.head
 
     def _missed(self, client: str) -> bytes:
-        """The exchanges since the last one that the client answered; it knows best which of them it has."""
+        """The exchanges since the last one that the client is known to count; it knows best which it has."""
         since = self._heard.get(client, -1)
         first = bisect_right(self._given, since, key=lambda one: one.number)
         return to_bytes(self._given[first:])

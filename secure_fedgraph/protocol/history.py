@@ -40,8 +40,9 @@ class Exchange:
 class History:
     """The exchanges of a run in which clients are given something alike, in order, as one digest.
 
-    A client adds what it was given itself. An exchange that it was not asked in is reported to it with the
-    next request: its own record stands, whatever the server reports for a number that it has passed.
+    A client adds what it was given itself. An exchange that it was not asked in, or that left nothing with
+    it, as its answer failed or the sum that it was for is not known to be complete, is reported to it with
+    the next request. Its own record stands, whatever the server reports for a number that it has passed.
 
     Guarantees:
         - two parties have the same head only if the same cohorts were given the same on the same channels,
