@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from secure_fedgraph.errors import Incompatible, Refused, SecureFedGraphError
+from secure_fedgraph.errors import Incompatible, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.asking import Asking
 from secure_fedgraph.privacy.policy import BoundPolicy
@@ -214,7 +214,7 @@ class Round:
         channel: Channel,
         given: Mapping[str, Given],
         cohort: tuple[str, ...] | None = None,
-        without: tuple[type[SecureFedGraphError], ...] = NOBODY,
+        without: tuple[type[Exception], ...] = NOBODY,
     ) -> tuple[Message, dict[str, wire.Tree]]:
         among, alike = cohort or self.cohort, self._alike(channel)
         return self._courier.ask(

@@ -1,4 +1,4 @@
-"""A real algorithm's clients under a server that changes what it sends to whom: what lying servers are played on."""
+"""A real algorithm's clients under a server that changes what it sends to whom: for playing lying servers."""
 
 from __future__ import annotations
 

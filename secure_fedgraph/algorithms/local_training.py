@@ -17,7 +17,7 @@ from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.sampling import NeighbourTable
 
 LARGEST_GRADIENT = 100.0
-"""Above all that was seen in honest runs: up to 5.7 on Cora and PubMed, and some tens in networks of width 4."""
+"""Above what honest runs showed: up to 5.7 on Cora and PubMed, and some tens in networks of width 4."""
 Penalty = Callable[[nn.Module], torch.Tensor]
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
 """Training nodes -> their sampled trees, level by level."""

@@ -1,11 +1,13 @@
-"""A lying server gives one client another mean than the others, so that one masked sum is that client's update.
+"""A lying server gives one client another mean than the others: one masked sum is that client's update then.
 
-FedGATE's clients keep a tracking term, which the mean update moves. A broadcast whose first layer is dead (its
-ReLUs never open) makes the gradients of that layer zero for everybody, except for a client whose tracking term
-lifts its biases again: then the sum of that layer's updates is that client's, and its words stand in it.
+FedGATE's clients keep a tracking term, which the mean update moves. A broadcast whose first layer is dead
+(its ReLUs never open) makes the gradients of that layer zero for everybody, but for a client whose tracking
+term lifts its biases again: the sum of that layer's updates is that client's then, and its words stand in it.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.privacy.masking import Masked
-from secure_fedgraph.privacy.policy import homomorphic, masked, strictest
+from secure_fedgraph.privacy.policy import PlaintextWarning, homomorphic, masked, strictest
 from secure_fedgraph.protocol import Channel, Message, Reveal, history
 from secure_fedgraph.protocol.history import Exchange, History
 
@@ -52,15 +54,15 @@ def given_apart(made: Played) -> None:
 
 
 def one_after_the_other(made: Played) -> None:
-    """In two exchanges of the round, of which each client is asked in one and told the digest of the other."""
+    """In two exchanges of the round; each client is asked in one and told the digest of the other."""
     told = means(made, 1)
     rest = tuple(name for name in made.names if name != VICTIM)
     made.round(1).scatter(made.algorithm.MEAN, {VICTIM: told[VICTIM]})
     made.round(1).scatter(made.algorithm.MEAN, dict.fromkeys(rest, told["owner-0"]))
 
 
-def attack(made: Played, lie=given_apart) -> tuple[float, float]:
-    """How far the sum of the second round points along the victim's own update, and its words that are read."""
+def attack(made: Played, lie=given_apart) -> tuple[float, float, bool]:
+    """How far the second sum points along the victim's update, its words that are read, and if it is in."""
     update = made.algorithm.UPDATE
     made.round(1).reduce(update, given=made.state)
     lie(made)
@@ -213,8 +215,6 @@ class TestHistory:
 
 
 def _reporting(message: Message, missed: list[Exchange]) -> Message:
-    from dataclasses import replace
-
     return replace(message, missed=history.to_bytes(missed))
 
 
@@ -229,7 +229,7 @@ def test_a_channel_that_gives_each_its_own_says_so(federation):
 
 def test_and_every_sum_names_it_as_excess():
     algorithm = ALGORITHMS["fairgraphfl"]()
-    with pytest.warns(UserWarning):
+    with pytest.warns(PlaintextWarning):
         bound = strictest().bind(algorithm.in_use, tuple("abcde"))
     sums = [one for one in bound.bounds.values() if one.channel.reveal is Reveal.SUM]
     assert sums

@@ -115,7 +115,7 @@ def test_what_was_never_unmasked_leaves_nothing(federation, control, largest):
 def test_what_is_left_where_the_server_completes_its_sums(federation, control):
     """A majority without the victim unmasks, and keeps what it learned: ``docs/sharp_edges.md`` says so."""
     found = {}
-    for largest in (100.0, 2.0):
+    for largest in (100.0, 10.0, 5.0, 2.0):
         made = played(federation, largest_gradient=largest)
         poison(made, completed=True)
         found[largest] = alone(made)
