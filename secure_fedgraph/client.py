@@ -21,9 +21,11 @@ from secure_fedgraph.privacy.ledger import Charge, Ledger
 from secure_fedgraph.privacy.local_step import Training
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.protection import Bound, Scope, Sum, given_digest, parted
-from secure_fedgraph.protocol import wire
+from secure_fedgraph.privacy.protection import Bound, Scope, Sum
+from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.history import History, parted
+from secure_fedgraph.protocol.memory import Before
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
@@ -55,7 +57,12 @@ class Client:
         - rounds never go back, after a resume neither: a request of an earlier one than the last is refused;
         - an exchange number is answered once: the identical request gets the identical bytes again at no
           charge, a different one under the same or a lower number is refused;
-        - cohorts smaller than the protection's quorum, with strangers, or without this client, are refused.
+        - cohorts smaller than the protection's quorum, with strangers, or without this client, are refused;
+        - what hides an upload in a sum is bound to everything that this client was given alike in the run,
+          and to what it is reported to have missed (:class:`~secure_fedgraph.protocol.history.History`);
+        - an answer that fails, and one to a sum that was never shown to be complete where the carrier shows
+          that (``masked`` does), leaves its memory and its scratch as before; what counts releases, and what
+          was drawn once and for all, stays. The referee's questions leave nothing.
 
     Args:
         party: name, identity and roster.
@@ -110,6 +117,15 @@ class Client:
         self._reached = 0
         self._offered = 0
         self._last: tuple[str, bytes] = ("", b"")
+        bounds = policy.bounds.values()
+        self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
+        once = [b.channel.name for b in bounds if b.channel.once]
+        self._history = History(run, once) if policy.agrees_on_keys else None
+        # answers of this package replace what they keep; a user's own may change it in place
+        self._deep = not type(algorithm).__module__.startswith("secure_fedgraph.")
+        self._before: Before | None = None
+        self._unconfirmed: tuple[str, Before, History | None] | None = None
+        """The channel whose sum is not known to be complete, and what to go back to if it never is."""
 
     @property
     def name(self) -> str:
@@ -148,6 +164,7 @@ class Client:
             label: of the round.
             committed: the label that a resume would ask for now; older ones are dropped.
         """
+        self._abandon()
         if self._shelf is not None:
             self._shelf.save({**self.memory, _ROUND: self._reached}, label, committed)
 
@@ -158,7 +175,7 @@ class Client:
             BadInput: where it is missing or damaged.
         """
         if self._shelf is not None:
-            self.memory = self._shelf.load(label)
+            self.memory, self._unconfirmed = self._shelf.load(label), None
             self._reached = int(self.memory.pop(_ROUND, 0))
             for one in self._policy.drawn:
                 self._take_drawn(one)
@@ -182,12 +199,53 @@ class Client:
         if self._last[0] == mark:
             return self._last[1]
         self._refuse_replays(request)
+        self._go_on(request)
         if request.round != self.round:
             self.scratch.clear()
         self.round = request.round
-        reply = request.reply(wire.pack(self._answer(request))).to_bytes()
+        history_before = copy.copy(self._history)
+        try:
+            reply = request.reply(wire.pack(self._answer(request))).to_bytes()
+        except BaseException:  # what was given had no effect, so it counts as missed
+            self._go_back()
+            self._history = history_before
+            raise
+        self._keep(request, history_before)
         self._last, self._reached = (mark, reply), request.round
         return reply
+
+    def _go_on(self, request: Message) -> None:
+        """Whatever is not the next step of a sum that is not complete yet shows that it was abandoned."""
+        if self._unconfirmed is not None:
+            channel = self._unconfirmed[0]
+            if request.channel != channel or request.step not in self._policy[channel].carrier.closing:
+                self._abandon()
+
+    def _abandon(self) -> None:
+        if self._unconfirmed is not None:
+            _, before, self._history = self._unconfirmed
+            before.go_back(self.memory, self.scratch)
+            self._unconfirmed = None
+
+    def _go_back(self) -> None:
+        if self._before is not None:
+            self._before.go_back(self.memory, self.scratch)
+            self._before = None
+
+    def _keep(self, request: Message, history_before: History | None) -> None:
+        """What an answer learned: at once, or, where the carrier will show that its sum is complete, then."""
+        before, self._before = self._before, None
+        bound = self._policy.bounds.get(request.channel)
+        if bound is None or not bound.carrier.confirms:
+            return
+        if request.step == bound.carrier.confirms:
+            self._unconfirmed = None
+        elif request.step == ANSWER and before is not None:
+            self._unconfirmed = (request.channel, before, history_before)
+
+    def _remembers(self) -> None:
+        """From here on, what the answer changes can be undone."""
+        self._before = Before(self.memory, self.scratch, self._deep)
 
     def _answer(self, request: Message) -> wire.Tree:
         given = request.tree()
@@ -200,6 +258,10 @@ class Client:
             return self._read(bound, given, request)
         if request.step != ANSWER:
             return bound.carrier.answer(request.step, given, scope, self._party)
+        part: wire.Tree = {}
+        if bound.carrier.tolerates_dropouts:
+            given, part = parted(given)
+        scope = replace(scope, given=self._recorded(request, given))
         if len(scope.cohort) < bound.quorum:
             raise HostileMessage(
                 f"channel {bound.channel.name!r}: {self.name} answers cohorts of at least "
@@ -207,12 +269,20 @@ class Client:
                 "protection.quorum lower"
             )
         if bound.carrier.tolerates_dropouts:
-            given, part = parted(given)
-            scope = replace(scope, given=given_digest(given))
             bound.carrier.accept(part, scope, self._party)
-        elif bound.carrier.agrees_on_keys and bound.channel.reveal is Reveal.SUM:
-            scope = replace(scope, given=request.body_digest())
         return self._upload(bound, given, scope)
+
+    def _recorded(self, request: Message, given: wire.Tree) -> str:
+        """The head of the history, with what this request gives in it where it gives that to all alike."""
+        if self._history is None or request.sender != SERVER:
+            return ""
+        missed = history.from_bytes(request.missed)
+        self._history.catch_up(missed, request.exchange, self._alike)
+        if request.channel in self._alike:
+            self._history.add(
+                history.exchange_of(request.exchange, request.round, request.channel, request.cohort, given)
+            )
+        return self._history.head
 
     def _set_up(self, request: Message, given: wire.Tree, scope: Scope) -> wire.Tree:
         if request.sender != SERVER:
@@ -230,6 +300,7 @@ class Client:
         self._draw(scope)
         work = getattr(self._algorithm, self._algorithm.answers[channel.name])
         values, offerer, offered = self._given(given, scope)
+        self._remembers()
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
                 raise HostileMessage(
@@ -251,7 +322,9 @@ class Client:
                 )
             return {}
         bound.check(upload)
-        if channel.to != REFEREE:
+        if channel.to == REFEREE:
+            self._go_back()
+        else:
             self._ledger.charge(
                 Charge(
                     client=self.name,
@@ -369,6 +442,7 @@ class Client:
             read = bound.open_each(bound.read(bundle.replies, scope, self._party), scope)
             for name, values in read.items():
                 self._note(scope, (name,), values)
+        self._remembers()
         getattr(self._algorithm, self._algorithm.readers[channel.name])(self, read)
         return {}
 

@@ -10,20 +10,11 @@ from typing import Any
 
 import torch
 
-from secure_fedgraph.errors import Incompatible, Refused, SecureFedGraphError
+from secure_fedgraph.errors import Incompatible, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.asking import Asking
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.protection import (
-    Ask,
-    Bound,
-    CutWarning,
-    Scope,
-    Sum,
-    Valued,
-    given_digest,
-    parted,
-)
+from secure_fedgraph.privacy.protection import Ask, Bound, CutWarning, Scope, Sum, Valued
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.courier import ANYBODY, GONE, NOBODY, Courier, Given
@@ -104,8 +95,7 @@ class Round:
             raise Refused(f"round {number}, channel {channel!r}: nobody uploaded, so nothing was opened")
         request = ask.request
         assert request is not None
-        shown, _ = parted(request.tree())
-        return request, bound.open_sum(replies, replace(self._scope(request), given=given_digest(shown)), ask)
+        return request, bound.open_sum(replies, replace(self._scope(request), given=self._courier.head), ask)
 
     def reduce_for(self, channel: Channel, offer: Parcel, given: Given | None = None) -> None:
         """Has the others answer a client's offer, and hands that client the sum to read.
@@ -235,10 +225,11 @@ class Round:
         channel: Channel,
         given: Mapping[str, Given],
         cohort: tuple[str, ...] | None = None,
-        without: tuple[type[SecureFedGraphError], ...] = NOBODY,
+        without: tuple[type[Exception], ...] = NOBODY,
     ) -> tuple[Message, dict[str, wire.Tree]]:
+        among, alike = cohort or self.cohort, self._alike(channel)
         return self._courier.ask(
-            self._reader, self.number, channel.name, ANSWER, cohort or self.cohort, given, without
+            self._reader, self.number, channel.name, ANSWER, among, given, without, alike
         )
 
     def _note_cut(self, request: Message, uploads: int, of: int, limit: float, told: str) -> None:
@@ -252,6 +243,10 @@ class Round:
                 CutWarning,
                 stacklevel=3,
             )
+
+    def _alike(self, channel: Channel) -> bool | None:
+        """Whether the clients' histories have what is given on a channel; None where they keep none."""
+        return channel.alike if self._reader == SERVER and self._policy.agrees_on_keys else None
 
     def _record(self, request: Message, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
         self._courier.transcript.record_opened(
@@ -273,8 +268,12 @@ class Round:
         def ask(step: str, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
             if not given:
                 raise Refused(f"round {self.number}, channel {channel.name!r}: nobody is left to ask")
-            return self._courier.ask(SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY)
+            alike = self._alike(channel) if step == ANSWER else None
+            return self._courier.ask(
+                SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY, alike, step == confirms
+            )
 
+        confirms = self._policy[channel.name].carrier.confirms
         before = len(self._courier.transcript.left_out)
 
         def reasons() -> list[str]:

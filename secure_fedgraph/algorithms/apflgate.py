@@ -26,6 +26,7 @@ from secure_fedgraph.algorithms.graph_classifier import (
     training_items,
 )
 from secure_fedgraph.algorithms.link_predictor import RatingTask
+from secure_fedgraph.algorithms.local_training import bound_gradients
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.handout import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
@@ -74,7 +75,7 @@ class ApflGate(Algorithm):
     settings: ApflGateSettings
 
     UPDATE = Channel("update", Reveal.SUM)
-    MEAN = Channel("mean_update", Reveal.NOTHING)
+    MEAN = Channel("mean_update", Reveal.NOTHING, once=True)
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
 
     @property
@@ -118,6 +119,11 @@ class ApflGate(Algorithm):
     @UPDATE.answer
     def update(self, me: Any, given: State) -> Upload:
         """R steps on the shared model, with the tracking term, and on the personal one."""
+        if me.memory.get("sent", {}).get("round", me.round) != me.round:
+            # its term no longer goes with the others', which a server may have moved meanwhile
+            raise HostileMessage(
+                f"{me.name} was in the sum of round {me.memory['sent']['round']} and was not given its mean"
+            )
         task = self.task(me.schema)
         shared = self._shared(me, task, given)
         delta = me.memory.get("delta", {})
@@ -144,8 +150,8 @@ class ApflGate(Algorithm):
     def mean_update(self, me: Any, given: State) -> None:
         """Takes the mean update of the round, and moves the tracking term by what the own one lacks of it."""
         sent = me.memory.get("sent", {})
-        if sent.get("round") != me.round:
-            raise HostileMessage(f"{me.name} is told the mean of a round in which it sent no update")
+        if sent.get("round") != me.round:  # it dropped out, or knows of no sum that its update is in:
+            return  # its term stays as it is
         own = sent["update"]
         if given.keys() != own.keys() or any(
             not isinstance(given[k], Tensor)
@@ -270,13 +276,16 @@ class FedGate(ApflGate):
 
 def _step(model: nn.Module, loss: Tensor, settings: SharedSettings, delta: State) -> bool:
     """``w - eta (g - delta)``; what is the client's own has no delta. Whether all gradients were finite."""
-    named = dict(model.named_parameters())
-    gradients = torch.autograd.grad(loss, list(named.values()))
+    model.zero_grad()
+    loss.backward()
+    sound = bound_gradients(model.parameters(), settings.largest_gradient)
     with torch.no_grad():
-        for (name, p), g in zip(named.items(), gradients, strict=True):
-            direction = g + settings.weight_decay * p - delta.get(name, 0.0)
-            p.sub_(settings.learning_rate * finite(direction)).nan_to_num_()
-    return all(bool(torch.isfinite(g.sum())) for g in gradients)
+        for name, p in model.named_parameters():
+            if p.grad is not None:
+                direction = p.grad + settings.weight_decay * p - delta.get(name, 0.0)
+                p.sub_(settings.learning_rate * finite(direction)).nan_to_num_()
+    model.zero_grad()
+    return sound
 
 
 def _clipped(delta: State, norm: float) -> State:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from secure_fedgraph.algorithms.apflgate_settings import PersonalSettings
 from secure_fedgraph.algorithms.graph_classifier import Part, Task
-from secure_fedgraph.algorithms.local_training import moments, restore
+from secure_fedgraph.algorithms.local_training import bound_gradients, moments, restore
 from secure_fedgraph.models.finite import finite, note_divergence, take_step
 from secure_fedgraph.models.parameters import load, parameters_of
 
@@ -35,7 +35,7 @@ class Personal:
         load(self.model, me.memory.get("personal") or parameters_of(shared))
         self.adaptive = s.alpha == "adaptive"
         self.alpha = float(me.memory.get(ALPHA, 0.5 if s.alpha == "adaptive" else s.alpha))
-        self.alpha_rate = s.alpha_rate
+        self.alpha_rate, self.largest_gradient = s.alpha_rate, s.largest_gradient
         rate = s.learning_rate if s.personal_rate is None else s.personal_rate
         kind = torch.optim.Adam if s.personal_optimizer == "adam" else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=rate, weight_decay=s.weight_decay)
@@ -50,9 +50,10 @@ class Personal:
         alpha = torch.tensor(self.alpha, requires_grad=self.adaptive)
         mixed = alpha * self.task.outputs(self.model, part, self.noise) + (1 - alpha) * self.base[chosen]
         self.task.loss(mixed, part).backward()
+        self.sound &= bound_gradients(self.model.parameters(), self.largest_gradient)
         if alpha.grad is not None:
             self.slopes.append(alpha.grad)
-        self.sound &= take_step(self.optimizer)
+        take_step(self.optimizer)
 
     def keep(self) -> None:
         """Into the client's memory, alpha after its step of the round."""

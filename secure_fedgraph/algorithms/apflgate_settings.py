@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithm import Settings
+from secure_fedgraph.algorithms.local_training import LARGEST_GRADIENT
 from secure_fedgraph.models.molecules import HEADS
 
 
@@ -34,6 +35,8 @@ class SharedSettings(Settings):
         features: of users and products: ``constant``, ``degree`` or ``id_embedding`` (which stays at home).
         habits: whether users' and products' own means are looked at (ratings).
         loss: of ratings: ``l1`` or FedGraphNN's ``mse``.
+        largest_gradient: what the norm of a step's gradient is cut to, of the shared and of the personal
+            model; steps of honest runs stay below.
     """
 
     learning_rate: float = Field(0.1, gt=0, allow_inf_nan=False)
@@ -47,6 +50,7 @@ class SharedSettings(Settings):
     features: Literal["constant", "degree", "id_embedding"] = "degree"
     habits: bool = True
     loss: Literal["l1", "mse"] = "l1"
+    largest_gradient: float = Field(LARGEST_GRADIENT, gt=0, allow_inf_nan=False)
 
     @field_validator("batch", mode="before")
     @classmethod

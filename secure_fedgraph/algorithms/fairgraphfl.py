@@ -93,7 +93,7 @@ class FairGraphFL(GinClassifier):
     LISTS = Channel("motif_lists", Reveal.EACH, Unit.GRAPH, why=OF_DIVERSITY)
     MOTIF_SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH)
     SIZE = Channel("size", Reveal.EACH)
-    REWARD = Channel("reward", Reveal.NOTHING)
+    REWARD = Channel("reward", Reveal.NOTHING, alike=False)
     PERSONAL = Channel("personal_model", Reveal.EACH, to="referee")
 
     @property

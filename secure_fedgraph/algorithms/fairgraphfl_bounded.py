@@ -18,7 +18,8 @@ from secure_fedgraph.protocol import Parts, Touches
 SHARE = 1 / 1024
 """What one graph adds to a count, and the longest that it adds to a sum: so that sums over some thousands of
 graphs fit the integer road's default limit."""
-_RELEASED = "released"
+_RELEASED = "released once"
+"""The name of an entry of a memory that never goes back."""
 
 
 def touches(settings: FairGraphFLSettings, alone: bool = True) -> Touches:

@@ -272,8 +272,8 @@ class FedEgo(NodeClassifier):
     @MIX.answer
     def mix(self, me: Any, given: State) -> None:
         """Takes the averaged reduction over, and the share of the global layers that its classes ask for."""
-        if "model" not in me.memory:
-            raise HostileMessage(f"{me.name} was handed something to mix before it was asked to train")
+        if "model" not in me.memory:  # it dropped out of the first sum that it trained for: nothing to mix
+            return
         if not self._averages and TRAINED not in me.scratch:  # nothing was asked of this client this round
             self._train(me, self._own(me, None))
         own: State = me.memory["model"]

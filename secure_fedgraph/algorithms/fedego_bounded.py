@@ -18,7 +18,8 @@ from secure_fedgraph.models.ego import EgoSage
 from secure_fedgraph.models.ego_mash import LEAST, capped
 from secure_fedgraph.protocol import TouchesTrees, Trees
 
-OCCURRENCES, ASKED = "occurrences", "asked"
+OCCURRENCES, ASKED = "frozen occurrences", "released mashes"
+"""Names of entries of a memory that never go back: what was drawn once, and how often it was released."""
 
 
 def reach(settings: FedEgoSettings) -> float:

@@ -12,7 +12,12 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
-from secure_fedgraph.algorithms.local_training import TrainingSettings, moments, restore
+from secure_fedgraph.algorithms.local_training import (
+    TrainingSettings,
+    bound_gradients,
+    moments,
+    restore,
+)
 from secure_fedgraph.algorithms.private_training import MADE
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.impairing import Impaired, check_share, impair
@@ -380,7 +385,8 @@ class FedSagePlus(_Generates, FedSage):
         for name, p in model.fgen.named_parameters():
             grad = p.grad if p.grad is not None else torch.zeros_like(p)
             p.grad = grad + self.settings.alpha / per_dim * others[name]
-        note_divergence(me.name, take_step(optimizer))
+        note_divergence(me.name, bound_gradients(model.fgen.parameters(), self.settings.largest_gradient))
+        take_step(optimizer)
         me.memory["generator_optimizer"] = moments(optimizer)
         me.memory["neighgen"] = parameters_of(model)
 

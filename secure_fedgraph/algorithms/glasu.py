@@ -300,6 +300,9 @@ class Glasu(Vertical):
     @STEP.answer
     def step(self, me: Any, given: State) -> None:
         """The updates of one iteration; after the round's last what lived within it is dropped."""
+        running = self._work(me).running
+        if running is None:  # the iteration ended when it dropped out of a sum: there is nothing to step from
+            return
         running = self._pass(me, given)
         if self.settings.backward == "server":
             running.back_through(0, self._gradient(running, 0, given))

@@ -32,6 +32,12 @@ class Work:
     running: Pass | None = None
     others: dict[int, dict[str, Tensor]] = field(default_factory=dict)
 
+    def abandon(self) -> None:
+        """Ends the iteration: an answer in it failed or came to nothing, and gradients cannot be put back."""
+        self.running, self.others = None, {}
+        for p in self.tower.parameters():
+            p.grad = None
+
 
 class Vertical(Algorithm):
     """The client's side that GLASU and its special cases share."""

@@ -9,6 +9,8 @@ TOLD, ROSTER, ASK, SAVE, LOAD = b"T", b"R", b"A", b"S", b"L"
 DONE, FAILED = b"+", b"!"
 LARGEST = 2**34
 """Checked before anything is allocated."""
+LARGEST_FAILURE = 2**16
+"""The same of what a client says it failed with: a class and a sentence."""
 _HEAD = struct.Struct("<cQ")
 
 
@@ -40,7 +42,7 @@ def read(pipe: IO[bytes]) -> tuple[bytes, bytes]:
     if len(head) < _HEAD.size:
         raise Ended
     kind, size = _HEAD.unpack(head)
-    if size > LARGEST:
+    if size > (LARGEST_FAILURE if kind == FAILED else LARGEST):
         raise Ended
     body = pipe.read(size)
     if len(body) < size:

@@ -16,8 +16,9 @@ import torch
 
 from secure_fedgraph import errors
 from secure_fedgraph.backends import frames
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
 from secure_fedgraph.protocol import nested, wire
+from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.protocol.transport import Answer, Lost
 
 PIPE = 2**20
@@ -160,13 +161,7 @@ class Workers:
         except frames.Ended:
             self.lost[name] = Lost(f"{self._why_gone(name)}; with a checkpoint the run can be resumed")
             return self.lost[name]
-        if kind == frames.DONE:
-            return body
-        told = wire.decode(body)
-        known = getattr(errors, told["class"], None)
-        if isinstance(known, type) and issubclass(known, SecureFedGraphError):
-            return known(told["text"])
-        return SecureFedGraphError(f"{name}'s process failed: {told['class']}: {told['text']}")
+        return body if kind == frames.DONE else _failure(name, body)
 
     def _why_gone(self, name: str) -> str:
         ending = self._ending(name)
@@ -224,6 +219,22 @@ class Workers:
                     f"clients' processes do not start (exit status {nursery.wait()}): see above for why"
                 )
             self.pids[name] = int(line)
+
+
+def _failure(name: str, body: bytes) -> SecureFedGraphError:
+    """What a client's process failed with, as it says itself: a class of this package's, or another name."""
+    try:
+        told = wire.decode(body)
+    except HostileMessage as error:
+        return HostileMessage(f"{name}'s process failed and its frame cannot be read: {error}")
+    kind, text = told.get("class"), told.get("text")
+    if not isinstance(kind, str) or not isinstance(text, str):
+        return HostileMessage(f"{name}'s process failed and does not say with what")
+    known = getattr(errors, kind, None)
+    if isinstance(known, type) and issubclass(known, SecureFedGraphError):
+        return known(printable(text))
+    said = printable(f"{printable(kind, 100)}: {text}" if text else kind)
+    return SecureFedGraphError(f"{name}'s process failed: {said}; its own output says more")
 
 
 def _environment(clients: int) -> dict[str, str]:

@@ -32,6 +32,7 @@ from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol import nested, wire
+from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.shelf import Shelf
 
 _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
@@ -126,9 +127,12 @@ def _client(told: dict[str, Any], identity: Identity, roster: dict[str, bytes]) 
 
 
 def _fail(answers: IO[bytes], error: Exception) -> None:
-    if not isinstance(error, SecureFedGraphError):
+    own = isinstance(error, SecureFedGraphError)
+    if not own:
         traceback.print_exception(error)
-    frames.write(answers, frames.FAILED, wire.encode({"class": type(error).__name__, "text": str(error)}))
+    # what else goes wrong may quote the data: its text stays with the client
+    text = printable(str(error)) if own else ""
+    frames.write(answers, frames.FAILED, wire.encode({"class": type(error).__name__, "text": text}))
 
 
 def _end_with(parent: int) -> None:

@@ -30,22 +30,12 @@ def all_finite(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def take_step(optimizer: torch.optim.Optimizer) -> bool:
-    """One step of an optimiser. Gradients that are not finite count as zero, and parameters stay finite.
-
-    Returns:
-        Whether all gradients were finite.
-    """
-    parameters, sound = [p for group in optimizer.param_groups for p in group["params"]], True
-    for p in parameters:
-        if p.grad is not None and not bool(torch.isfinite(p.grad.sum())):  # one pass, and no mask
-            p.grad.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-            sound = False
+def take_step(optimizer: torch.optim.Optimizer) -> None:
+    """One step of an optimiser on finite gradients, after which parameters are finite too."""
     optimizer.step()
-    for p in parameters:
-        if not bool(torch.isfinite(p.sum())):
+    for p in (p for group in optimizer.param_groups for p in group["params"]):
+        if not bool(torch.isfinite(p.sum())):  # one pass, and no mask
             p.nan_to_num_()  # a sum that left float32 becomes its largest number
-    return sound
 
 
 def note_divergence(name: str, sound: bool) -> None:

@@ -24,6 +24,8 @@ from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import Tree
 
+ABANDONED = 16
+"""Sums of a run that a client lets go unfinished by default, beyond the share that may drop out."""
 PARTS = (
     "a server that lies about who dropped out may open a sum in parts, of two honest uploads or more, where "
     "enough clients between them collude or are said to be gone: a larger quorum leaves it no such place"
@@ -66,6 +68,8 @@ class Masked(Carrier):
         batch: clients are summed in whole batches of this many, so that no two sums, of whatever rounds, tell
             fewer apart; 1 is off. A drop-out costs its batch: of clients that answer with probability ``q``,
             ``q**batch`` are summed.
+        abandoned: how many sums of a run a client uploads for and is never shown to be complete, beyond the
+            share ``dropouts`` of those that it uploads for: then it takes part in no further one.
         quorum, batches, roster: filled in by binding.
         dealt: the server's half of one sum, filled in by :meth:`prepare`.
 
@@ -82,6 +86,7 @@ class Masked(Carrier):
     colluders: float = 0.1
     dropouts: float = 0.2
     batch: int = 1
+    abandoned: int = ABANDONED
     quorum: int = 2
     roster: int = 0
     batches: tuple[tuple[str, ...], ...] = ()
@@ -93,6 +98,8 @@ class Masked(Carrier):
     reveals = frozenset({Reveal.SUM})
     agrees_on_keys = True
     tolerates_dropouts = True
+    closing = (client.AGREE, client.UNMASK)
+    confirms = client.UNMASK
 
     def __post_init__(self) -> None:
         if self.bits not in ring_words.WIDTHS:
@@ -100,6 +107,8 @@ class Masked(Carrier):
         for key in ("colluders", "dropouts"):
             if not 0 <= getattr(self, key) < 1:
                 raise BadInput(f"{key} {getattr(self, key)}: a share of the cohort, from 0 to below 1")
+        if self.abandoned < 0:
+            raise BadInput(f"abandoned {self.abandoned}: a number of sums, from 0")
         if self.batch < 1:
             raise BadInput(f"batch {self.batch}: a number of clients; 1 sums whoever is there")
 
@@ -163,7 +172,9 @@ class Masked(Carrier):
 
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
         """Advertise, share, agree, unmask: in this order, each once."""
-        insists = client.Insists(self.quorum, self.roster, self.colluders, self.dropouts, self.contributors)
+        insists = client.Insists(
+            self.quorum, self.roster, self.colluders, self.dropouts, self.contributors, self.abandoned
+        )
         if step == client.ADVERTISE:
             return client.advertise(scope, party, insists)
         if step == client.SHARE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeGuard
@@ -9,7 +10,7 @@ from typing import Any, NoReturn, TypeGuard
 import numpy as np
 
 from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, seal, unseal
-from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy import masking_deck as decks
 from secure_fedgraph.privacy.masking_deck import Deck
@@ -20,6 +21,7 @@ from secure_fedgraph.privacy.secret_sharing import BYTES, random_secret, split
 from secure_fedgraph.protocol.wire import Tree
 
 _SESSION, _PAIRS = "masked/session", "masked/pairs"
+_UPLOADED, _UNFINISHED = "masked/uploaded", "masked/unfinished"
 ADVERTISE, SHARE, AGREE, UNMASK = "advertise", "share", "agree", "unmask"
 SEALED_SHARES = 2 * BYTES + SEAL_BYTES
 SHARES, SENDERS = "carrier/shares", "carrier/senders"
@@ -37,6 +39,8 @@ class Insists:
     dropouts: float
     whole: Callable[[tuple[str, ...]], tuple[str, ...]]
     """Those of some clients whose batches are whole."""
+    abandoned: int
+    """Sums of the run that may stay unfinished, beyond the share ``dropouts`` of those uploaded for."""
 
 
 @dataclass
@@ -61,8 +65,19 @@ class Session:
 
 
 def advertise(scope: Scope, party: Party, insists: Insists) -> Tree:
-    """Fresh secrets, and the signed public half of them."""
+    """Fresh secrets, and the signed public half of them.
+
+    Raises:
+        Refused: where too many sums of the run that this client uploaded for were never finished.
+    """
     _large_enough(scope, party, len(scope.cohort), insists.quorum)
+    uploaded, unfinished = party.secrets.get(_UPLOADED, 0), party.secrets.get(_UNFINISHED, 0)
+    allowed = insists.abandoned + math.floor(insists.dropouts * uploaded + 1e-9)
+    if unfinished > allowed:
+        raise Refused(
+            f"channel {scope.channel!r}: {unfinished} of the {uploaded} sums that {party.name} uploaded for "
+            f"in this run were abandoned, and {allowed} are let go: protection.abandoned allows more"
+        )
     mask_seed, own_seed = random_secret(), random_secret()
     key = AgreementKey.from_seed(_bytes(mask_seed))
     committed = decks.commitment(_bytes(own_seed))
@@ -132,6 +147,8 @@ def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
     if scope != session.scope:
         raise HostileMessage(f"{party.name} was asked for its upload in another sum than it prepared")
     session.next = AGREE
+    party.secrets[_UPLOADED] = party.secrets.get(_UPLOADED, 0) + 1
+    party.secrets[_UNFINISHED] = party.secrets.get(_UNFINISHED, 0) + 1  # until it unmasks
     plus = [decks.own_key(_bytes(session.own_seed), session.bound_to)]
     minus: list[bytes] = []
     info = decks.pair_info(session.bound_to)
@@ -178,6 +195,7 @@ def unmask(given: Tree, scope: Scope, party: Party) -> Tree:
     shares = np.stack(
         [_array(session.held[name][name in session.survivors]) for name in sorted(session.held)]
     )
+    party.secrets[_UNFINISHED] -= 1
     del party.secrets[_SESSION]  # once: nobody gets the other share
     return {"shares": shares}
 

@@ -16,7 +16,7 @@ from secure_fedgraph.privacy.drawn import Redrawn
 from secure_fedgraph.privacy.encoding import FixedPoint
 from secure_fedgraph.privacy.homomorphic import Homomorphic
 from secure_fedgraph.privacy.local_step import PrivateSteps
-from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.masking import ABANDONED, Masked
 from secure_fedgraph.privacy.masking_pairwise import Pairwise
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.plain import Plain
@@ -88,7 +88,9 @@ class Policy:
             raise BadInput(
                 f"policy {self.name!r} has an exception for {sorted(unknown)}, which is no channel"
             )
-        return BoundPolicy(self, {c.name: self._bind(c, clients) for c in channels})
+        unlike = tuple(channel.name for channel in channels if not channel.alike)
+        bounds = {c.name: self._bind(c, clients) for c in channels}
+        return BoundPolicy(self, {name: replace(bound, unlike=unlike) for name, bound in bounds.items()})
 
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
         if channel.to == "referee":
@@ -125,6 +127,11 @@ class BoundPolicy:
     def carriers(self) -> dict[str, Carrier]:
         """The distinct carriers in use, by name."""
         return {bound.carrier.name: bound.carrier for bound in self.bounds.values()}
+
+    @property
+    def agrees_on_keys(self) -> bool:
+        """Whether anything that clients hide is bound to what they were given in the run."""
+        return any(bound.carrier.agrees_on_keys for bound in self.bounds.values())
 
     def describe(self) -> list[dict[str, Any]]:
         """One row a channel, as results and views print it."""
@@ -244,6 +251,7 @@ def distributed_dp(
     colluders: float = 0.1,
     dropouts: float = 0.2,
     batch: int = 1,
+    abandoned: int = ABANDONED,
     limit: float = float("inf"),
 ) -> Policy:
     """Every client adds its share of the noise, under masks: the server sees the noised sum only.
@@ -260,7 +268,8 @@ def distributed_dp(
         quorum: the smallest cohort that a client answers and the fewest survivors whose sum it opens: a
             number of clients, below 1 a share of all, or ``"majority"``. More is less noise, and fewer
             drop-outs survived.
-        bits, colluders, dropouts, batch: as for :func:`masked`. At least one client is taken to collude.
+        bits, colluders, dropouts, batch, abandoned: as for :func:`masked`. At least one client is taken to
+            collude.
         limit: coordinates beyond it are cut: what makes room in a ring of 16 bits.
     """
     _check_amounts(norm, multiplier)
@@ -272,7 +281,7 @@ def distributed_dp(
         )
         if channel.to == "peer" and channel.reveal is Reveal.SUM:
             return Protection(Sealed(Pairwise()), stages, quorum, "distributed_dp, sealed")
-        masks = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch)
+        masks = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch, abandoned=abandoned)
         return Protection(masks, stages, quorum, "distributed_dp")
 
     return Policy("distributed_dp", recipe, relation=relation)
@@ -286,6 +295,7 @@ def masked(
     colluders: float = 0.1,
     dropouts: float = 0.2,
     batch: int = 1,
+    abandoned: int = ABANDONED,
 ) -> Policy:
     """Double masks that cancel in the sum, also where clients drop out. Not differential privacy.
 
@@ -305,9 +315,11 @@ def masked(
             of a cohort above 32 mask with. More than this may end a round with an error.
         batch: sum clients in whole batches of this many only, so that sums of different rounds never tell
             fewer apart. Off (1) by default: a drop-out then costs its whole batch's uploads.
+        abandoned: sums of a run that a client uploads for and that are never finished as far as it knows,
+            beyond the share ``dropouts`` of all that it uploads for, before it takes part in no more.
     """
     stages, quorum = (FixedPoint(limit),), _least_two(quorum)
-    carrier = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch)
+    carrier = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch, abandoned=abandoned)
     return _by_reader(
         "masked",
         Protection(carrier, stages, quorum, "masked"),

@@ -6,7 +6,6 @@ sensitivity from stage to stage (nobody ever types one), and refuses in a senten
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -22,9 +21,7 @@ from secure_fedgraph.privacy.accounting import Event
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.privacy.pooling_trees import tree_sums
-from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, TouchesTrees, Unit
-from secure_fedgraph.protocol.message import CARRIER
 from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload, all_finite
 from secure_fedgraph.protocol.wire import Tree
 
@@ -92,8 +89,8 @@ class Scope:
     offer: int = 0
     """The exchange of the offer that is answered, where one is."""
     given: str = ""
-    """Digest of what the cohort was given. Masks bind it: clients that were shown different things by a
-    lying server make masks that do not cancel."""
+    """Head of the history of all that clients were given, this exchange included. Masks bind it: clients that
+    were shown different things by a lying server, now or before, make masks that do not cancel."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +155,11 @@ class Carrier(ABC):
     """Whether the clients must have agreed on pairwise keys before round 1."""
     tolerates_dropouts: bool = False
     """Whether a sum opens without clients that stop answering; every other carrier's ask is refused then."""
+    closing: tuple[str, ...] = ()
+    """The steps after an upload that end with :attr:`confirms`, where there are any."""
+    confirms: str = ""
+    """The step that shows a client that the sum it uploaded for is complete: what it learned meanwhile is
+    kept from then on. Empty where no client can know, so that it is kept once the upload is sealed."""
 
     def bind(self, terms: Terms) -> Carrier:
         """This carrier with its parameters filled in.
@@ -396,6 +398,8 @@ class Bound:
     stages: tuple[Stage, ...]
     carrier: Carrier
     sensitivity: Sensitivity
+    unlike: tuple[str, ...] = ()
+    """The run's channels that give each client its own, which nothing binds."""
 
     @property
     def channel(self) -> Channel:
@@ -415,6 +419,13 @@ class Bound:
         if touches is not None and not touches.alone and any(stage.noise() for stage in self.stages):
             unit = self.channel.unit.value
             found = (*found, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
+        if self.unlike and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
+            where = " and ".join(repr(name) for name in self.unlike)
+            found = (
+                *found,
+                f"a server that lies may give one client what it likes on {where}, where each gets its own, "
+                "and so tell that client's part of a sum from the others'",
+            )
         too_few = len(self.terms.clients) < self.channel.least
         return (*found, self.channel.below) if too_few else found
 
@@ -637,20 +648,6 @@ class Bound:
             return Layout.from_text(text)
         except HostileMessage as error:
             raise HostileMessage(f"channel {self.channel.name!r}: {name}'s upload: {error}") from None
-
-
-def parted(tree: Tree) -> tuple[Tree, Tree]:
-    """What an algorithm's server gave in a request, and what a carrier put beside it."""
-    given = {name: value for name, value in tree.items() if not name.startswith(CARRIER)}
-    return given, {name: value for name, value in tree.items() if name.startswith(CARRIER)}
-
-
-def given_digest(given: Tree) -> str:
-    """SHA-256 of what was given, as it came out of a message: the same for all who were given the same."""
-    found = hashlib.sha256()
-    for piece in wire.pack(given).buffers:
-        found.update(piece)
-    return found.hexdigest()
 
 
 def checked_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) -> np.ndarray:

@@ -192,6 +192,11 @@ class Channel:
         largest_is: the setting that bounds them, for the sentence of that refusal.
         touches: for rows that are sums over units: how much of them one unit touches. The answer is then
             the units' parts, which the door clips and adds up.
+        alike: that every client which is asked in an exchange is given the same. What hides sums is bound to
+            all that was given alike in the run; on a channel that gives each client its own, a lying server
+            may give what it likes, which is then in the excess of every sum.
+        once: that something is given on it once a round at most: clients refuse a second exchange of the
+            round, whoever was asked in the first.
 
     Raises:
         BadInput: for a name or a reader that is none, or sums over units where the unit is the client or
@@ -214,12 +219,19 @@ class Channel:
     largest: float = 0.0
     largest_is: str = ""
     touches: Touches | None = None
+    alike: bool = True
+    once: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):
             raise BadInput(f"channel name {self.name!r}: use lower-case letters, digits and underscores")
         if self.to not in READERS:
             raise BadInput(f"channel {self.name!r} goes to {self.to!r}: use one of {', '.join(READERS)}")
+        if self.once and not self.alike:
+            raise BadInput(
+                f"channel {self.name!r} gives each client its own, so nobody can check that it does so once "
+                "a round: declare alike=True, or once=False"
+            )
         if self.touches is not None and (self.unit is Unit.CLIENT or self.exact):
             raise BadInput(
                 f"channel {self.name!r} declares sums over units: its unit is not the client, and its values "

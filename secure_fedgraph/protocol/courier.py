@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.dropouts import Dropouts
-from secure_fedgraph.protocol.message import Message
+from secure_fedgraph.protocol.history import Exchange, History, exchange_of, parted, to_bytes
+from secure_fedgraph.protocol.message import CARRIER, Message
+from secure_fedgraph.protocol.text import printable, reason
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.transport import Answer, Lost, Transport
 
 Given = Mapping[str, Any]
-NOBODY: tuple[type[SecureFedGraphError], ...] = ()
-GONE: tuple[type[SecureFedGraphError], ...] = (Lost,)
-ANYBODY: tuple[type[SecureFedGraphError], ...] = (Lost, HostileMessage)
-"""Whom an ask goes on without: nobody; clients that are gone; or also those that refuse or send nonsense."""
+NOBODY: tuple[type[Exception], ...] = ()
+GONE: tuple[type[Exception], ...] = (Lost,)
+ANYBODY: tuple[type[Exception], ...] = (Exception,)
+"""Whom an ask goes on without: nobody; clients that are gone; or everybody who does not answer as asked, for
+whatever reason: refusals, budgets, nonsense, errors of an algorithm."""
 
 
 class Courier:
@@ -27,8 +31,10 @@ class Courier:
         - requests and replies are recorded as they go over the wire;
         - a reply is taken only from the client that was asked, under the number that it was asked with;
         - a client that does not answer, refuses, or answers nonsense ends the exchange with an error that
-          names it; where the carrier tolerates drop-outs, the exchange goes on without that client, and the
-          transcript says so and why.
+          names it; where the carrier tolerates drop-outs, the exchange goes on without that client, whatever
+          it failed with, and the transcript says so and why;
+        - what is given alike is in the history that clients bind their sums to, and who was not asked is
+          told its digest with the next request.
 
     Args:
         run: the run's public name.
@@ -54,6 +60,9 @@ class Courier:
         self._exchange = after
         self._reserve = reserve
         self._dropouts = dropouts
+        self.history = History(run)
+        self._given: list[Exchange] = []
+        self._heard: dict[str, int] = {}
 
     def ask(
         self,
@@ -63,16 +72,27 @@ class Courier:
         step: str,
         cohort: tuple[str, ...],
         given: Mapping[str, Given],
-        without: tuple[type[SecureFedGraphError], ...] = NOBODY,
+        without: tuple[type[Exception], ...] = NOBODY,
+        alike: bool | None = None,
+        confirms: bool = False,
     ) -> tuple[Message, dict[str, wire.Tree]]:
         """Asks some clients one thing each.
 
         Args:
             given: client -> what it is given. Clients of the cohort that are not in it are not asked.
             without: what a client may fail with and the exchange goes on without it.
+            alike: whether all are given the same, whatever a carrier puts beside it: then the clients'
+                histories have it. Each is told what it has missed until now, unless this is None.
+            confirms: whether a reply shows that the client counts the last such exchange; a reply to that
+                exchange itself does where it is not tolerant, since nothing confirms it later.
 
         Returns:
             One of the requests (for its numbers), and client -> reply.
+
+        Raises:
+            BadInput: where nobody is asked, or not all are given the same that should be.
+            Exception: what all clients failed with, where none answers: an unexpected error of an algorithm
+                before a refusal.
         """
         if not given:
             raise BadInput(f"round {round}, channel {channel!r}: nobody is asked; the cohort is empty")
@@ -92,9 +112,12 @@ class Courier:
                 recipient=name,
                 cohort=cohort,
                 body=bodies[id(tree)],
+                missed=b"" if alike is None else self._missed(name),
             )
             for name, tree in given.items()
         }
+        if alike:
+            self._note_given(requests, given)
         raw = {name: request.to_bytes() for name, request in requests.items()}
         for name, request in requests.items():
             self.transcript.record(request, raw[name])
@@ -103,7 +126,7 @@ class Courier:
             gone = self._dropouts.gone(round, step, cohort)
             raw = {name: request for name, request in raw.items() if name not in gone}
         replies: dict[str, wire.Tree] = {}
-        failed: list[SecureFedGraphError] = []
+        failed: list[Exception] = []
         lost = set()
         some = next(iter(requests.values()))
         for name, answer in self._reached(raw, without).items():
@@ -112,9 +135,12 @@ class Courier:
             except without as failure:
                 failed.append(failure)
                 lost.add(name)
-                self.leave_out(some, name, str(failure))
+                self.leave_out(some, name, reason(failure))
+            else:
+                if confirms or (alike is not None and not tolerant):
+                    self._heard[name] = self.history.last
         if failed and not replies:  # nobody to go on with: what they say is the matter
-            raise failed[0]
+            raise min(failed, key=lambda failure: isinstance(failure, SecureFedGraphError))
         missing = set(raw) - set(replies) - lost
         if missing and not tolerant:
             raise Refused(f"round {round}, channel {channel!r}: {', '.join(sorted(missing))} did not answer")
@@ -128,10 +154,44 @@ class Courier:
 
     def leave_out(self, request: Message, client: str, reason: str) -> None:
         """Notes that an exchange goes on without a client."""
-        self.transcript.leave_out(request, client, reason)
+        self.transcript.leave_out(request, client, printable(reason))
+
+    @property
+    def head(self) -> str:
+        """Of the history of what was given, as every client has it that follows."""
+        return self.history.head
+
+    def _missed(self, client: str) -> bytes:
+        """The exchanges since the last one that the client is known to count; it knows best which it has."""
+        since = self._heard.get(client, -1)
+        first = bisect_right(self._given, since, key=lambda one: one.number)
+        return to_bytes(self._given[first:])
+
+    def _note_given(self, requests: Mapping[str, Message], given: Mapping[str, Given]) -> None:
+        """Into the history, as the clients note it.
+
+        Raises:
+            BadInput: for clients that are given different things.
+        """
+        (name, request), *others = requests.items()
+        tree, _ = parted(request.tree())
+        place = (request.exchange, request.round, request.channel, request.cohort)
+        exchange = exchange_of(*place, tree)
+        values = {key: value for key, value in given[name].items() if not key.startswith(CARRIER)}
+        for other, one in others:
+            same = {key: value for key, value in given[other].items() if not key.startswith(CARRIER)}
+            if list(same) == list(values) and all(same[key] is values[key] for key in same):
+                continue  # a broadcast, whose tensors are the same objects
+            if exchange_of(*place, parted(one.tree())[0]) != exchange:
+                raise BadInput(
+                    f"channel {request.channel!r} gives {name} and {other} different things: declare it with "
+                    "Channel(..., alike=False), or give all the same"
+                )
+        self.history.add(exchange)
+        self._given.append(exchange)
 
     def _reached(
-        self, raw: Mapping[str, bytes], without: tuple[type[SecureFedGraphError], ...]
+        self, raw: Mapping[str, bytes], without: tuple[type[Exception], ...]
     ) -> Mapping[str, Answer]:
         reach: Callable[[Mapping[str, bytes]], Mapping[str, Answer]] | None
         reach = getattr(self._transport, "reach", None)
@@ -139,7 +199,7 @@ class Courier:
 
     def _opened(self, request: Message | None, name: str, answer: Answer) -> wire.Tree:
         """The body of a reply, recorded once it is one."""
-        if isinstance(answer, SecureFedGraphError):
+        if isinstance(answer, Exception):
             raise answer
         try:
             reply = Message.from_bytes(answer)

@@ -13,6 +13,7 @@ ANSWER = "answer"
 CARRIER = "carrier/"
 """What the channel of a carrier's own set-up begins with."""
 MAX_COHORT = 1_000_000
+MISSED = "missed"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Message:
         sender, recipient: party names.
         cohort: who is asked under this number, in order; empty in replies.
         body: an encoded tree (:mod:`~secure_fedgraph.protocol.wire`); a view of the message that came.
+        missed: exchanges that the recipient was not asked in, encoded by
+            :mod:`~secure_fedgraph.protocol.history`; a field of the message only where there are any.
     """
 
     run: str
@@ -39,6 +42,7 @@ class Message:
     recipient: str
     cohort: tuple[str, ...]
     body: bytes | memoryview | wire.Parts
+    missed: bytes | memoryview = b""
 
     def to_bytes(self) -> bytes:
         """What goes over the wire."""
@@ -53,6 +57,7 @@ class Message:
                 "recipient": self.recipient,
                 "cohort": "\n".join(self.cohort),
                 "body": self.body,
+                **({MISSED: self.missed} if len(self.missed) else {}),
             }
         )
 
@@ -67,7 +72,10 @@ class Message:
         for key, kind in _FIELDS.items():
             if type(tree.get(key)) is not kind:
                 raise HostileMessage(f"a message lacks its field {key!r}, or the field has another type")
-        if len(tree) != len(_FIELDS):
+        missed = tree.get(MISSED)
+        if missed is not None and not (isinstance(missed, memoryview) and len(missed)):
+            raise HostileMessage("a message reports missed exchanges, and none are in it")
+        if len(tree) != len(_FIELDS) + (missed is not None):
             raise HostileMessage("a message has fields that the format does not know")
         if tree["round"] < 0 or tree["exchange"] < 0:
             raise HostileMessage("a message has a negative round or exchange number")
@@ -80,10 +88,6 @@ class Message:
         """The decoded body; its arrays and bytes are read-only views of it."""
         body = bytes(self.body) if isinstance(self.body, wire.Parts) else self.body
         return wire.decode(body, views=True)
-
-    def body_digest(self) -> str:
-        """SHA-256 of the body alone: the same for everybody who was given the same."""
-        return digest(bytes(self.body) if isinstance(self.body, wire.Parts) else self.body)
 
     def reply(self, body: bytes | memoryview | wire.Parts) -> Message:
         """The answer to this request, under its number."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.errors import SecureFedGraphError
 
-Answer = bytes | SecureFedGraphError
+Answer = bytes | Exception
 """A reply as it came, or why there is none."""
 
 
@@ -44,11 +44,11 @@ class InProcess:
         return {name: self._doors[name](request) for name, request in requests.items()}
 
     def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
-        """As :meth:`exchange`, with its refusal in the place of the reply where a client refuses."""
+        """As :meth:`exchange`, with its error in the place of the reply where a client refuses or fails."""
         found: dict[str, Answer] = {}
         for name, request in requests.items():
             try:
                 found[name] = self._doors[name](request)
-            except HostileMessage as refusal:
+            except Exception as refusal:
                 found[name] = refusal
         return found

@@ -13,7 +13,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy import sealing
 from secure_fedgraph.privacy.policy import masked
-from secure_fedgraph.protocol import Channel, Message, Reveal, Upload, wire
+from secure_fedgraph.protocol import Channel, Reveal, Upload, history, wire
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 
 FOUR = ("owner-0", "owner-1", "owner-2", "owner-3")
@@ -95,7 +95,7 @@ class TestOtherBroadcasts:
         assert self.lie() > 0.01
 
     def test_masks_that_do_not_bind_it_open_one_update(self, monkeypatch):
-        monkeypatch.setattr(Message, "body_digest", lambda self: "")
+        monkeypatch.setattr(history, "given_digest", lambda given: "")
         assert self.lie() < 1e-6
 
 

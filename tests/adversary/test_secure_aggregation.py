@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from parties import NAMES, Toy, introduced, pairwise, people, scope, session, vectors
 
-from secure_fedgraph import client as client_module
-from secure_fedgraph import round as round_module
 from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy import key_agreement, masking, masking_session, neighbours
@@ -29,7 +27,7 @@ from secure_fedgraph.privacy.policy import homomorphic, masked
 from secure_fedgraph.privacy.protection import Terms
 from secure_fedgraph.privacy.ring_he import Adder, SecretKey
 from secure_fedgraph.privacy.secret_sharing import combine
-from secure_fedgraph.protocol import Channel, Layout, Reveal, wire
+from secure_fedgraph.protocol import Channel, Layout, Reveal, history, wire
 
 SIX = tuple(f"c{i}" for i in range(6))
 VICTIM = "c2"
@@ -551,8 +549,8 @@ class TestBroadcasts:
         told = {n: made.tell(m) for n, m in asked.items()}
         # it does not mind that the uploads say themselves that they are of different broadcasts
         replies = {n: {k: v for k, v in tree.items() if k != "context"} for n, tree in told.items()}
-        given = {"times": 1.0}
-        place = dataclasses.replace(scope(100, cohort=SIX), given=client_module.given_digest(given))
+        head = made.clients[VICTIM]._history.head
+        place = dataclasses.replace(scope(100, cohort=SIX), given=head)
         made.courier._exchange = 100
         ask = made.round()._asking(bound.channel)
         total = bound.open_sum(replies, place, ask).total["w"].numpy()
@@ -567,8 +565,7 @@ class TestBroadcasts:
         assert self.lie() > 0.01
 
     def test_masks_that_do_not_bind_it_open_one_update(self, monkeypatch):
-        for module in (client_module, round_module):
-            monkeypatch.setattr(module, "given_digest", lambda given: "")
+        monkeypatch.setattr(history, "given_digest", lambda given: "")
         real = decks.context
         monkeypatch.setattr(
             decks, "context", lambda place, deck: real(dataclasses.replace(place, given=""), deck)

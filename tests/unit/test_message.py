@@ -52,12 +52,19 @@ def test_anything_else_is_no_reply(change):
     assert not dataclasses.replace(REQUEST.reply(b"x"), **change).answers(REQUEST)
 
 
-@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Message)])
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Message) if f.name != "missed"])
 def test_a_missing_field_and_one_of_another_type(field):
     with pytest.raises(HostileMessage, match=f"lacks its field '{field}', or the field has another type"):
         Message.from_bytes(wire.encode(tree(**{field: None})))
     with pytest.raises(HostileMessage, match=field):
         Message.from_bytes(wire.encode(tree(**{field: 1.5})))
+
+
+def test_missed_exchanges_are_bytes_and_some():
+    for wrong in ("", "text", 1.5, b""):
+        with pytest.raises(HostileMessage, match="missed"):
+            Message.from_bytes(wire.encode({**tree(), "missed": wrong}))
+    assert bytes(Message.from_bytes(wire.encode({**tree(), "missed": b"some"})).missed) == b"some"
 
 
 def test_numbers_that_are_truth_values_or_negative():
