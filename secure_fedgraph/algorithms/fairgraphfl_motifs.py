@@ -13,6 +13,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph import motifs
 from secure_fedgraph.graph.motifs import Motifs
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.protocol.given import Forms, Integers, Numbers, Whole
 
 COUNTED = "counted"
 """Entry of an ask for motif counts, which a global idf is made of."""
@@ -25,6 +26,21 @@ _FIELDS = ("codes", "graph", "motif", "count")
 def labels_of(schema: Schema) -> int:
     """How many labels nodes can have: one-hot columns, or the values of a first column of categories."""
     return schema.atoms[0] if schema.atoms else schema.features
+
+
+def codes_of(settings: FairGraphFLSettings) -> Integers:
+    """The form of a list of motifs."""
+    return Integers((None, motifs.width_of(settings.rings)), -1, 2**31)
+
+
+def asks(settings: FairGraphFLSettings) -> Forms:
+    """What an agent may be given with an ask for its motifs."""
+    if settings.idf != "global":
+        return ({},)
+    told = {RARITY: Numbers((None,))}
+    if settings.vocabulary != "public":
+        return ({COUNTED: Whole(1, 1)}, {**told, CODES: codes_of(settings)})
+    return ({COUNTED: Whole(1, 1)}, told)
 
 
 # --- in an agent
@@ -73,9 +89,9 @@ def _rarity(me: Any, found: Motifs, given: Mapping[str, Any], settings: FairGrap
     ):
         raise HostileMessage(f"{me.name} was told no idf for its motifs, or one of another length")
     at = motifs.places(found.codes, codes)
-    if bool((at < 0).any()) or not bool(torch.isfinite(rarity).all()):
-        raise HostileMessage(f"{me.name} was told an idf that leaves one of its motifs out")
-    return rarity.double()[at]
+    # one that is left out weighs nothing: a refusal would tell a server which motifs the agent has
+    told = torch.cat([rarity.double(), torch.zeros(1, dtype=torch.float64)])
+    return told[at]
 
 
 def take_vocabulary(me: Any, given: Mapping[str, Any], settings: FairGraphFLSettings) -> None:
@@ -87,9 +103,9 @@ def take_vocabulary(me: Any, given: Mapping[str, Any], settings: FairGraphFLSett
     if chosen is None:
         raise HostileMessage(f"{me.name} was told a vocabulary before it was asked for its motifs")
     at = motifs.places(_found(me, settings).codes[chosen], codes.long())
-    if bool((at < 0).any()):
-        raise HostileMessage(f"{me.name} was told a vocabulary without a motif that it has listed")
-    me.memory[_PLACES], me.memory[LENGTH] = at, len(codes)
+    # a listed motif that is left out is dropped: a refusal would tell a server which motifs the agent has
+    me.memory[_CHOSEN], me.memory[_PLACES] = chosen[at >= 0], at[at >= 0]
+    me.memory[LENGTH] = len(codes)
 
 
 def incidence(me: Any, settings: FairGraphFLSettings) -> tuple[Tensor, Tensor]:
