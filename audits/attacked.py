@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 import warnings
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from audits.conformance_rows import conformance_rows
 from audits.empirical import empirical_or_why_not
 from audits.groups import Group
 from audits.one_run import one_run_rows
+from secure_fedgraph import files
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.results import execute, run_result, write_json
 
@@ -59,7 +59,8 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     experiment, variant, who = group.experiment, group.variant, group.who
     folder = out and out / group.place
     if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)  # of a call that was killed
+        files.remove_folder(folder, out)  # of a call that was killed
+        files.private_folder(folder, out)
     try:
         run = execute(experiment, folder, keep=Keep(variant.attacks), plays=variant.plays)
     except Refused as refusal:
@@ -94,7 +95,7 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     if folder is not None:
         write_json(folder / "result.json", result)
         if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
-            shutil.rmtree(folder / "transcript")
+            files.remove_folder(folder / "transcript", out)
 
 
 def _about(group: Group) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from audits.cells import Audit, cells
 from audits.choices import AS_CONFIGURED, adversaries
 from audits.conformance_rows import OF_CHARGES, conformance_rows
 from audits.empirical import empirical_or_why_not
-from secure_fedgraph.config import Experiment
+from secure_fedgraph.config import Experiment, experiment_of
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
@@ -114,11 +114,11 @@ def finished(folder: Path) -> tuple[dict[str, Any], Experiment]:
     path = folder / "result.json"
     result = read_json(path, "run")
     try:
-        experiment = Experiment(**result["config"])
+        experiment = experiment_of(result["config"])
         experiment.make_algorithm()
         read = [result["data"]["digest"], result["accuracy"], result["bytes"], result["seed"]]
         read += [(row["name"], row["domain"]) for row in result["channels"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, _first_line(error)) from None
     if None in read:
         raise _damaged(path, "a value is missing")

@@ -103,16 +103,16 @@ class Group:
 
 def keep(out: Path, group: Group, found: dict[str, Any]) -> None:
     """Writes a group's cells, whole or not at all."""
-    write_json(out / CELLS / f"{group.key}.json", {"schema": SCHEMA, "group": group.name, **found})
+    write_json(out / CELLS / f"{group.key}.json", {"schema": SCHEMA, "group": group.name, **found}, out)
 
 
 def kept(out: Path, group: Group) -> dict[str, Any] | None:
     """A group's cells from an earlier call; None where there are none, whole, of this very configuration."""
     path = out / CELLS / f"{group.key}.json"
-    if not path.is_file():
+    if not path.exists():
         return None
     try:
-        found = read_json(path, "group")
+        found = read_json(path, "group", out)
     except BadInput:  # torn: it is run again
         return None
     return found if set(found) >= PARTS else None

@@ -14,6 +14,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.handout import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.given import NOTHING, Forms, like
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.upload import Upload
 
@@ -164,6 +165,34 @@ class Algorithm:
         Raises:
             BadInput: in a sentence that names the key, the value and the mend.
         """
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """What an answer on a channel may be given, from public facts: the client's door checks it.
+
+        A class that answers a channel itself and declares nothing for it is given whatever comes, and has to
+        look at it.
+
+        Returns:
+            The forms that may come (:mod:`~secure_fedgraph.protocol.given`); None where nothing is declared.
+        """
+        return None
+
+    def shows(self, channel: str, schema: Schema) -> Forms | None:
+        """What an upload, or a sum of them, holds on a channel that peers read; as :meth:`takes`."""
+        return None
+
+    def expected(self, channel: str, schema: Schema) -> Forms | None:
+        """As :meth:`takes`; None where a subclass answers the channel in its own way and declares nothing."""
+        kinds = type(self).__mro__
+        answer = self.answers.get(channel, "")
+        answering = next((i for i, kind in enumerate(kinds) if answer in vars(kind)), len(kinds))
+        declaring = next(i for i, kind in enumerate(kinds) if "takes" in vars(kind))
+        return self.takes(channel, schema) if declaring <= answering else None
+
+    def _takes_released(self, schema: Schema) -> Forms:
+        """The released model as it starts, nothing where none is: what scoring is given."""
+        released = self.released(self.init(schema, 0))
+        return NOTHING if released is None else (like(released),)
 
     def init(self, schema: Schema, seed: int) -> State:
         """The server's state before round 1, from public facts and the seed only."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from secure_fedgraph import tables
+from secure_fedgraph import files, tables
 from secure_fedgraph.algorithms.own import algorithm_named
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
@@ -201,7 +200,7 @@ def _folder_for_grid(
     if flags["overwrite"]:
         rehearse(experiments[0].under("plaintext"))
         fresh_folder(out, True)
-        shutil.rmtree(cells, ignore_errors=True)
+        files.remove_folder(cells)
     elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):
         return out
     return fresh_folder(out, False)

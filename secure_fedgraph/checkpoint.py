@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
 
+from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.shelf import Shelf, damaged, read_json, write_json
 
@@ -73,7 +74,7 @@ class Checkpoint:
             if resume:
                 self.progress = self._load(folder)
             else:
-                commit_path(folder).unlink(missing_ok=True)
+                files.remove(commit_path(folder), folder.parent)
         except BaseException:
             self._lock.release()
             raise
@@ -98,7 +99,7 @@ class Checkpoint:
             return
         self.reserved = exchange + BLOCK
         if self.folder is not None:
-            write_json(self.folder / "exchange.json", {"reserved": self.reserved})
+            write_json(self.folder / "exchange.json", {"reserved": self.reserved}, self.folder.parent)
 
     def commit(
         self,
@@ -114,7 +115,8 @@ class Checkpoint:
             return
         label = f"{round:05d}-{self._attempt}"
         crew.save(label, self.label)
-        Shelf(self.folder / SERVER, SERVER).save({"state": dict(state)}, label, self.label)
+        shelf = Shelf(self.folder / SERVER, SERVER, self.folder.parent)
+        shelf.save({"state": dict(state)}, label, self.label)
         write_json(
             commit_path(self.folder),
             {
@@ -126,14 +128,15 @@ class Checkpoint:
                 "ledger": dict(ledger),
                 "facts": self._facts,
             },
+            self.folder.parent,
         )
         self.label = label
 
     def _load(self, folder: Path) -> Progress:
-        path = commit_path(folder)
-        if not path.is_file():
+        path, root = commit_path(folder), folder.parent
+        if files.size_of(path) is None:
             raise BadInput(f"{folder.parent} holds no checkpoint to resume from: start it with 'run'")
-        kept = read_json(path)
+        kept = _typed(path, read_json(path, root), _COMMITTED)
         for key, there, here in _differences(kept["facts"], self._facts):
             raise BadInput(
                 f"{path} belongs to another run: its {key} is {str(there)[:80]} and this one's is "
@@ -141,15 +144,38 @@ class Checkpoint:
             )
         self.label = kept["label"]
         marks = folder / "exchange.json"
-        if kept["round"] or marks.exists():  # before the first message there is none
-            self.reserved = read_json(marks)["reserved"]
-        state = Shelf(folder / SERVER, SERVER).load(self.label)["state"]
-        try:
-            return Progress(
-                kept["run"], kept["round"], state, kept["history"], kept["seconds"], kept["ledger"]
-            )
-        except KeyError as error:
-            raise damaged(path, f"it lacks {error}") from None
+        if kept["round"] or files.size_of(marks) is not None:  # before the first message there is none
+            self.reserved = _typed(marks, read_json(marks, root), {"reserved": int})["reserved"]
+        state = Shelf(folder / SERVER, SERVER, root).load(self.label).get("state")
+        if not isinstance(state, dict) or kept["round"] < 0 or self.reserved < 0:
+            raise damaged(path, "its round or its state is none")
+        seconds = float(kept["seconds"])
+        return Progress(kept["run"], kept["round"], state, kept["history"], seconds, kept["ledger"])
+
+
+_COMMITTED: dict[str, type | tuple[type, ...]] = {
+    "run": str,
+    "label": str,
+    "round": int,
+    "seconds": (int, float),
+    "history": list,
+    "ledger": dict,
+    "facts": dict,
+}
+
+
+def _typed(path: Path, kept: dict[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
+    """What a checkpoint's file holds, once every value is of its type.
+
+    Raises:
+        BadInput: naming the first key that is missing or of another type.
+    """
+    for key, kind in kinds.items():
+        if key not in kept:
+            raise damaged(path, f"it lacks {key!r}")
+        if not isinstance(kept[key], kind) or isinstance(kept[key], bool):
+            raise damaged(path, f"{key!r} is {str(kept[key])[:40]!r}")
+    return kept
 
 
 def _differences(there: Any, here: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -172,8 +198,8 @@ def lock(folder: Path) -> FileLock:
     Raises:
         BadInput: where another process has it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    found = FileLock(folder / "lock", timeout=0)
+    files.private_folder(folder, folder.parent)
+    found = files.lock(folder / "lock", timeout=0)
     try:
         found.acquire()
     except Timeout:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 from rich.console import Console
 
-from secure_fedgraph import __version__, listing, tables
+from secure_fedgraph import __version__, files, listing, tables
 from secure_fedgraph.audit_command import audit
 from secure_fedgraph.budget_command import budget
 from secure_fedgraph.compare_command import compare
@@ -139,6 +139,8 @@ def _run_seeds(out: Path, experiment: Experiment, seeds: list[int], command: str
     for seed in seeds:
         one = experiment.model_copy(update={"seed": seed})
         folder = out if len(seeds) == 1 else out / f"seed-{seed}"
+        if folder != out:
+            files.refuse_link(folder)
         if (folder / "result.json").exists():  # finished before the others were killed
             results.append(read_json(folder / "result.json", "run"))
             continue

@@ -22,6 +22,7 @@ from secure_fedgraph.privacy.local_step import Training
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Bound, Scope, Sum
+from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.history import History, parted
@@ -297,10 +298,8 @@ class Client:
 
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
-        self._draw(scope)
         work = getattr(self._algorithm, self._algorithm.answers[channel.name])
         values, offerer, offered = self._given(given, scope)
-        self._remembers()
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
                 raise HostileMessage(
@@ -310,6 +309,11 @@ class Client:
             scope = replace(scope, reader=offerer, offer=offered)
         elif channel.to == PEER:
             self._offered = scope.exchange
+        forms = self._algorithm.expected(channel.name, self.schema)
+        if forms is not None:  # before the first charge: a request that does not fit costs nothing
+            declared.check(forms, values, f"channel {channel.name!r} gives {self.name}")
+        self._draw(scope)
+        self._remembers()  # what was drawn once, and charged, stays whatever comes of this answer
         try:
             with self._own_labels(channel):
                 upload = work(self, values)
@@ -442,6 +446,11 @@ class Client:
             read = bound.open_each(bound.read(bundle.replies, scope, self._party), scope)
             for name, values in read.items():
                 self._note(scope, (name,), values)
+        forms = self._algorithm.shows(channel.name, self.schema)
+        if forms is not None:
+            uploads = {bundle.channel: read.total} if channel.reveal is Reveal.SUM else read
+            for name, values in uploads.items():
+                declared.check(forms, values, f"channel {channel.name!r} shows {self.name} of {name}")
         self._remembers()
         getattr(self._algorithm, self._algorithm.readers[channel.name])(self, read)
         return {}

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.own import algorithm_named, is_own
@@ -32,6 +33,10 @@ from secure_fedgraph.privacy.protection import MAJORITY
 
 NORM = 1.0
 """The clip of a run with a budget that names none."""
+LARGEST = 2**18
+"""Bytes of an experiment's file: it names settings, and parsers take long over what is larger."""
+DEEPEST = 40
+"""Tables in tables of an experiment."""
 ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
@@ -112,7 +117,9 @@ class Experiment(BaseModel):
         if not isinstance(values, dict):
             return values
         name = values.get("algorithm", cls.model_fields["algorithm"].default)
-        kind = _own(name) if isinstance(name, str) and is_own(name) else ALGORITHMS.get(name)
+        if not isinstance(name, str) or not isinstance(values.get("data", ""), str):
+            return values  # whose type is refused below
+        kind = _own(name) if is_own(name) else ALGORITHMS.get(name)
         if kind is None:
             return values
         filled = {"data": kind.data, **values}
@@ -307,22 +314,54 @@ def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
         if not separator or not key:
             raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
         _assign(values, key.split("."), _value(text, assignment), assignment)
-    try:
-        experiment = Experiment(**values)
-    except ValidationError as error:
-        raise BadInput(_sentence(error)) from None
+    experiment = experiment_of(values)
     _check_numbers("dataset", experiment.dataset, synthetic.citation)
     return experiment
+
+
+def experiment_of(values: Mapping[str, Any]) -> Experiment:
+    """The experiment of named values, from wherever they come.
+
+    Raises:
+        BadInput: naming the key, the value and the mend.
+    """
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise BadInput(f'key {str(key)[:60]!r} is no text: write e.g. algorithm = "fedsage"')
+        if not _plain(value):
+            raise BadInput(
+                f"{key[:60]} holds something else than numbers, words, lists and tables named by words, or "
+                f"more than {DEEPEST} tables in tables: write it plainly"
+            )
+    try:
+        return Experiment(**values)
+    except ValidationError as error:
+        raise BadInput(_sentence(error)) from None
+
+
+def _plain(value: Any, deep: int = 0) -> bool:
+    """Whether it is what TOML, YAML and JSON have in common, and no deeper than settings are."""
+    if deep > DEEPEST:
+        return False
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _plain(inner, deep + 1) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return all(_plain(inner, deep + 1) for inner in value)
+    return value is None or isinstance(value, str | bool | int | float | Path)
 
 
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise BadInput(f"experiment file {str(path)!r} is not there")
+    raw = files.read(path.resolve(), most=LARGEST)  # a link to an experiment is its user's own
     try:
-        text = path.read_text()
+        text = raw.decode()
         values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
-    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+    except (
+        Exception
+    ) as error:  # parsers raise what they like: deep nesting, dates that are none, long numbers
+        why = (str(error).splitlines() or [""])[0][:200]
+        raise BadInput(f"{path} cannot be read: {type(error).__name__}: {why}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise BadInput(f'{path} holds no named keys: write e.g. algorithm = "fedsage"')
     return values
@@ -346,9 +385,11 @@ def _value(text: str, assignment: str) -> Any:
         except ValueError:
             continue
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise BadInput(f"--set {assignment}: {text!r} is no value; quote it if it is text") from None
+        return yaml.safe_load(text[:LARGEST])
+    except Exception:  # as for a whole file
+        raise BadInput(
+            f"--set {assignment[:80]}: {text[:80]!r} is no value; quote it if it is text"
+        ) from None
 
 
 def _dotted(table: str, kind: type[Algorithm]) -> list[str]:
@@ -384,4 +425,10 @@ def _sentence(error: ValidationError) -> str:
         near = difflib.get_close_matches(key, Experiment.model_fields, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"unknown key {key!r}: {hint}Known: {', '.join(Experiment.model_fields)}"
-    return f"{key} = {first['input']!r}: {first['msg'].lower()}"
+    return f"{key} = {_short(first['input'])}: {first['msg'].lower()}"
+
+
+def _short(value: Any) -> str:
+    """A value in a sentence."""
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

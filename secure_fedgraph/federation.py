@@ -120,7 +120,7 @@ class Federation:
                 ledger=ledger,
                 seed=seed,
                 witness=witness,
-                shelf=Shelf(shelves / name, name) if shelves else None,
+                shelf=Shelf(shelves / name, name, shelves.parents[1]) if shelves else None,
                 after=after,
                 data=digest_of_data(graph),
             )
@@ -150,7 +150,7 @@ class Federation:
             "channels": list(policy.bounds),
             "schema": asdict(self.schema),
             "run": run,
-            "ledger": str(ledger.resolve()),
+            "ledger": str(ledger.absolute()),
             "budget": asdict(budget) if budget else {},
             "seed": seed,
             "after": after,
@@ -161,7 +161,7 @@ class Federation:
                     **everybody,
                     "name": name,
                     "graph": graph.to_dict(),
-                    "shelf": str((shelves / name).resolve()) if shelves else "",
+                    "shelf": str((shelves / name).absolute()) if shelves else "",
                 }
                 for name, graph in self.owners.items()
             },

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import shutil
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from secure_fedgraph import files
 from secure_fedgraph.budgeted import Plan, protect, split_of
 from secure_fedgraph.checkpoint import commit_path
-from secure_fedgraph.config import Experiment
+from secure_fedgraph.config import Experiment, experiment_of
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.federation import Federation, federate
@@ -28,6 +28,7 @@ from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
+from secure_fedgraph.shelf import damaged
 from secure_fedgraph.shelf import read_json as read_checked
 from secure_fedgraph.shelf import write_json as write_checked
 from secure_fedgraph.train import OnRound, Run, train
@@ -112,14 +113,21 @@ def _note_plan(note: Path | None, plan: Plan | None) -> None:
     """For a run that goes on: it keeps the noise that it was planned with."""
     if note is None:
         return
-    note.unlink(missing_ok=True)
+    out = note.parents[1]
+    if files.size_of(note) is not None or note.is_symlink():
+        files.remove(note, out)
     if plan is not None:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        write_checked(note, {"multipliers": dict(plan.multipliers)})
+        files.private_folder(note.parent, out)
+        write_checked(note, {"multipliers": dict(plan.multipliers)}, out)
 
 
 def _planned(note: Path | None) -> dict[str, float] | None:
-    return dict(read_checked(note)["multipliers"]) if note is not None and note.is_file() else None
+    if note is None or files.size_of(note) is None:
+        return None
+    found = read_checked(note, note.parents[1]).get("multipliers")
+    if not isinstance(found, dict) or not all(type(one) in (int, float) for one in found.values()):
+        raise damaged(note, "'multipliers' is no table of numbers")
+    return {str(name): float(one) for name, one in found.items()}
 
 
 def make_federation(experiment: Experiment) -> Federation:
@@ -136,9 +144,9 @@ def make_federation(experiment: Experiment) -> Federation:
 
 def begin(out: Path, experiment: Experiment, seeds: list[int], command: str) -> None:
     """Notes what was asked for, before anything is sent, so that ``resume`` knows."""
-    (out / "checkpoint").mkdir(parents=True, exist_ok=True)
+    files.private_folder(out / "checkpoint", files.private_folder(out))
     asked = {"config": experiment.model_dump(mode="json"), "seeds": seeds, "command": command}
-    write_checked(out / "checkpoint" / ASKED, asked)
+    write_checked(out / "checkpoint" / ASKED, asked, out)
 
 
 def begun(out: Path) -> tuple[Experiment, list[int], str]:
@@ -148,17 +156,43 @@ def begun(out: Path) -> tuple[Experiment, list[int], str]:
         BadInput: where nothing was begun, or the note is damaged or older.
     """
     path = out / "checkpoint" / ASKED
-    if not path.is_file():
+    if files.size_of(path) is None:
         raise BadInput(f"{out} holds no checkpoint to resume from: start it with 'run --out {out}'")
-    asked = read_checked(path)
-    return Experiment(**asked["config"]), list(asked["seeds"]), asked["command"]
+    asked = read_checked(path, out)
+    config, seeds, command = (asked.get(key) for key in ("config", "seeds", "command"))
+    numbers = isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
+    for key, right in {
+        "config": isinstance(config, dict),
+        "seeds": numbers,
+        "command": isinstance(command, str),
+    }.items():
+        if not right:
+            raise damaged(path, f"{key!r} is {str(asked.get(key))[:40]!r}")
+    return configured(config, path), seeds, command
+
+
+def configured(config: Mapping[str, Any], path: Path) -> Experiment:
+    """The experiment of a configuration that a file holds.
+
+    Raises:
+        BadInput: naming the file and the key.
+    """
+    try:
+        return experiment_of(config)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
 
 
 def finish(out: Path) -> None:
     """After ``result.json`` stands: clients' memories are not left lying about."""
+    kept = out / "checkpoint"
+    if not kept.is_dir():
+        return
     for folder in ("clients", "server"):
-        shutil.rmtree(out / "checkpoint" / folder, ignore_errors=True)
-    commit_path(out / "checkpoint").unlink(missing_ok=True)
+        files.remove_folder(kept / folder, out)
+    files.remove(commit_path(kept), out)
+    for draft in kept.glob(f".*{files.DRAFT}"):  # of a process that was killed
+        files.remove(draft, out)
 
 
 def weights(run: Run) -> str | None:
@@ -280,34 +314,57 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON file whole: a crash leaves the old one or the new one, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
-    os.replace(draft, path)
+def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:
+    """Writes a JSON file whole: a crash leaves the old one or the new one, never half of one.
+
+    The file is for sharing and has the modes that the umask gives; a folder that is made for it is private,
+    since ledgers and transcripts lie beside it.
+
+    Args:
+        root: the folder that a user named, the file's own by default; no link below it is followed.
+    """
+    files.private_folder(path.parent, root)
+    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+    files.write(path, [text.encode()], private=False, root=root)
 
 
-def read_json(path: Path, schema: str) -> dict[str, Any]:
+def read_json(path: Path, schema: str, root: Path | None = None) -> dict[str, Any]:
     """A result file of a known schema.
+
+    Args:
+        root: as :func:`write_json`'s.
 
     Raises:
         BadInput: for a file that is not there or holds something else.
     """
-    if not path.is_file():
+    if not path.exists():
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {schema}")
-    try:
-        value = json.loads(path.read_text())
-    except ValueError:
-        raise BadInput(
-            f"{path} is not JSON, so it is damaged: put a copy back, or write it again with --overwrite"
-        ) from None
+    value = json_in(path, root)
     if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{schema}/1":
+        found = value.get("schema") if isinstance(value, dict) else None
         raise BadInput(
-            f"{path} has schema {value.get('schema') if isinstance(value, dict) else None!r}, "
+            f"{path} has schema {repr(found)[:60]}, "
             f"not secure-fedgraph/{schema}/1: give the folder of a {schema}, or write it again"
         )
     return value
+
+
+def json_in(path: Path, root: Path | None = None) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        BadInput: for a file that cannot be read, or holds no JSON.
+    """
+    try:
+        return json.loads(files.read(path, root=root))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(
+            f"{path} is not JSON, so it is damaged: put a copy back, or write it again with --overwrite"
+        ) from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}): put a copy back") from None
 
 
 def fresh_folder(out: Path, overwrite: bool) -> Path:
@@ -333,30 +390,49 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"--out {out} is a file: give a folder")
     stood_on = _stood_on(out) if earlier or (out / "checkpoint").exists() else []
     for name in earlier:
-        (out / name).unlink()
+        files.remove(out / name)
     for folder in stood_on:
-        shutil.rmtree(folder, ignore_errors=True)
+        files.remove_folder(folder, out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        files.private_folder(out)
     except OSError as error:
         raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
     return out
 
 
 def _stood_on(out: Path) -> list[Path]:
-    """The folders that an earlier result names as its own. Whatever else lies beside them stays."""
+    """The folders that an earlier result names as its own. Whatever else lies beside them stays.
+
+    A name out of a file stays a name: what leads elsewhere is nobody's to take away.
+    """
     folders = [out / "transcript", out / "checkpoint"]
     for name in ("result.json", "audit.json", "compare.json"):
-        try:
-            old = json.loads((out / name).read_text())
-            places = [one["name"] for one in old.get("points", [])]
-            folders += [out / "runs" / place for place in places if place and Path(place).name == place]
-            folders += [out / f"seed-{one['seed']}" for one in old.get("seeds", [])]
-            folders += [out / one["folder"] for one in old.get("runs", []) if one.get("folder")]
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            continue  # nothing readable names them, so nothing is taken away
-    inside = out.resolve()
-    return [folder for folder in folders if inside in folder.resolve().parents]
+        with suppress(BadInput):  # nothing readable names them, so nothing is taken away
+            old = json_in(out / name)
+            places = [one.get("name") for one in _objects(old, "points")]
+            folders += [out / "runs" / place for place in places if _is_name(place)]
+            seeds = [one.get("seed") for one in _objects(old, "seeds")]
+            folders += [out / f"seed-{seed}" for seed in seeds if type(seed) is int]
+            made = [one.get("folder") for one in _objects(old, "runs")]
+            folders += [out / place for place in made if _is_place(place)]
+    return folders
+
+
+def _objects(value: Any, key: str) -> list[dict[str, Any]]:
+    rows = value.get(key) if isinstance(value, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _is_name(name: Any) -> bool:
+    try:
+        return bool(files.base_name(name, "a result"))
+    except BadInput:
+        return False
+
+
+def _is_place(place: Any) -> bool:
+    """Whether it leads down from a folder, by names alone."""
+    return isinstance(place, str) and all(_is_name(part) for part in place.split("/"))
 
 
 def rehearse(experiment: Experiment) -> None:

@@ -30,14 +30,16 @@ class Rule:
 RULES: dict[str, Rule] = {
     "errors":      Rule(outside=()),
     "threads":     Rule(outside=()),
+    # opening what is private, for its owner alone, and following no links
+    "files":       Rule(outside=("filelock",)),
     # what is sent
-    "protocol":    Rule(outside=("torch", "numpy")),
+    "protocol":    Rule(may=("files",), outside=("torch", "numpy")),
     "crypto":      Rule(outside=("cryptography", "numpy")),
     # computing on one party's graph: no federation
     "graph":       Rule(may=("models",)),
     "models":      Rule(may=("graph",)),
     # what a reader can learn; never an algorithm
-    "privacy":     Rule(may=("protocol", "crypto")),
+    "privacy":     Rule(may=("protocol", "crypto", "files")),
     # the two wings meet only in Channel: never privacy, crypto, backends
     "algorithm":   Rule(may=("protocol", "graph", "models"), types=("round", "client")),
     "algorithms":  Rule(may=("algorithm", "protocol", "graph", "models"), types=("round", "client")),
@@ -45,8 +47,8 @@ RULES: dict[str, Rule] = {
     "round":       Rule(may=("protocol", "privacy")),
     "client":      Rule(may=("protocol", "privacy"), types=("algorithm", "graph", "shelf")),
     # what is kept between rounds: a party's own memory, and the run's
-    "shelf":       Rule(may=("protocol",), outside=()),
-    "checkpoint":  Rule(may=("shelf",), outside=("filelock",)),
+    "shelf":       Rule(may=("protocol", "files"), outside=()),
+    "checkpoint":  Rule(may=("shelf", "files"), outside=("filelock",)),
     # the referee, handing a graph out to owners, and the one loop
     "evaluation":  Rule(may=("protocol", "algorithm", "graph", "models"), types=("round", "client")),
     "federation":  Rule(may=("client", "crypto", "privacy", "protocol", "evaluation", "algorithm", "graph",
@@ -59,14 +61,14 @@ RULES: dict[str, Rule] = {
     "backends.worker":     Rule(may=("backends", "client", "crypto", "privacy", "protocol", "algorithm",
                                      "graph", "shelf")),
     # the outside
-    "config":      Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph")),
+    "config":      Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph", "files")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
-    "report":      Rule(),
+    "report":      Rule(may=("files",)),
     "budgeted":    Rule(may=("config", "federation", "algorithm", "privacy", "protocol")),
     "code_digest": Rule(may=(), outside=()),
-    "comparison":  Rule(may=("algorithms", "code_digest", "config", "results", "run_logs")),
+    "comparison":  Rule(may=("algorithms", "code_digest", "config", "results", "run_logs", "files")),
     "results":     Rule(may=("budgeted", "config", "federation", "train", "evaluation", "privacy", "protocol",
-                             "checkpoint", "shelf")),
+                             "checkpoint", "shelf", "files")),
     "listing":     Rule(may=("algorithms", "privacy", "graph", "attacks")),
     "tables":      Rule(outside=("rich",)),
     "budget_command": Rule(may=("privacy",), outside=("click",)),

@@ -33,6 +33,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite, finite, note_divergence
 from secure_fedgraph.models.parameters import difference, load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
+from secure_fedgraph.protocol.given import NOTHING, Forms, like
 
 MODEL = "model."
 GRAPHS = 16
@@ -105,6 +106,14 @@ class ApflGate(Algorithm):
     def init(self, schema: Schema, seed: int) -> State:
         """Seeded first weights of the shared model, which are public."""
         return self.task(schema).start(schema, seed)
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """The shared weights, their mean update, or nothing."""
+        if channel == self.PERSONAL.name:
+            return NOTHING
+        if channel in (self.UPDATE.name, self.MEAN.name, self.METRICS.name, self.OWN_TESTS.name):
+            return (like(self.init(schema, 0)),)
+        return super().takes(channel, schema)
 
     def round(self, fed: Any, state: State) -> State:
         """A step along the mean update, which is told to those who track it."""

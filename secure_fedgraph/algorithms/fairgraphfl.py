@@ -31,6 +31,7 @@ from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
+from secure_fedgraph.protocol.given import NOTHING, Forms, Integers, Numbers, Real, Whole
 
 OWN = "fair."
 """What the names in the server's state begin with that are no parameter."""
@@ -151,6 +152,34 @@ class FairGraphFL(GinClassifier):
         public = {SEED: torch.tensor(seed), LABELS: torch.tensor(motifs.labels_of(schema))}
         state = {**public, **self.start(schema, seed)}
         return state if codes is None else {**state, VOCABULARY: codes}
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """Seeds, motifs, prototypes and rewards, each where it is due."""
+        s, seed = self.settings, {SEED: Whole()}
+        if channel in (self.UPDATE.name, self.VALUED.name):
+            told = {PROTOTYPES: Numbers((None, s.hidden)), KNOWN: Integers((None,), 0, 1)}
+            return (seed, {**seed, **told}) if self._prototypes else (seed,)
+        if channel == self.MOTIF_SUMS.name:
+            return (seed,)
+        if channel == self.VOCABULARY.name:
+            return ({motifs.CODES: motifs.codes_of(s)},)
+        if channel in (self.MOTIFS.name, self.PRESENCE.name):
+            return motifs.asks(s)
+        if channel == self.REWARD.name:
+            length = sum(p.numel() for p in self._shared(self.start(schema, 0)).values())
+            places = Integers((None,), 0, length - 1)
+            return ({"places": places, "amounts": Numbers((None,)), "value": Real(), "payoff": Real()},)
+        given_nothing = (
+            self.LISTS,
+            self.SIZE,
+            self.PROTOTYPES,
+            self.PROTOTYPE_SUMS,
+            self.MOTIF_COUNTS,
+            self.PERSONAL,
+        )
+        if channel in [one.name for one in given_nothing]:
+            return NOTHING
+        return super().takes(channel, schema)
 
     def released(self, state: State) -> State | None:
         """The global model; None where only convolutions are shared, so that it has no head."""
@@ -431,9 +460,11 @@ class FairGraphFL(GinClassifier):
         apart = graph_distance if s.regulariser == "graph" else prototype_distance
         if s.prototypes == "bounded":
             held = motifs.holds(me, s)
-            near = pull(me, given, held, torch.arange(held.shape[1]), s.hidden, s.distance)
+            public = (held.shape[1], s.hidden)
+            near = pull(me, given, held, torch.arange(held.shape[1]), public, s.distance)
             return lambda embedded, rows: s.regularisation * apart(shortened(embedded, s.clip), near, rows)
-        target = pull(me, given, *motifs.incidence(me, s), s.hidden, s.distance)
+        table, at = motifs.incidence(me, s)
+        target = pull(me, given, table, at, (int(me.memory[motifs.LENGTH]), s.hidden), s.distance)
         return lambda embedded, rows: s.regularisation * apart(embedded, target, rows)
 
     def _own_prototypes(self, me: Any) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph import motifs
 from secure_fedgraph.graph.motifs import Motifs
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.protocol.given import Forms, Integers, Numbers, Whole
 
 COUNTED = "counted"
 """Entry of an ask for motif counts, which a global idf is made of."""
@@ -25,6 +26,21 @@ _FIELDS = ("codes", "graph", "motif", "count")
 def labels_of(schema: Schema) -> int:
     """How many labels nodes can have: one-hot columns, or the values of a first column of categories."""
     return schema.atoms[0] if schema.atoms else schema.features
+
+
+def codes_of(settings: FairGraphFLSettings) -> Integers:
+    """The form of a list of motifs."""
+    return Integers((None, motifs.width_of(settings.rings)), -1, 2**31)
+
+
+def asks(settings: FairGraphFLSettings) -> Forms:
+    """What an agent may be given with an ask for its motifs."""
+    if settings.idf != "global":
+        return ({},)
+    told = {RARITY: Numbers((None,))}
+    if settings.vocabulary != "public":
+        return ({COUNTED: Whole(1, 1)}, {**told, CODES: codes_of(settings)})
+    return ({COUNTED: Whole(1, 1)}, told)
 
 
 # --- in an agent

@@ -38,11 +38,20 @@ class Pull:
         return cls(incidence, prototypes, 1 / size if distance == "relative" else torch.ones_like(size))
 
 
-def pull(me: Any, given: Mapping[str, Any], incidence: Tensor, at: Tensor, width: int, distance: str) -> Pull:
+def pull(
+    me: Any,
+    given: Mapping[str, Any],
+    incidence: Tensor,
+    at: Tensor,
+    shape: tuple[int, int],
+    distance: str,
+) -> Pull:
     """The prototypes that the server told, for the agent's own motifs.
 
     Args:
         at: where each column of the incidence stands in the server's vocabulary.
+        shape: motifs in that vocabulary, and the width of a prototype. Both are public, so that a refusal
+            says nothing of the agent's own motifs.
         distance: ``relative`` or ``absolute``.
 
     Raises:
@@ -52,17 +61,17 @@ def pull(me: Any, given: Mapping[str, Any], incidence: Tensor, at: Tensor, width
     right = (
         isinstance(prototypes, Tensor)
         and isinstance(known, Tensor)
-        and prototypes.dim() == 2
-        and known.dim() == 1
-        and prototypes.shape == (len(known), width)
+        and prototypes.shape == shape
+        and known.shape == shape[:1]
         and bool(torch.isfinite(prototypes).all())
     )
     if not right:
-        raise HostileMessage(f"{me.name} was told prototypes that are not finite rows of {width} numbers")
+        raise HostileMessage(
+            f"{me.name} was told prototypes that are not {shape[0]} finite rows of {shape[1]} numbers"
+        )
     assert isinstance(known, Tensor)
     assert isinstance(prototypes, Tensor)
-    # motifs beyond the list that was told have no prototype: a refusal would say that the agent has one
-    there = torch.cat([known.bool(), known.new_zeros(1).bool()])[at.clamp(max=len(known))]
+    there = known.bool()[at]
     return Pull.towards(incidence[:, there], prototypes[at[there]].float(), distance)
 
 

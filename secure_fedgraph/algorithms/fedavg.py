@@ -16,6 +16,7 @@ from secure_fedgraph.algorithms.weighting import AveragingSettings, weighed, wei
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
+from secure_fedgraph.protocol.given import Forms, like
 
 
 class FedAvg(NodeClassifier):
@@ -45,6 +46,12 @@ class FedAvg(NodeClassifier):
         """Seeded first weights, which are public."""
         params = parameters_of(self.start(schema, seed))
         return params | adaptive_clip.start() if self._adaptive else params
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """The weights, and the clip where it follows the clients."""
+        if channel == self.UPDATE.name:
+            return (like(self.init(schema, 0)),)
+        return super().takes(channel, schema)
 
     def released(self, state: State) -> State:
         """The weights."""

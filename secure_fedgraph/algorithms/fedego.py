@@ -28,6 +28,7 @@ from secure_fedgraph.models.ego_mash import LEAST, class_shares, coefficient, cr
 from secure_fedgraph.models.finite import finite
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Trees, Unit, Upload
+from secure_fedgraph.protocol.given import NOTHING, Form, Forms, Numbers, Whole, like
 
 ADAM, SEED, SHARES, RELEASED = "adam.", "seed", "shares", "released."
 TRAINED = "trained"
@@ -84,6 +85,11 @@ class FedEgo(NodeClassifier):
     @property
     def _averages(self) -> bool:
         return self.settings.average_reduction and self.settings.reduction == "trained"
+
+    @property
+    def _takes_reduction(self) -> bool:
+        """Whether clients take the averaged reduction over."""
+        return self._averages and self.settings.profile == "paper"
 
     @property
     def _bounded(self) -> bool:
@@ -146,6 +152,25 @@ class FedEgo(NodeClassifier):
         """First weights, which follow from a public seed: clients start from the same."""
         return {**parameters_of(self.start(schema, seed)), SEED: torch.tensor(seed)}
 
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """The public seed, and what of the model is shared."""
+        if channel == self.PERSONAL.name:
+            return NOTHING
+        seed: Form = {SEED: Whole()}
+        if channel in (self.EGOS.name, self.EGOS_ACROSS.name):
+            return (seed,)
+        if channel not in (self.REDUCTION.name, self.MIX.name):
+            return super().takes(channel, schema)
+        state = self.init(schema, 0)
+        if channel == self.REDUCTION.name:
+            return ({**like(_part(state, shared=True)), **seed},)
+        told: Form = {}
+        if self._mixes:
+            told = {**like(_part(state, shared=False)), SHARES: Numbers((schema.classes,))}
+        if self._takes_reduction:
+            told = {**told, **like(_part(state, shared=True))}
+        return (told,)
+
     def released(self, state: State) -> None:
         """Models are personal."""
         return None
@@ -174,7 +199,7 @@ class FedEgo(NodeClassifier):
             generator = torch.Generator().manual_seed(sub_seed(int(state[SEED]), f"server/{fed.number}"))
             state = self._learn(state, mashes, generator)
             given = {**_part(state, shared=False), SHARES: state[SHARES]}
-        if self._averages and self.settings.profile == "paper":
+        if self._takes_reduction:
             given |= _part(state, shared=True)
         fed.scatter(self.MIX, dict.fromkeys(cohort, given))
         return state
@@ -277,7 +302,7 @@ class FedEgo(NodeClassifier):
         if not self._averages and TRAINED not in me.scratch:  # nothing was asked of this client this round
             self._train(me, self._own(me, None))
         own: State = me.memory["model"]
-        averaged = self._averages and self.settings.profile == "paper"
+        averaged = self._takes_reduction
         told = {k: v for k, v in given.items() if k != SHARES}
         expected = {k: v for k, v in own.items() if (averaged if k.startswith(REDUCTION) else self._mixes)}
         _insist(expected, told)

@@ -31,6 +31,7 @@ from secure_fedgraph.models.neighgen_losses import FeatLossNorm, random_neighbou
 from secure_fedgraph.models.neighgen_training import joint_loss, predict_neighbours, train_locally
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
+from secure_fedgraph.protocol.given import NOTHING, Entry, Forms, Numbers, like
 
 CANDIDATES = 5
 MOST = 2**28
@@ -267,6 +268,39 @@ class FedSagePlus(_Generates, FedSage):
     def released(self, state: State) -> State:
         """The classifier."""
         return {k: v for k, v in super().released(state).items() if not k.startswith(_SHARED)}
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """The weights of the classifier or of the shared generator, a peer's offer, or nothing."""
+        if channel in (self.PRETRAIN.name, self.GENERATOR.name):
+            return NOTHING
+        if channel == self.FEEDBACK.name:
+            return tuple({self.GENERATOR.name: offer} for offer in self._offers(schema))
+        if channel in (self.UPDATE.name, self.SHARED.name):
+            shared, state = channel == self.SHARED.name, self.init(schema, 0)
+            return (like({k: v for k, v in state.items() if k.startswith(_SHARED) == shared}),)
+        return super().takes(channel, schema)
+
+    def shows(self, channel: str, schema: Schema) -> Forms | None:
+        """An offer, or the others' feedback to it."""
+        if channel == self.GENERATOR.name:
+            return self._offers(schema)
+        if channel != self.FEEDBACK.name:
+            return super().shows(channel, schema)
+        s = self.settings
+        if s.feedback == "outputs":
+            return ({"outputs": Numbers((s.exchange_batch, CANDIDATES, schema.features))},)
+        one = (1,) if s.feedback_minimum == "partitioned" else ()
+        params = dict(self.neighgen(schema).fgen.named_parameters())
+        return ({name: Numbers((*one, *p.shape)) for name, p in params.items()},)
+
+    def _offers(self, schema: Schema) -> tuple[dict[str, Entry], ...]:
+        params = dict(self.neighgen(schema).fgen.named_parameters())
+        asked: dict[str, Entry] = {
+            "z": Numbers((None, self.settings.encoder[1])),
+            "counts": Numbers((None,)),
+            "seed": Numbers(()),
+        }
+        return ({**{_FGEN + name: Numbers(tuple(p.shape)) for name, p in params.items()}, **asked},)
 
     @PRETRAIN.answer
     def start_generator(self, me: Any, given: State) -> None:

@@ -26,6 +26,7 @@ from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
+from secure_fedgraph.protocol.given import NOTHING, Forms, Whole, like
 
 LARGEST_OF_GRAPHS = 1000.0
 """A GIN adds up whole graphs, whose gradients are larger: up to 237 in the first rounds on imdb-binary."""
@@ -87,6 +88,12 @@ class GinClassifier(Algorithm):
         model = self.model(schema)
         model.initialise(seed)
         return parameters_of(model)
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """For its scores: the model that is released."""
+        if channel in (self.METRICS.name, self.OWN_TESTS.name):
+            return self._takes_released(schema)
+        return super().takes(channel, schema)
 
     def predict(self, params: State, graph: Data, schema: Schema) -> Tensor:
         """``[graphs, classes]`` scores."""
@@ -154,6 +161,12 @@ class GinFedAvg(GinClassifier):
         """Seeded first weights, which are public."""
         return self.start(schema, seed)
 
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """The weights."""
+        if channel == self.UPDATE.name:
+            return (like(self.init(schema, 0)),)
+        return super().takes(channel, schema)
+
     def round(self, fed: Any, state: State) -> State:
         """Adds the mean update."""
         return total(state, fed.reduce(self.UPDATE, given=state).mean)
@@ -179,6 +192,14 @@ class GinLocal(GinClassifier):
     def init(self, schema: Schema, seed: int) -> State:
         """Nothing but the public seed."""
         return {"seed": torch.tensor(seed)}
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """The public seed."""
+        if channel == self.TRAIN.name:
+            return ({"seed": Whole()},)
+        if channel == self.PERSONAL.name:
+            return NOTHING
+        return super().takes(channel, schema)
 
     def round(self, fed: Any, state: State) -> State:
         """Tells everybody to go on."""

@@ -21,6 +21,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.vertical import Noise, Tower
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload
+from secure_fedgraph.protocol.given import Form, Forms, Integers, Numbers, Text, Whole
 
 TWO = (
     "the mean goes back to both of 2 clients, and each learns the other's rows by subtracting its own; take "
@@ -111,6 +112,30 @@ class Glasu(Vertical):
         if channel.name == self.HIDDEN.name:
             channel = replace(channel, largest=s.bound, largest_is="training.bound")
         return replace(channel, accepted=s.accept_two_clients)
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """The iteration's task, with index sets, aggregates or gradients where they are due."""
+        if channel == self.EXAMINE.name:
+            asked: Form = {"parties": Text(), "nodes": Whole(1), "stretch": Whole()}
+            return (asked, {**asked, "aggregate": Numbers((None, None))})
+        if channel not in [one.name for one in self.channels]:
+            return super().takes(channel, schema)
+        task, numbered = self._task, {**self._task, "stretch": Whole()}
+        nodes: Form = {"nodes": Integers((None,), 0, sent.MOST_NODES)}
+        gradient: Form = {"gradient": Numbers((None, None))}
+        if channel == self.SAMPLE.name:
+            return (numbered, {**numbered, **nodes})
+        if channel == self.BACKWARD.name:
+            return ({**numbered, **self._rows}, {**numbered, **gradient})
+        if channel in (self.GRADIENT.name, self.STEP.name):
+            return (task, {**task, **self._rows}, {**task, **gradient})
+        return (numbered, {**numbered, **nodes}, {**numbered, **self._rows})
+
+    def shows(self, channel: str, schema: Schema) -> Forms | None:
+        """Rows of a layer, or the gradient at them."""
+        if channel in (self.HIDDEN_SHARED.name, self.GRADIENT.name):
+            return ({"rows": Numbers((None, None))},)
+        return super().shows(channel, schema)
 
     # -- the server -------------------------------------------------------------------------------
 
@@ -259,6 +284,8 @@ class Glasu(Vertical):
         """Keeps the other clients' rows of the layer that is aggregated now."""
         work, running = self._work(me), self._running(me)
         number = len(running.inner) - 1
+        if number not in running.inner:
+            raise HostileMessage(f"{me.name} was handed the others' rows before it made its own")
         mine = running.inner[number]
         work.others[number] = {
             name: sent.rows(values, "rows", len(mine), mine.shape[1]) for name, values in uploads.items()

@@ -16,6 +16,7 @@ from secure_fedgraph.algorithms.glasu_settings import GlasuSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.models.vertical import Tower, stretches_of
+from secure_fedgraph.protocol.given import Form, Numbers, Text, Whole
 
 MOST_SEED = 2**32
 LIVE = "live"
@@ -77,6 +78,22 @@ class Vertical(Algorithm):
     @property
     def _ends(self) -> tuple[int, ...]:
         return self.settings.aggregated
+
+    @property
+    def _task(self) -> Form:
+        """What comes with every ask of an iteration."""
+        return {
+            "step": Whole(0, self.settings.steps - 1),
+            "seed": Whole(0, MOST_SEED - 1),
+            "parties": Text(),
+        }
+
+    @property
+    def _rows(self) -> Form:
+        """What is aggregated, and how many clients' rows it is of."""
+        if self.settings.carried == "peers":
+            return {}
+        return {"aggregate": Numbers((None, None)), "among": Whole(1)}
 
     def _parties(self, me: Any, given: State) -> tuple[str, ...]:
         return sent.parties(given, me.clients)
@@ -171,6 +188,8 @@ class Vertical(Algorithm):
         running.take(number, aggregate, among)
 
     def _gradient(self, running: Pass, number: int, given: State) -> Tensor:
+        if self._ends[number] not in running.sets:
+            raise HostileMessage(f"the gradient of stretch {number} was given out of turn")
         rows = len(running.sets[self._ends[number]])
         return sent.rows(given, "gradient", rows, running.width)
 

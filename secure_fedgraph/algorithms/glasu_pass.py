@@ -94,6 +94,8 @@ class Pass:
     def descend(self, number: int) -> Tensor:
         """The sets of one stretch, from its aggregated end down to its start, which is returned."""
         layers = self.tower.stretches[number]
+        if layers.stop not in self.sets:
+            raise HostileMessage(f"the nodes of stretch {number} were asked for out of turn")
         shared = self.sets.get(layers.start)
         for layer in reversed(layers):
             if layer in self.sets:
@@ -158,6 +160,8 @@ class Pass:
     def back_from_the_top(self) -> Tensor:
         """The gradient of this client's loss at the last aggregate; zero where it holds no labels."""
         top = self.given[len(self.ends) - 1]
+        if top.grad is not None:
+            raise HostileMessage("the gradient at the last aggregate was asked for a second time")
         if self.holds_labels:
             self.loss(top).backward()
         return torch.zeros_like(top) if top.grad is None else top.grad
@@ -165,7 +169,8 @@ class Pass:
     def back_through(self, number: int, gradient: Tensor) -> Tensor | None:
         """Through one stretch: from the gradient at its end to the one at its start, None at the features."""
         inner = self.inner.pop(number, None)
-        if inner is None or inner.grad_fn is None:
+        before = self.given.get(number - 1)
+        if inner is None or inner.grad_fn is None or (number and before is None):
             raise HostileMessage(f"the gradient of stretch {number} was given out of turn")
         if self.block is not None:
             gradient = gradient[:, self.block * inner.shape[1] :][:, : inner.shape[1]]

@@ -14,8 +14,10 @@ from secure_fedgraph.algorithms.glasu_client import LIVE, MOST_SEED
 from secure_fedgraph.algorithms.glasu_pass import Pass
 from secure_fedgraph.algorithms.glasu_settings import GlasuSettings
 from secure_fedgraph.graph.sampling import NeighbourTable
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol import Channel, Transcript, Upload
+from secure_fedgraph.protocol.given import Forms, Text, Whole
 
 
 class GlasuSimulated(Glasu):
@@ -94,6 +96,12 @@ class GlasuStandalone(Glasu):
         given = {"seed": seed, "parties": "\n".join(fed.cohort)}
         fed.scatter(self.STEP, dict.fromkeys(fed.cohort, given))
         return state
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """Who takes part, and the seed of the batches or the number of nodes."""
+        if channel == self.STEP.name:
+            return ({"seed": Whole(0, MOST_SEED - 1), "parties": Text()},)
+        return super().takes(channel, schema)
 
     def findings(self, transcript: Transcript) -> dict[str, Any]:
         """Nothing is exchanged."""

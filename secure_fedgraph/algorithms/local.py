@@ -12,6 +12,7 @@ from secure_fedgraph.algorithms.node_classifier import NodeClassifier
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
+from secure_fedgraph.protocol.given import NOTHING, Forms
 
 
 class Local(NodeClassifier):
@@ -37,6 +38,10 @@ class Local(NodeClassifier):
         """Tells everybody to go on."""
         fed.scatter(self.TRAIN, {name: {} for name in fed.cohort})
         return state
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """Nothing."""
+        return NOTHING
 
     def released(self, state: State) -> None:
         """No model is released."""

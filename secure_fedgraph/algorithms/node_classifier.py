@@ -20,6 +20,7 @@ from secure_fedgraph.models.ego import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import glorot, load
 from secure_fedgraph.models.per_record import check_model
+from secure_fedgraph.protocol.given import Forms
 
 ModelMaker = Callable[[Schema], nn.Module]
 
@@ -62,6 +63,12 @@ class NodeClassifier(Algorithm):
         if whole:
             check_no_dropout(self.settings)
         check_model(self.model(schema), whole)
+
+    def takes(self, channel: str, schema: Schema) -> Forms | None:
+        """For its scores: the model that is released."""
+        if channel in (self.METRICS.name, self.OWN_TESTS.name):
+            return self._takes_released(schema)
+        return super().takes(channel, schema)
 
     def model(self, schema: Schema) -> nn.Module:
         """A fresh model of the right shape."""

@@ -120,10 +120,14 @@ def _client(told: dict[str, Any], identity: Identity, roster: dict[str, bytes]) 
         run=told["run"],
         ledger=Ledger(Path(told["ledger"]), Budget(**told["budget"]) if told["budget"] else None),
         seed=told["seed"],
-        shelf=Shelf(Path(told["shelf"]), name) if told["shelf"] else None,
+        shelf=_shelf(Path(told["shelf"]), name) if told["shelf"] else None,
         after=told["after"],
         data=digest_of_data(graph),
     )
+
+
+def _shelf(folder: Path, name: str) -> Shelf:
+    return Shelf(folder, name, folder.parents[2])  # the folder of the run, where the user put it
 
 
 def _fail(answers: IO[bytes], error: Exception) -> None:

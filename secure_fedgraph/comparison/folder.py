@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph import files
 from secure_fedgraph.comparison.points import Point
 from secure_fedgraph.comparison.runs import KEY
 from secure_fedgraph.config import Experiment
@@ -64,12 +64,12 @@ def _first_difference(
 def forget(out: Path) -> None:
     """Takes away what earlier comparisons wrote. Whatever else lies there, also below ``runs/``, stays."""
     for note in out.glob(f"runs/*/seed-*/{KEY}"):
-        shutil.rmtree(note.parent, ignore_errors=True)
+        files.remove_folder(note.parent, out)
     for leak in out.glob("runs/*/leak-*.json"):
-        leak.unlink()
+        files.remove(leak, out)
     for folder in (*out.glob("runs/*"), out / "runs"):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
     if (out / "compare.json").exists():
         for name in WRITTEN:
-            (out / name).unlink(missing_ok=True)
+            files.remove(out / name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph import files
 from secure_fedgraph.algorithms.own import algorithm_named
 from secure_fedgraph.code_digest import of_class, of_rooms
 from secure_fedgraph.config import Experiment
@@ -37,23 +37,29 @@ def run_key(experiment: Experiment) -> str:
     return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
 
 
-def readable(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None where none is there, or it is torn."""
+def readable(path: Path, root: Path | None = None) -> dict[str, Any] | None:
+    """A JSON object; None where none is there, or it is torn, or a link stands in its place."""
     try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
+        value = json.loads(files.read(path, root=root))
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
 def kept(folder: Path, key: str) -> dict[str, Any] | None:
     """What an earlier call made of the very run of this key, a result or a refusal; None where nothing."""
-    if (readable(folder / KEY) or {}).get("key") != key:
+    root = _root(folder)
+    if (readable(folder / KEY, root) or {}).get("key") != key:
         return None
-    refused, result = readable(folder / REFUSED), readable(folder / RESULT)
+    refused, result = readable(folder / REFUSED, root), readable(folder / RESULT, root)
     if result is not None and set(result) >= NEEDED:
         return result
     return refused if refused is not None and "reason" in refused else None
+
+
+def _root(folder: Path) -> Path:
+    """The comparison's own folder, above ``runs/POINT/seed-N``: below it no link is followed."""
+    return folder.parents[2]
 
 
 def rehearse_point(config: dict[str, Any]) -> None:
@@ -88,9 +94,9 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
     shared = experiment.ledger is not None
     whole = experiment.adds_noise and not shared
     every = experiment.checkpoint_every if shared else EVERY
-    if whole or (readable(folder / KEY) or {}).get("key") != key:
-        shutil.rmtree(folder, ignore_errors=True)
-    write_json(folder / KEY, {"key": key})
+    if whole or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
+        files.remove_folder(folder, _root(folder))
+    write_json(folder / KEY, {"key": key}, _root(folder))
     name = f"{folder.parent.name}/{folder.name}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is left in plaintext is a column of the table

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph import files
 from secure_fedgraph.comparison.rows import pareto
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.results import versions
@@ -54,11 +56,12 @@ def write_tables(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
 
     found = list(flat(rows))
     heads = list(dict.fromkeys(key for row in found for key in row))
-    with (out / "compare.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, heads)
-        writer.writeheader()
-        writer.writerows(found)
+    lines = io.StringIO(newline="")
+    writer = csv.DictWriter(lines, heads)
+    writer.writeheader()
+    writer.writerows(found)
+    files.write(out / "compare.csv", [lines.getvalue().encode()], private=False)
     table = pandas.DataFrame(found, columns=heads)
     mixed = [head for head in heads if table[head].map(type).nunique() > 1 and table[head].dtype == object]
     table[mixed] = table[mixed].astype(str)
-    table.to_parquet(out / "compare.parquet", index=False)
+    files.write(out / "compare.parquet", [table.to_parquet(None, index=False)], private=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from filelock import FileLock
-
+from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy import accounting
 from secure_fedgraph.privacy.accounting import (
@@ -168,7 +166,8 @@ class Ledger:
           budget is checked and the line written in one step under a lock, also against other processes;
         - with a budget, what would exceed it is refused and not written;
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
-        - any other damage is refused, and so is a client's name with other data than it is known with.
+        - any other damage is refused, and so is a client's name with other data than it is known with;
+        - nobody but the owner of the file reads it, and a link in its place is refused.
 
     Args:
         path: the file, one JSON line a charge; in memory without one. Runs over the same data may share it:
@@ -188,7 +187,7 @@ class Ledger:
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            files.private_folder(path.parent)
             with self._locked():
                 self._catch_up()
 
@@ -204,10 +203,7 @@ class Ledger:
             self._check(charge)
             if self.path is not None:
                 line = charge.to_line().encode()
-                with self.path.open("ab") as file:
-                    file.write(line)
-                    file.flush()
-                    os.fsync(file.fileno())
+                files.append(self.path, line, sync=True)
                 self._read += len(line)
             self._count(charge)
             self._charges.append(charge)
@@ -221,8 +217,8 @@ class Ledger:
         Raises:
             BadInput: for any other damage.
         """
-        if path.is_file():
-            with FileLock(f"{path}.lock"):  # a line that another process is writing is not torn
+        if files.size_of(path) is not None:
+            with files.lock(Path(f"{path}.lock")):  # a line that another process is writing is not torn
                 _set_aside_torn(path)
         return cls(path, budget)
 
@@ -243,7 +239,7 @@ class Ledger:
     def mark(self) -> dict[str, Any]:
         """How long the file is, and a digest of it: what a checkpoint notes."""
         with self._locked():  # half a line that another run is writing is no mark
-            found = self.path.read_bytes() if self.path is not None and self.path.is_file() else b""
+            found = (_content(self.path) if self.path is not None else None) or b""
         return {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
 
     def _check(self, charge: Charge) -> None:
@@ -265,11 +261,11 @@ class Ledger:
 
     def _catch_up(self) -> None:
         """Takes note of what other processes have charged."""
-        if self.path is None or not self.path.is_file() or self.path.stat().st_size == self._read:
+        if self.path is None or files.size_of(self.path) == self._read:
             return
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            fresh = file.read()
+        fresh = _content(self.path, self._read)
+        if fresh is None:
+            return
         if not fresh.endswith(b"\n"):
             raise BadInput(
                 f"{self.path} ends in a torn line, as a crash leaves it: 'resume' the run that tore it, "
@@ -286,25 +282,18 @@ class Ledger:
             if self.path is None:
                 yield
                 return
-            with FileLock(f"{self.path}.lock"):
+            with files.lock(Path(f"{self.path}.lock")):
                 yield
 
 
 def _set_aside_torn(path: Path) -> None:
     charges = read_ledger(path)  # refuses any other damage
-    whole, _, torn = path.read_bytes().rpartition(b"\n")
+    whole, _, torn = files.read(path).rpartition(b"\n")
     if not torn:
         return
-    with path.with_suffix(".torn").open("ab") as evidence:
-        evidence.write(torn + b"\n")
-        os.fsync(evidence.fileno())
+    files.append(path.with_suffix(".torn"), torn + b"\n", sync=True)
     counted = charges[-1].to_line().encode()
-    draft = path.with_suffix(".draft")
-    with draft.open("wb") as file:
-        file.write((whole + b"\n" if whole else b"") + counted)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    files.write(path, [whole, b"\n" * bool(whole), counted], private=True)
 
 
 def read_ledger(path: Path) -> list[Charge]:
@@ -313,9 +302,10 @@ def read_ledger(path: Path) -> list[Charge]:
     Raises:
         BadInput: for a file that is not there, or is damaged anywhere but in its last line.
     """
-    if not path.is_file():
+    found = _content(path)
+    if found is None:
         raise BadInput(f"no ledger at {path}")
-    lines = path.read_bytes().split(b"\n")
+    lines = found.split(b"\n")
     torn = lines.pop()
     charges = [_charge(line, path, number) for number, line in enumerate(lines, start=1)]
     if torn:
@@ -329,18 +319,32 @@ def check_mark(path: Path, mark: Mapping[str, Any]) -> None:
     Raises:
         BadInput: for one that was rolled back or rewritten.
     """
-    found = path.read_bytes()[: mark["bytes"]] if path.is_file() else b""
-    if len(found) < mark["bytes"] or hashlib.sha256(found).hexdigest() != mark["sha256"]:
+    size = mark.get("bytes")
+    if type(size) is not int or size < 0 or not isinstance(mark.get("sha256"), str):
+        raise BadInput(
+            f"the checkpoint does not say how far {path} had come ('ledger' is {str(mark)[:60]}): put a copy "
+            "of checkpoint.json back"
+        )
+    found = (_content(path) or b"")[:size]
+    if len(found) < size or hashlib.sha256(found).hexdigest() != mark["sha256"]:
         raise BadInput(
             f"{path} lacks charges that the checkpoint beside it was made after: a ledger that was rolled "
             "back under-counts; put the newest one back, or treat the budget as spent"
         )
 
 
+def _content(path: Path, after: int = 0) -> bytes | None:
+    """The file from a byte on; None where there is none."""
+    try:
+        return files.read(path, after=after)
+    except FileNotFoundError:
+        return None
+
+
 def _charge(line: bytes, path: Path, number: int) -> Charge:
     try:
         return Charge.from_line(line)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise BadInput(
             f"{path}, line {number} is damaged: a ledger is never repaired; keep it as evidence and "
             "treat the budget as spent"

@@ -45,8 +45,11 @@ def unpack(body: bytes | memoryview) -> Any:
     """
     leaves = wire.decode(body)
     try:
-        return _value(json.loads(leaves.pop(_FORM)), leaves)
-    except (KeyError, TypeError, ValueError, IndexError, RecursionError):
+        form = json.loads(leaves.pop(_FORM))
+        if _count(form) > len(leaves):  # each leaf stands in one place: copies would take room without end
+            raise ValueError("a value stands in two places")
+        return _value(form, leaves)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, RecursionError):
         raise HostileMessage("a body of nested values does not say how they nest") from None
 
 
@@ -75,6 +78,15 @@ def _form(value: Any, leaves: wire.Tree, place: str) -> Any:
     return [kind, name, dtype.name]
 
 
+def _count(form: Any) -> int:
+    """Places of leaves."""
+    if isinstance(form, dict):
+        return sum(_count(inner) for inner in form.values())
+    if form[0] in ("list", "tuple"):
+        return sum(_count(item) for item in form[1])
+    return int(form[0] != "none")
+
+
 def _value(form: Any, leaves: wire.Tree) -> Any:
     if isinstance(form, dict):
         return {key: _value(inner, leaves) for key, inner in form.items()}
@@ -87,7 +99,7 @@ def _value(form: Any, leaves: wire.Tree) -> Any:
     found = leaves[rest[0]]
     if kind == "is":
         return found
-    if rest[1] not in _TYPES:
+    if rest[1] not in _TYPES or isinstance(found, str | bytes):
         raise ValueError(rest[1])
     array = np.array(found, dtype=rest[1])  # a copy: writable, and at home in this process
     if kind == "array":

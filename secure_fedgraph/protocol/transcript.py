@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph import files
+from secure_fedgraph.errors import BadInput, HostileMessage, unknown_name
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Domain, Unit
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
@@ -25,6 +26,9 @@ from secure_fedgraph.protocol.upload import Layout
 SERVER = "server"
 REFEREE = "referee"
 NOTES = "notes.jsonl"
+INDEX = "index.json"
+MOST_TALLIES = 8
+"""Counted words that may stand behind the values of one upload."""
 
 Keep = Callable[[str, int], bool]
 """Whether a channel's messages of a round are kept in full."""
@@ -147,11 +151,11 @@ class Transcript:
         self._bodies: dict[int, bytes] = {}
         self._next = 0
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            files.private_folder(folder, folder.parent)
             if go_on:
                 self._take_up(folder / NOTES)
             else:
-                (folder / NOTES).unlink(missing_ok=True)
+                files.remove(folder / NOTES, folder.parent)
 
     def record(self, message: Message, raw: bytes) -> None:
         """Notes a message as it goes over the wire."""
@@ -221,10 +225,14 @@ class Transcript:
         self._write_down("cut", self.cut[-1])
 
     def body(self, number: int) -> bytes:
-        """The bytes kept under a number."""
+        """The bytes kept under a number.
+
+        Raises:
+            OSError: where the file is gone.
+        """
         if self.folder is None:
             return self._bodies[number]
-        return (self.folder / f"{number:06d}.sfg").read_bytes()
+        return files.read(self._place(self.folder, number), root=self.folder.parent)
 
     def close(self) -> None:
         """Writes the index, so that a later process can read the folder."""
@@ -238,30 +246,34 @@ class Transcript:
             "cut": [asdict(one) for one in self.cut],
             "made": [asdict(o) for o in self.made],
         }
-        (self.folder / "index.json").write_text(json.dumps(index))
+        files.write(self.folder / INDEX, [json.dumps(index).encode()], private=True, root=self.folder.parent)
 
     @classmethod
     def load(cls, folder: Path) -> Transcript:
         """A finished run's transcript.
 
         Raises:
-            BadInput: where the folder holds none.
+            BadInput: where the folder holds none, or the index is damaged, naming the key.
         """
-        path = folder / "index.json"
-        if not path.is_file():
+        path = folder / INDEX
+        if files.size_of(path) is None:
             raise BadInput(f"no transcript in {folder}: run again with --set transcript=full to keep one")
-        index = json.loads(path.read_text())
+        try:
+            index = json.loads(files.read(path, root=folder.parent))
+        except (ValueError, RecursionError):
+            raise _damaged(path, "it is no JSON") from None
+        if not isinstance(index, dict):
+            raise _damaged(path, "it holds no named keys")
+        _check_public(path, index.get("public"))
         transcript = cls(None, public=index["public"])
         transcript.folder = folder
-        transcript.sent = [Sent(**s) for s in index["sent"]]
-        transcript.opened = [
-            Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index["opened"]
+        transcript.sent = [_note(Sent, row, path, "sent") for row in _rows(path, index, "sent")]
+        transcript.opened = [_note(Opened, row, path, "opened") for row in _rows(path, index, "opened")]
+        transcript.left_out = [
+            _note(LeftOut, row, path, "left_out") for row in _rows(path, index, "left_out", [])
         ]
-        transcript.left_out = [LeftOut(**one) for one in index.get("left_out", [])]
-        transcript.cut = [Cut(**one) for one in index.get("cut", [])]
-        transcript.made = [
-            Opened(**{**o, "contributors": tuple(o["contributors"])}) for o in index.get("made", [])
-        ]
+        transcript.cut = [_note(Cut, row, path, "cut") for row in _rows(path, index, "cut", [])]
+        transcript.made = [_note(Opened, row, path, "made") for row in _rows(path, index, "made", [])]
         return transcript
 
     def view(self, *parties: str) -> View:
@@ -286,33 +298,35 @@ class Transcript:
     def _write_down(self, kind: str, note: Sent | Opened | LeftOut | Cut) -> None:
         """Beside the index, which is written at the end: a run may not get that far."""
         if self.folder is not None:
-            with (self.folder / NOTES).open("a") as file:
-                file.write(json.dumps({"kind": kind, **vars(note)}) + "\n")
+            line = json.dumps({"kind": kind, **vars(note)}) + "\n"
+            files.append(self.folder / NOTES, line.encode(), root=self.folder.parent)
 
     def _take_up(self, path: Path) -> None:
-        if not path.is_file():
-            return
-        whole, _, torn = path.read_bytes().rpartition(b"\n")
-        if torn:  # a kill between two bytes of a note; the message itself was counted by its ledger charge
-            path.write_bytes(whole + b"\n" if whole else b"")
         try:
-            for line in whole.splitlines():
-                note = json.loads(line)
-                kind = note.pop("kind")
-                if kind == "sent":
-                    self.sent.append(Sent(**note))
-                elif kind == "left_out":
-                    self.left_out.append(LeftOut(**note))
-                elif kind == "cut":
-                    self.cut.append(Cut(**note))
-                else:
-                    notes = self.made if kind == "made" else self.opened
-                    notes.append(Opened(**{**note, "contributors": tuple(note["contributors"])}))
-                self._next = max(self._next, note["number"] + 1)
-        except (ValueError, KeyError, TypeError):
-            raise BadInput(
-                f"{path} is damaged: put a copy back, or delete it and lose the record of what was sent"
-            ) from None
+            found = files.read(path, root=path.parents[1])
+        except FileNotFoundError:
+            return
+        whole, _, torn = found.rpartition(b"\n")
+        if torn:  # a kill between two bytes of a note; the message itself was counted by its ledger charge
+            files.write(path, [whole, b"\n" * bool(whole)], private=True, root=path.parents[1])
+        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
+            try:
+                row = json.loads(line)
+                kind = row.pop("kind")
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise _damaged(path, f"line {number} is no note") from None
+            place = f"line {number}"
+            if kind == "sent":
+                self.sent.append(_note(Sent, row, path, place))
+            elif kind == "left_out":
+                self.left_out.append(_note(LeftOut, row, path, place))
+            elif kind == "cut":
+                self.cut.append(_note(Cut, row, path, place))
+            elif kind in ("made", "opened"):
+                (self.made if kind == "made" else self.opened).append(_note(Opened, row, path, place))
+            else:
+                raise _damaged(path, f"line {number} has kind {str(kind)[:40]!r}")
+            self._next = max(self._next, row["number"] + 1)
 
     def _store(self, channel: str, round: int, raw: bytes) -> tuple[int, bool]:
         number, self._next = self._next, self._next + 1
@@ -320,8 +334,15 @@ class Transcript:
         if kept and self.folder is None:
             self._bodies[number] = raw
         elif kept and self.folder is not None:
-            (self.folder / f"{number:06d}.sfg").write_bytes(raw)
+            # not synced one by one: a kill of the process loses nothing, and digests show other losses
+            files.write(
+                self._place(self.folder, number), [raw], private=True, root=self.folder.parent, sync=False
+            )
         return number, kept
+
+    @staticmethod
+    def _place(folder: Path, number: int) -> Path:
+        return folder / f"{number:06d}.sfg"
 
 
 class View:
@@ -465,13 +486,76 @@ class View:
 
 
 def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
-    """The values of a sealed upload whose domain needs no key to read; None otherwise."""
-    if "domain" not in reply or not Domain(reply["domain"]).readable:
+    """The values of a sealed upload whose domain needs no key to read; None otherwise.
+
+    Raises:
+        HostileMessage: for one that does not hold what its layout says.
+    """
+    domain = reply.get("domain")
+    if domain not in [one.value for one in Domain] or not Domain(domain).readable:
         return None
-    layout = Layout.from_text(reply["layout"])
-    values = np.asarray(reply["data"], dtype=np.float64).reshape(-1)[: layout.rows * layout.width]
-    matrix = values.reshape(layout.rows, layout.width)  # behind the values may stand tallies
-    if reply["domain"] == Domain.RING.value:
-        matrix = matrix * reply["grid"]
+    data, text, grid = reply.get("data"), reply.get("layout"), reply.get("grid")
+    layout = Layout.from_text(text if isinstance(text, str) else "")
+    size = layout.rows * layout.width
+    if not isinstance(data, np.ndarray) or not size <= data.size <= size + MOST_TALLIES:
+        raise HostileMessage("an upload does not hold the values that its layout says")
+    values = np.asarray(data, dtype=np.float64).reshape(-1)[:size]  # behind them may stand tallies
+    matrix = values.reshape(layout.rows, layout.width)
+    if domain == Domain.RING.value:
+        if type(grid) is not float:
+            raise HostileMessage("an upload in whole steps does not say how large a step is")
+        matrix = matrix * grid
     named = layout.unpack(matrix, by_row=unit is not Unit.CLIENT)
     return {name: value.numpy() for name, value in named.items()}
+
+
+Note = TypeVar("Note", Sent, Opened, LeftOut, Cut)
+_KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
+    """A note as it was written down, once every field is there and of its type.
+
+    Raises:
+        BadInput: naming the first that is not.
+    """
+    names = {one.name: str(one.type) for one in fields(kind)}
+    if not isinstance(row, dict) or row.keys() != names.keys():
+        raise _damaged(path, f"{place!r} holds a note without the keys {', '.join(names)}")
+    for name, wanted in names.items():
+        value = row[name]
+        if wanted.startswith("tuple"):
+            right = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        else:
+            right = type(value) is _KINDS[wanted]
+        if not right or (name == "number" and not 0 <= value < 2**40):
+            raise _damaged(path, f"{place!r} holds a note whose {name} is {str(value)[:40]!r}")
+    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in row.items()})
+
+
+def _rows(path: Path, index: Mapping[str, Any], key: str, default: Any = None) -> list[Any]:
+    rows = index.get(key, default)
+    if not isinstance(rows, list):
+        raise _damaged(path, f"it lacks the list {key!r}")
+    return rows
+
+
+def _check_public(path: Path, public: Any) -> None:
+    """That what everybody knows has the shape that views read it in."""
+    if not isinstance(public, dict):
+        raise _damaged(path, "it lacks 'public'")
+    clients, channels = public.get("clients", []), public.get("channels", {})
+    if not isinstance(clients, list) or not all(isinstance(name, str) for name in clients):
+        raise _damaged(path, "'public.clients' is no list of names")
+    if not isinstance(channels, dict):
+        raise _damaged(path, "'public.channels' holds no named channels")
+    units = [one.value for one in Unit]
+    for name, terms in channels.items():
+        if not isinstance(terms, dict) or terms.get("unit") not in units:
+            raise _damaged(path, f"'public.channels.{name[:60]}' names no unit")
+
+
+def _damaged(path: Path, why: str) -> BadInput:
+    return BadInput(
+        f"{path} is damaged ({why}): put a copy back, or delete it and lose the record of what was sent"
+    )

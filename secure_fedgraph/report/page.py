@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
+from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.report import words
 from secure_fedgraph.report.audit_page import audit_story
@@ -46,37 +46,73 @@ def write_report(folder: Path) -> Path:
     """
     folder = Path(folder)
     kind, value = _load(folder)
-    story = KINDS[kind][1](value, folder)
-    page = _environment().get_template(f"{kind}.html").render(**story)
-    plots = folder / "plots"
-    plots.mkdir(exist_ok=True)
-    drawn: list[Picture] = story["pictures"]
+    page, drawn = told(kind, value, folder)
+    plots = files.private_folder(folder / "plots", folder)
     for stale in set(plots.glob("*.png")) - {plots / f"{p.name}.png" for p in drawn}:
-        stale.unlink()
+        files.remove(stale, folder)
     for picture in drawn:
-        _write(plots / f"{picture.name}.png", picture.png)
-    return _write(folder / "report.html", page.encode("utf-8", errors="replace"))
+        files.write(plots / f"{picture.name}.png", [picture.png], private=False, root=folder)
+    files.write(folder / "report.html", [page.encode("utf-8", errors="replace")], private=False)
+    return folder / "report.html"
+
+
+def told(kind: str, value: dict[str, Any], folder: Path) -> tuple[str, list[Picture]]:
+    """The page's text and its pictures.
+
+    Raises:
+        BadInput: for values that no run, audit or comparison writes, naming the file.
+    """
+    try:
+        story = KINDS[kind][1](value, folder)
+        return _environment().get_template(f"{kind}.html").render(**story), story["pictures"]
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TemplateError,
+        TypeError,
+        ValueError,
+    ) as error:
+        if isinstance(error, BadInput):
+            raise
+        what = f"key {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0][:120]
+        raise BadInput(
+            f"{folder / KINDS[kind][0]} holds values that cannot be shown ({what}): put a copy back, or "
+            f"write it again with 'secure-fedgraph {kind}'"
+        ) from error
 
 
 def _load(folder: Path) -> tuple[str, dict[str, Any]]:
     for kind, (name, _) in KINDS.items():
         path = folder / name
-        if not path.is_file():
+        if not path.exists():
             continue
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
+            value = json.loads(files.read(path))
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read ({error.strerror}): put a copy back") from None
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, BadInput):
+                raise
             raise BadInput(f"{path} is not JSON: write it again with 'secure-fedgraph {kind}'") from None
         schema = value.get("schema") if isinstance(value, dict) else None
         if schema != f"{SCHEMA}{kind}/1":
             raise BadInput(
-                f"{path} has schema {schema!r}, not '{SCHEMA}{kind}/1': write it again with this version"
+                f"{path} has schema {repr(schema)[:60]}, not '{SCHEMA}{kind}/1': write it again with this "
+                "version"
             )
         missing = [key for key in ESSENTIAL[kind] if key not in value]
         if missing:
             raise BadInput(
                 f"{path} holds no {' and no '.join(missing)}: write it again with 'secure-fedgraph {kind}'"
             )
+        for key in ESSENTIAL[kind]:
+            wanted = list if key in ("points", "cells") else dict
+            if not isinstance(value[key], wanted):
+                raise BadInput(
+                    f"{path}: {key} is {str(value[key])[:40]!r}: write it again with 'secure-fedgraph {kind}'"
+                )
         return kind, value
     names = ", no ".join(name for name, _ in KINDS.values())
     raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit or comparison")
@@ -95,10 +131,3 @@ def _environment() -> Environment:
     environment.filters["scientific"] = words.scientific
     environment.tests["bounded"] = words.bounded
     return environment
-
-
-def _write(path: Path, content: bytes) -> Path:
-    draft = path.with_name(path.name + ".draft")
-    draft.write_bytes(content)
-    os.replace(draft, path)
-    return path

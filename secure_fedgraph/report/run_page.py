@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph import files
+from secure_fedgraph.errors import BadInput
 from secure_fedgraph.report import learning, trained, words
 from secure_fedgraph.report.measures import measure_of, others
 from secure_fedgraph.report.owners import each_owner
@@ -90,9 +92,15 @@ def _histories(result: dict[str, Any], folder: Path) -> list[list[dict[str, Any]
     """The rounds of every seed where each seed's own result lies beside; else those of the first."""
     found = []
     for seed in result.get("seeds") or []:
-        path = folder / f"seed-{seed.get('seed')}" / "result.json"
+        number = seed.get("seed")
+        if type(number) is not int:
+            raise BadInput(
+                f"{folder / 'result.json'}: seeds names seed {str(number)[:40]!r}, which is no number: put a "
+                "copy back"
+            )
+        path = folder / f"seed-{number}" / "result.json"
         try:
-            found.append(json.loads(path.read_text(encoding="utf-8"))["rounds"])
-        except (OSError, ValueError, KeyError, TypeError):
+            found.append(json.loads(files.read(path, root=folder))["rounds"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return [result.get("rounds") or []]
     return found or [result.get("rounds") or []]

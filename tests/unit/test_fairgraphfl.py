@@ -375,7 +375,7 @@ class TestRegulariser:
     def test_prototypes_that_no_server_tells(self, given):
         me = SimpleNamespace(name="owner-0")
         with pytest.raises(HostileMessage, match="told prototypes"):
-            training.pull(me, given, self.target.incidence, torch.tensor([0, 1]), 2, "relative")
+            training.pull(me, given, self.target.incidence, torch.tensor([0, 1]), (2, 2), "relative")
 
     def test_motifs_beyond_what_the_server_told_pull_nowhere(self):
         """Whether the agent has them stays its own: nothing is refused."""

@@ -18,7 +18,6 @@ from scipy.stats import norm
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy import accounting
-from secure_fedgraph.privacy import ledger as module
 from secure_fedgraph.privacy.accounting import (
     DiscreteRelease,
     Drawn,
@@ -316,7 +315,7 @@ class TestDisk:
             assert os.fstat(descriptor).st_ino == path.stat().st_ino
             synced.append(path.read_bytes())
 
-        monkeypatch.setattr(module.os, "fsync", spy)
+        monkeypatch.setattr(os, "fsync", spy)
         Ledger(path).charge(CHARGE)
         assert synced == [CHARGE.to_line().encode()]  # all of it was in the file by then
 
@@ -326,7 +325,7 @@ class TestDisk:
         def full(fd: int) -> None:
             raise OSError("no space left on device")
 
-        monkeypatch.setattr(module.os, "fsync", full)
+        monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="no space left"):
             made.tell(made.message("owner-0"))
 

@@ -1,0 +1,305 @@
+"""Files of a run, opened so that nobody else reads what is private and no symbolic link is followed.
+
+What is private (ledgers, clients' memories, checkpoints, transcripts) is 0600 in folders of 0700, whatever
+the umask is. What is made to be shared (results, reports, tables) has the modes that the umask gives.
+
+A **root** is the folder that a user named. How it is reached is the user's own choice, links included. Below
+it every folder and every file must be what it says: a link there was put by somebody else.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from secure_fedgraph.errors import BadInput
+
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+OTHERS = 0o077
+"""The bits that let anybody but the owner in."""
+DRAFT = ".draft"
+"""What the name of a file that is not whole yet ends in."""
+MOST = 2**36
+"""Bytes of the largest file that is read at once, where the reader names no limit."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in a file's place must not block
+_LINKS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
+
+
+def private_folder(path: Path, root: Path | None = None) -> Path:
+    """Makes a folder that only its owner can look into; one that is there is closed to others.
+
+    Args:
+        path: the folder.
+        root: the folder that a user named, ``path`` itself by default. A root that is there keeps its mode.
+
+    Raises:
+        BadInput: where a link or a file stands in the place of a folder below the root.
+        OSError: where the system refuses.
+    """
+    root = path if root is None else root
+    if not root.is_dir():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            root.mkdir(PRIVATE_FOLDER)
+    here = _open_folder(root)
+    try:
+        for part in path.relative_to(root).parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, PRIVATE_FOLDER, dir_fd=here)
+            below = _open_below(part, here, path)
+            os.close(here)
+            here = below
+            _close_to_others(here, PRIVATE_FOLDER)
+    finally:
+        os.close(here)
+    return path
+
+
+def write(
+    path: Path,
+    buffers: Iterable[Any],
+    *,
+    private: bool,
+    root: Path | None = None,
+    sync: bool = True,
+    settle: bool = False,
+) -> None:
+    """Writes a file whole: a crash leaves the old one or the new one, never half of one.
+
+    The draft has a name that nobody can foresee, and takes the place of whatever has the file's name: a link
+    is replaced, and what it pointed to is left alone.
+
+    Args:
+        path: the file; its folder is there.
+        buffers: its content, one after the other.
+        private: 0600 whatever the umask is; else what the umask gives.
+        root: the folder that a user named, the file's own by default.
+        sync: return only once it is on disk.
+        settle: sync the folder too, and with it every rename in it so far.
+
+    Raises:
+        BadInput: where a link stands in the place of a folder below the root.
+        OSError: where the system refuses.
+    """
+    with _folder(path.parent, root) as folder:
+        draft = f".{path.name}.{secrets.token_hex(8)}{DRAFT}"
+        mode = PRIVATE_FILE if private else 0o666
+        made = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, mode, dir_fd=folder)
+        try:
+            with open(made, "wb") as file:
+                for buffer in buffers:
+                    file.write(buffer)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=folder)
+            raise
+        if settle:
+            os.fsync(folder)
+
+
+def append(path: Path, content: bytes, *, root: Path | None = None, sync: bool = False) -> None:
+    """Adds to the end of a private file; one that is there with a looser mode is closed to others first.
+
+    Args:
+        sync: return only once it is on disk.
+
+    Raises:
+        BadInput: where a link, or anything but a file, stands in its place.
+        OSError: where the system refuses.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    with _folder(path.parent, root) as folder, open(_open_file(path, folder, flags), "ab") as file:
+        _close_to_others(file.fileno(), PRIVATE_FILE)
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read(path: Path, *, root: Path | None = None, most: int = MOST, after: int = 0) -> bytes:
+    """What a file holds.
+
+    Args:
+        most: bytes; a larger file is refused before it is read.
+        after: bytes at its beginning that are left out.
+
+    Raises:
+        BadInput: where it is larger, or a link, or anything but a file, stands in its place.
+        OSError: where it is not there, or the system refuses.
+    """
+    with _folder(path.parent, root) as folder, open(_open_file(path, folder, os.O_RDONLY), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise BadInput(f"{path} has {size} bytes, and at most {most} are read: put the right file there")
+        file.seek(after)
+        return file.read(max(size - after, 0))
+
+
+def refuse_link(path: Path) -> None:
+    """Before a folder of a run is worked in.
+
+    Raises:
+        BadInput: where a link stands in its place.
+    """
+    if path.is_symlink():
+        raise BadInput(f"{path} is a symbolic link where a folder of a run stands: take it away")
+
+
+def size_of(path: Path) -> int | None:
+    """Bytes of a file; None where none is there, or a link.
+
+    >>> size_of(Path("/nowhere"))
+    """
+    with suppress(OSError):
+        found = path.lstat()
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return None
+
+
+def lock(path: Path, timeout: float = -1) -> FileLock:
+    """A lock file that only its owner can open.
+
+    Raises:
+        BadInput: where a link, or anything but a file, stands in its place.
+    """
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            raise _not_a_file(path)
+        if found.st_mode & OTHERS:
+            append(path, b"")
+    return FileLock(path, timeout=timeout, mode=PRIVATE_FILE)
+
+
+def remove(path: Path, root: Path | None = None) -> None:
+    """Takes a file away, or the link in its place and not what it points to; nothing where nothing is there.
+
+    Raises:
+        BadInput: where a link stands in the place of a folder below the root.
+    """
+    with suppress(FileNotFoundError), _folder(path.parent, root) as folder:
+        os.unlink(path.name, dir_fd=folder)
+
+
+def remove_folder(path: Path, root: Path | None = None) -> None:
+    """Takes a folder away with all that is in it. A link in its place goes, and what it points to stays.
+
+    What cannot be taken away is left.
+
+    Args:
+        root: the folder that a user named, the one around ``path`` by default.
+
+    Raises:
+        BadInput: where a link stands in the place of a folder between the root and this one.
+    """
+    with suppress(FileNotFoundError), _folder(path.parent, root) as around, suppress(OSError):
+        _remove_below(path.name, around)
+
+
+def base_name(name: Any, where: str) -> str:
+    """A name that came out of a file or a message and is to become a file's: nothing but a name.
+
+    Args:
+        where: what names it, for the error.
+
+    Raises:
+        BadInput: for a path, or anything that is no text.
+
+    >>> base_name("owner-0", "the roster")
+    'owner-0'
+    """
+    plain = isinstance(name, str) and 0 < len(name) <= 255 and name not in (".", "..")
+    if not plain or any(sign in name for sign in "/\\\0\n"):
+        raise BadInput(f"{where} names {str(name)[:60]!r}, which is no name of a file: put a copy back")
+    return str(name)
+
+
+@contextmanager
+def _folder(path: Path, root: Path | None) -> Iterator[int]:
+    """The folder at a path, opened; links count up to the root only."""
+    root = path if root is None else root
+    here = _open_folder(root)
+    try:
+        for part in path.relative_to(root).parts:
+            below = _open_below(part, here, path)
+            os.close(here)
+            here = below
+        yield here
+    finally:
+        os.close(here)
+
+
+def _open_folder(root: Path) -> int:
+    try:
+        return os.open(root, _FOLDER)
+    except NotADirectoryError:
+        raise BadInput(f"{root} is a file: give a folder") from None
+
+
+def _open_below(part: str, folder: int, path: Path) -> int:
+    if part == os.pardir:
+        raise BadInput(f"{path} leaves its own folder: give a path without '..'")
+    try:
+        return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in _LINKS:
+            raise
+        raise BadInput(
+            f"{path}: {part!r} is a symbolic link or a file where a folder of a run stands; take it away"
+        ) from None
+
+
+def _open_file(path: Path, folder: int, flags: int) -> int:
+    try:
+        found = os.open(path.name, flags | _NO_LINK, PRIVATE_FILE, dir_fd=folder)
+    except OSError as error:
+        # a pipe that nobody reads, a socket or a device is no file either
+        if error.errno in (*_LINKS, errno.ENXIO, errno.EISDIR):
+            raise _not_a_file(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise _not_a_file(path)
+    return found
+
+
+def _not_a_file(path: Path) -> BadInput:
+    return BadInput(f"{path} is a symbolic link, or no file at all: put the file itself there")
+
+
+def _close_to_others(found: int, mode: int) -> None:
+    if os.fstat(found).st_mode & OTHERS:
+        with suppress(PermissionError):  # somebody else's, who lets others in
+            os.fchmod(found, mode)
+
+
+def _remove_below(name: str, around: int) -> None:
+    try:
+        folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=around)
+    except OSError as error:
+        if error.errno not in _LINKS:
+            raise
+        os.unlink(name, dir_fd=around)
+        return
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+        for below in names:
+            with suppress(OSError):
+                _remove_below(below, folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=around)

@@ -1,0 +1,532 @@
+"""Recorded messages of real runs, changed by the thousand and handed to the clients that they were meant for.
+
+A run is stopped where a request is about to reach a client. A copy of the whole process takes the request and
+hands changed forms of it to the client's door, one after the other, each under an exchange number that no
+other had; the run itself goes on with the honest request and never learns of it. So clients are met in the
+state in which they are asked, at every step of every protocol, and the changes of one copy add up.
+
+What may come of a call is an answer or one of the project's own errors. Anything else is a finding: another
+exception, a call that takes too long, memory beyond :data:`ROOM` over the copy's start, a process that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from random import Random
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import small
+from hostile import damaged
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.backends.in_process import Together
+from secure_fedgraph.client import Client
+from secure_fedgraph.errors import Refused, SecureFedGraphError
+from secure_fedgraph.privacy.policy import RECIPES, Policy
+from secure_fedgraph.protocol import Message, wire
+
+training: Any = importlib.import_module("secure_fedgraph.train")  # the package's `train` is the function
+
+ROOM = 64 * 2**20
+"""Bytes that a copy may take over what it has at its start."""
+SECONDS = 20
+"""That one call may take."""
+LONGEST = 600
+"""Seconds that a copy may take."""
+DTYPES = ("<f4", "<f8", "<i8", "<u4", "<u8", "<u1", "<i4", "?")
+WORST = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e300, 1e-45, 2.0**63, -1.0, 0.0, 0.5, 1e9)
+NOISED = {"local_dp": {"norm": 1.0, "multiplier": 1.0}}
+NOISED |= dict.fromkeys(("central_dp", "distributed_dp"), NOISED["local_dp"])
+
+FORMS: dict[str, list[dict[str, Any]]] = {
+    "fedavg": [{}, {"weighted": True}, {"clip": "adaptive"}],
+    "fedsage+": [{}, {"generator": "shared"}, {"feedback": "outputs", "feedback_minimum": "partitioned"}],
+    "fedego": [{}, {"mash": "within"}, {"mixing": 0.5, "average_reduction": False, "mash": "within"}],
+    "glasu": [
+        {},
+        {"sampler": "paper"},
+        {"aggregation": "concat", "sampler": "paper"},
+        {"aggregation": "concat", "carried": "peers", "sampler": "full"},
+        {"backward": "server"},
+        {"labels": "one"},
+    ],
+    "fairgraphfl": [
+        {},
+        {"vocabulary": "public", "idf": "global"},
+        {"idf": "global"},
+        {"prototypes": "each"},
+        {"prototypes": "bounded", "vocabulary": "public"},
+        {"valuation": "encrypted", "prototypes": "none", "use_diversity": False},
+        {"weighting": "size"},
+    ],
+}
+"""Settings beside an algorithm's small ones, so that every channel that it can declare is in some run."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One algorithm in one form under one policy, which binds."""
+
+    algorithm: str
+    policy: str
+    form: int = 0
+    evaluation: str = "referee"
+
+    def __str__(self) -> str:
+        form = f" {json.dumps(FORMS[self.algorithm][self.form])}" if self.form else ""
+        return f"{self.algorithm}{form} under {self.policy}"
+
+    def make(self) -> sfg.Algorithm:
+        """The algorithm, as small as it gets."""
+        return small.algorithm(self.algorithm, **FORMS.get(self.algorithm, [{}])[self.form])
+
+    def run(self, together: type[Together]) -> None:
+        """One run, whose clients are reached through another transport."""
+        algorithm = self.make()
+        with mock.patch.object(training, "Together", together), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            training.train(
+                algorithm,
+                small.federation(self.algorithm),
+                policy_named(self.policy),
+                rounds=2,
+                evaluation=self.evaluation,
+            )
+
+
+def policy_named(name: str) -> Policy:
+    """A recipe with its smallest settings."""
+    return RECIPES[name](**NOISED.get(name, {}))
+
+
+@cache
+def pairs() -> tuple[Pair, ...]:
+    """Every algorithm, form and policy that bind: the policy is asked, nobody keeps a list."""
+    found = []
+    for name in ALGORITHMS:
+        for form in range(len(FORMS.get(name, [{}]))):
+            for policy in RECIPES:
+                pair = Pair(name, policy, form)
+                with warnings.catch_warnings(), contextlib.suppress(SecureFedGraphError):
+                    warnings.simplefilter("ignore")
+                    algorithm, federation = pair.make(), small.federation(name)
+                    federation = federation.pooled() if algorithm.pools else federation
+                    federation.check(algorithm, pair.evaluation)
+                    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
+                    policy_named(policy).bind(channels, federation.names)
+                    found.append(pair)
+    return tuple(found)
+
+
+# --- recording ----------------------------------------------------------------------------------------------
+
+Visit = Callable[[Client, bytes, int], None]
+"""What is done at a request before it reaches its client: the client, the request, its number in the run."""
+
+
+def visited(pair: Pair, visit: Visit) -> None:
+    """Runs a pair, with a visit at every request."""
+
+    class Visited(Together):
+        def __init__(self, clients: Sequence[Client]) -> None:
+            super().__init__(clients)
+            self._seen = 0
+            self._doors = {client.name: self._door(client) for client in clients}
+
+        def _door(self, client: Client) -> Callable[[bytes], bytes]:
+            def door(raw: bytes) -> bytes:
+                self._seen += 1
+                visit(client, raw, self._seen - 1)
+                return client.handle(raw)
+
+            return door
+
+    with contextlib.suppress(Refused):  # of a sum that stays below its quorum: what came before was visited
+        pair.run(Visited)
+
+
+def recorded(pair: Pair) -> list[bytes]:
+    """Every request of a run, in order."""
+    found: list[bytes] = []
+    visited(pair, lambda client, raw, number: found.append(bytes(raw)))
+    return found
+
+
+# --- changing -----------------------------------------------------------------------------------------------
+
+
+class Changes:
+    """Changed forms of a recorded request.
+
+    Args:
+        record: of the same run, and of others: what pieces are taken from.
+    """
+
+    def __init__(self, record: Sequence[bytes]) -> None:
+        self.record = list(record)
+        self.messages = [Message.from_bytes(raw) for raw in self.record]
+        self.by_kind: dict[tuple[str, str], list[Message]] = {}
+        for message in self.messages:
+            self.by_kind.setdefault((message.channel, message.step), []).append(message)
+        self.channels = sorted({m.channel for m in self.messages}) + ["update", "carrier/keys", "eve"]
+        self.steps = sorted({m.step for m in self.messages}) + ["read", "unmask", ""]
+
+    def of(self, raw: bytes, exchange: int, rng: Random) -> bytes:
+        """One changed form, under a number that is new to its client, most of the time."""
+        message = replace(Message.from_bytes(raw), exchange=exchange)
+        how = rng.random()
+        if how < 0.08:
+            return damaged(message.to_bytes(), rng, self.record)
+        if how < 0.14:
+            return replace(message, **self._envelope(message, rng)).to_bytes()
+        if how < 0.22:  # another's body, of this kind or of any
+            others = self.by_kind.get((message.channel, message.step), self.messages)
+            other = rng.choice(others if rng.random() < 0.7 else self.messages)
+            return replace(message, body=bytes(other.body)).to_bytes()
+        if how < 0.27:
+            other = rng.choice(self.messages)
+            kept = {"recipient": message.recipient, "exchange": exchange, "cohort": message.cohort}
+            return replace(other, **(kept if rng.random() < 0.8 else {})).to_bytes()
+        if how < 0.31:
+            body = bytes(message.body)
+            return replace(message, body=damaged(body, rng, self.record) if body else b"\0").to_bytes()
+        tree = wire.decode(bytes(message.body))
+        for _ in range(rng.choice([1, 1, 1, 2, 3])):
+            tree = self.tree(tree, message, rng)
+        try:
+            return replace(message, body=wire.encode(tree)).to_bytes()
+        except (TypeError, ValueError):  # a change that the format does not carry
+            return replace(message, body=damaged(bytes(message.body), rng, self.record)).to_bytes()
+
+    def tree(self, tree: wire.Tree, message: Message, rng: Random) -> wire.Tree:
+        """Another tree: entries that are missing, added, renamed, of other types, shapes and values."""
+        found = dict(tree)
+        names = list(found)
+        how = rng.random()
+        if not names or how < 0.1:
+            donor = wire.decode(bytes(rng.choice(self.messages).body))
+            name = rng.choice([*donor, "eve", "carrier/shares", "parcel/generator", "reply/owner-1"])
+            found[name] = donor.get(name, b"")
+            return found
+        name = rng.choice(names)
+        if how < 0.18:
+            found.pop(name)
+        elif how < 0.24:
+            found[rng.choice([name + "x", name[:-1] or "y", "eve", *names])] = found.pop(name)
+        elif how < 0.3:
+            other = rng.choice(names)
+            found[name], found[other] = found[other], found[name]
+        elif how < 0.4:
+            same = self.by_kind.get((message.channel, message.step), self.messages)
+            donor = wire.decode(bytes(rng.choice(same).body))
+            found[name] = donor.get(name, found[name])
+        elif how < 0.44:
+            found[name] = _anything(rng)
+        else:
+            found[name] = self._value(found[name], message, rng)
+        return found
+
+    def _value(self, value: Any, message: Message, rng: Random) -> Any:
+        if isinstance(value, np.ndarray):
+            return _array(value, rng)
+        if isinstance(value, bytes | memoryview):
+            with contextlib.suppress(SecureFedGraphError):
+                inner = wire.decode(bytes(value))  # a parcel, a reply, a body in a body
+                return wire.pack(self.tree(inner, message, rng))
+            return damaged(bytes(value), rng, self.record) if value else b"\0"
+        if isinstance(value, str):
+            others = [
+                value[::-1],
+                value + "\n" + value,
+                value.partition("\n")[2],
+                "",
+                "eve",
+                "\n",
+                "\0",
+                "9" * 30,
+            ]
+            return rng.choice([*others, value[:-1], value.upper(), value + ":", "owner-0\nowner-1", -1, 0.5])
+        if isinstance(value, bool):
+            return rng.choice([not value, int(value), 0.5, ""])
+        if isinstance(value, int):
+            near = [value - 1, value + 1, -value, value * 2]
+            far = [0, 1, -1, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63)]
+            return rng.choice(
+                [*(n for n in near if -(2**63) <= n < 2**63), *far, float(value), True, "1", b"1"]
+            )
+        return rng.choice([*WORST, -value, value * 2, 1, True, "0.5", np.full(2, value)])
+
+    def _envelope(self, message: Message, rng: Random) -> dict[str, Any]:
+        cohort, number = message.cohort, message.exchange
+        choices: list[tuple[str, Any]] = [
+            ("run", rng.choice(["", message.run[::-1], message.run + "x"])),
+            ("round", rng.choice([0, message.round + 1, message.round - 1, 2**62, 2**63 - 1, -1])),
+            ("exchange", rng.choice([0, number - 1, number - 2, 2**63 - 1, -1])),
+            ("channel", rng.choice(self.channels)),
+            ("step", rng.choice(self.steps)),
+            ("sender", rng.choice(["referee", "server", "", "owner-0", "owner-1", "eve"])),
+            ("recipient", rng.choice(["", "server", "owner-0", "owner-1", "owner-2"])),
+            ("cohort", rng.choice([(), cohort[::-1], cohort[:1], cohort[1:], cohort * 2, (*cohort, "eve")])),
+        ]
+        return dict(rng.sample(choices, rng.choice([1, 1, 2])))
+
+
+def _array(value: np.ndarray, rng: Random) -> Any:
+    flat = value.reshape(-1)
+    how = rng.choice(["cast", "shape", "one", "all", "order", "size", "other", "bit"])
+    if how == "cast":
+        with np.errstate(all="ignore"):
+            return value.astype(rng.choice(DTYPES), copy=True)
+    if how == "shape":
+        shapes = [
+            flat,
+            flat[None],
+            flat[:, None],
+            value.T,
+            value[None],
+            value[..., None],
+            flat.reshape(1, 1, -1),
+        ]
+        return np.ascontiguousarray(rng.choice(shapes))
+    if how == "size":
+        ends = [flat[:-1], flat[1:], flat[:0], flat[:1], np.repeat(flat, 2), np.tile(flat, 3)]
+        rows = [value[:-1], value[:1], value[:0], np.concatenate([value, value])] if value.ndim else []
+        empty = [np.zeros((0, *value.shape[1:]), value.dtype), np.zeros((2**40, 0), value.dtype)]
+        return np.ascontiguousarray(rng.choice([*ends, *rows, *empty]))
+    if how == "order":
+        return np.ascontiguousarray(
+            rng.choice([flat[::-1], np.sort(flat), np.roll(flat, 1)]).reshape(value.shape)
+        )
+    if how == "other" or not flat.size:
+        return _anything(rng)
+    changed = np.array(flat, copy=True)
+    at = rng.randrange(flat.size) if how != "all" else slice(None)
+    if how == "bit":
+        view = changed.view(np.uint8)
+        view[rng.randrange(len(view))] ^= (1 << rng.randrange(8)) if changed.dtype != bool else 1
+        return changed.reshape(value.shape)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if changed.dtype.kind == "f":
+            changed[at] = rng.choice(WORST)
+        elif changed.dtype.kind == "b":
+            changed[at] = ~changed[at]
+        else:
+            limits = np.iinfo(changed.dtype)
+            most = [limits.min, limits.max, limits.max - 1, 0, 1, 2]
+            changed[at] = rng.choice(most)
+    return changed.reshape(value.shape)
+
+
+def _anything(rng: Random) -> Any:
+    choices: list[Any] = [
+        "", "eve", "x" * 3000, b"", b"SFG\x01", rng.randbytes(50), 0, -1, 2**40, True, 0.5, float("nan"),
+        float("inf"), np.zeros(0, "<f4"), np.full(5, np.nan, "<f4"), np.zeros((3, 64), "u1"),
+        np.full(5, 2**32 - 1, "<u4"), np.zeros((1, 5)), np.zeros(2, "?"), np.zeros((1,) * 8, "<f4"),
+        np.full(3, 2**64 - 1, "<u8"), np.zeros((2, 0, 3), "<i8"),
+    ]  # fmt: skip
+    return rng.choice(choices)
+
+
+# --- calling ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """What came of calls.
+
+    Args:
+        answered, refused: calls by (pair, channel/step).
+        findings: what may not come of a call, a line each.
+    """
+
+    answered: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        """How many."""
+        return self.answered.total() + self.refused.total() + len(self.findings)
+
+    def add(self, other: Outcome) -> None:
+        """Takes another's counts over."""
+        self.answered += other.answered
+        self.refused += other.refused
+        self.findings += other.findings
+
+
+class Slow(BaseException):
+    """A call that took longer than it may."""
+
+
+def attack(pair: Pair, calls: int, seed: int, visits: int) -> Outcome:
+    """Runs a pair twice: to record its requests, and to hand changed ones to its clients.
+
+    Args:
+        calls: of ``Client.handle``, at least.
+        visits: copies of the process, at least one for each kind of request.
+    """
+    record = recorded(pair)
+    changes, rng = Changes(record), Random(f"{pair} {seed}")
+    chosen = _spread([(m.channel, m.step) for m in changes.messages], visits, rng)
+    each, outcome = -(-calls // len(chosen)), Outcome()
+    with wire_corpus(changes):
+
+        def visit(client: Client, raw: bytes, number: int) -> None:
+            if number in chosen:
+                outcome.add(in_a_copy(pair, client, bytes(raw), changes, each, rng.randrange(2**32)))
+
+        visited(pair, visit)
+    return outcome
+
+
+@contextlib.contextmanager
+def wire_corpus(changes: Changes) -> Iterator[None]:
+    """Bodies stay alive while a run is attacked: recorded messages are views of them."""
+    yield
+    changes.record.clear()
+
+
+def _spread(kinds: Sequence[tuple[str, str]], visits: int, rng: Random) -> set[int]:
+    """Numbers of requests: every kind first, then as many more as are wanted, kinds in turn."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for number, kind in enumerate(kinds):
+        places.setdefault(kind, []).append(number)
+    for numbers in places.values():
+        rng.shuffle(numbers)
+    chosen: set[int] = set()
+    while len(chosen) < max(visits, len(places)) and any(places.values()):
+        for numbers in places.values():
+            if numbers and (len(chosen) < visits or len(chosen) < len(places)):
+                chosen.add(numbers.pop())
+    return chosen
+
+
+def in_a_copy(pair: Pair, client: Client, raw: bytes, changes: Changes, calls: int, seed: int) -> Outcome:
+    """Hands changed requests to a client in a copy of this process."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forks beside threads: the copy uses none of them
+        child = os.fork()
+    if not child:
+        os.close(reading)
+        status = 1
+        try:
+            _in_the_copy(pair, client, raw, changes, calls, seed, writing)
+            status = 0
+        except BaseException as error:
+            traceback.print_exception(error)
+        finally:
+            os._exit(status)
+    os.close(writing)
+    try:
+        return _told(pair, child, reading)
+    finally:
+        os.close(reading)
+
+
+def _told(pair: Pair, child: int, reading: int) -> Outcome:
+    outcome, text, until = Outcome(), b"", time.monotonic() + LONGEST
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
+        piece = os.read(reading, 2**20) if ready else None
+        if piece is None:
+            os.kill(child, signal.SIGKILL)
+        if not piece:
+            break
+        text += piece
+    _, status = os.waitpid(child, 0)
+    lines = text.decode().splitlines()
+    for line in lines:
+        kind, place, what = json.loads(line)
+        if kind == "finding":
+            outcome.findings.append(f"{pair}, {place}: {what}")
+        elif kind == "answered":
+            outcome.answered[f"{pair}, {place}"] += 1
+        elif kind == "refused":
+            outcome.refused[f"{pair}, {place}"] += 1
+    if status:
+        how = "took too long" if piece is None else f"ended with status {os.waitstatus_to_exitcode(status)}"
+        outcome.findings.append(f"{pair}: a copy {how} after {lines[-1:]}")
+    return outcome
+
+
+def _in_the_copy(
+    pair: Pair, client: Client, raw: bytes, changes: Changes, calls: int, seed: int, writing: int
+) -> None:
+    def slow(*_: object) -> None:
+        raise Slow
+
+    signal.signal(signal.SIGALRM, slow)
+    warnings.simplefilter("error")  # a filter of the owner's may turn one into an exception, and a refusal
+    rng, honest = Random(seed), Message.from_bytes(raw)
+    place = f"{honest.channel}/{honest.step}"
+    _limit_memory()
+    with os.fdopen(writing, "w", buffering=1) as out:
+        for number in range(calls):
+            try:
+                changed = changes.of(raw, honest.exchange + number, rng)
+            except MemoryError as error:
+                raise RuntimeError("the changes themselves take too much") from error
+            out.write(json.dumps(_called(client, changed, place, f"seed {seed}, call {number}")) + "\n")
+
+
+def _called(client: Client, raw: bytes, place: str, which: str) -> tuple[str, str, str]:
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        client.handle(raw)
+        return "answered", place, ""
+    except SecureFedGraphError:
+        return "refused", place, ""
+    except Slow:
+        return "finding", place, f"took more than {SECONDS} s ({which})"
+    except BaseException as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [f for f in frames if "secure_fedgraph" in f.filename] or list(frames)
+        where = f"{own[-1].filename.rpartition('secure_fedgraph/')[2]}:{own[-1].lineno}"
+        return "finding", place, f"{type(error).__name__} at {where}: {str(error)[:120]!r} ({which})"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _limit_memory() -> None:
+    """An allocation beyond :data:`ROOM` fails, as a MemoryError or a RuntimeError of torch's."""
+    with open("/proc/self/status") as status:
+        (used,) = (int(line.split()[1]) * 1024 for line in status if line.startswith("VmData:"))
+    resource.setrlimit(resource.RLIMIT_DATA, (used + ROOM, used + ROOM))
+
+
+def summed(
+    calls: int, seed: int = 0, visits: int = 12, chosen: Sequence[Pair] | None = None,
+    said: Callable[[str], None] = lambda line: None,
+) -> tuple[Outcome, Mapping[str, Outcome]]:  # fmt: skip
+    """At least so many calls over pairs, evenly; by pair, and together."""
+    chosen = pairs() if chosen is None else chosen
+    total, by_pair = Outcome(), {}
+    for pair in chosen:
+        started = time.monotonic()
+        found = attack(pair, -(-calls // len(chosen)), seed, visits)
+        by_pair[str(pair)] = found
+        total.add(found)
+        said(
+            f"{time.monotonic() - started:6.1f} s {found.calls:7} calls, {found.answered.total():6} answered, "
+            f"{len(found.findings)} findings: {pair}"
+        )
+    return total, by_pair
