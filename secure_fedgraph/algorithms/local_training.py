@@ -38,6 +38,11 @@ class TrainingSettings(Settings):
         share: how many training nodes an epoch draws afresh, as a share of all the client's nodes; never
             more than there are, and 1 is all of them. The FedEgo paper's clients draw 0.2.
         dropout: of the ego network's reduced features, or of a network of whole graphs.
+        places: under noisy steps on nodes, how many nodes may have one node as a sampled neighbour; 0 is as
+            many as ``fanout``.
+        crowd: under noisy steps on nodes, how many neighbours of one node may have more than ``places`` links
+            (its degree is always enough). Public; a client whose graph has more is refused, and the noise
+            grows with it.
     """
 
     learning_rate: float = Field(0.001, gt=0, allow_inf_nan=False)
@@ -51,6 +56,8 @@ class TrainingSettings(Settings):
     network: Literal["sage", "ego", "gin", "gcn", "gat"] = "sage"
     share: float = Field(1.0, gt=0, le=1)
     dropout: float = Field(0.0, ge=0, lt=1, validate_default=True)
+    places: int = Field(0, ge=0)
+    crowd: int = Field(100, ge=0)
 
     @field_validator("batch", mode="before")
     @classmethod

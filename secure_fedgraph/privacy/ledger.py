@@ -23,12 +23,11 @@ from secure_fedgraph.privacy.accounting import (
     Drawn,
     Event,
     GaussianRelease,
-    OccurringGaussian,
     PureRelease,
     Spent,
 )
 from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.protection import READERS
+from secure_fedgraph.privacy.protection import FROZEN, READERS
 
 UNITS = ("client", "node", "edge")
 """The units of a graph that owners hold in pieces, largest first."""
@@ -447,9 +446,8 @@ def report(
 
 
 def _relation(charge: Charge, unit: str) -> str:
-    """What a charge's figure holds under: of noisy steps on trees, on the table of trees alone."""
-    frozen = any(isinstance(event, OccurringGaussian) for event in charge.steps.get(unit, ()))
-    return f"{charge.relation} on the frozen table" if frozen else charge.relation
+    """What a charge's figure holds under: of mashes, for their own unit, on the table of places alone."""
+    return charge.relation if unit == charge.unit else charge.relation.removesuffix(FROZEN)
 
 
 def number(value: float) -> float | str:
