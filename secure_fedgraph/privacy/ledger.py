@@ -27,6 +27,7 @@ from secure_fedgraph.privacy.accounting import (
     Spent,
 )
 from secure_fedgraph.privacy.budget import Budget
+from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.protection import FROZEN, READERS
 
 UNITS = ("client", "node", "edge")
@@ -63,7 +64,8 @@ class Charge:
         steps: unit -> the noisy training steps that the upload is made of, where it is made of nothing else;
             they hold against every reader.
         computational: whether the noise's whole amount rests on secure aggregation.
-        data: digest of the client's own data, so that one name is never two people's budget.
+        data: digest of the client's own data, so that one name is never two people's budget. A ledger writes
+            it under a key of its own.
     """
 
     client: str
@@ -167,7 +169,9 @@ class Ledger:
           budget is checked and the line written in one step under a lock, also against other processes;
         - with a budget, what would exceed it is refused and not written;
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
-        - any other damage is refused, and so is a client's name with other data than it is known with.
+        - any other damage is refused, and so is a client's name with other data than it is known with;
+        - a client's data are known again by a digest under the key in ``<path>.key``, which the owner keeps:
+          who reads the ledger alone cannot test a guess at them.
 
     Args:
         path: the file, one JSON line a charge; in memory without one. Runs over the same data may share it:
@@ -186,6 +190,7 @@ class Ledger:
         self._read = 0
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
+        self._key = b""
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             with self._locked():
@@ -200,7 +205,8 @@ class Ledger:
         """
         with self._locked():
             self._catch_up()
-            self._check(charge)
+            plain, charge = charge.data, replace(charge, data=self._keyed(charge.data))
+            self._check(charge, plain)
             if self.path is not None:
                 line = charge.to_line().encode()
                 with self.path.open("ab") as file:
@@ -245,12 +251,21 @@ class Ledger:
             found = self.path.read_bytes() if self.path is not None and self.path.is_file() else b""
         return {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
 
-    def _check(self, charge: Charge) -> None:
+    def _keyed(self, data: str) -> str:
+        if not data:
+            return ""
+        if not self._key:
+            self._key = os.urandom(32) if self.path is None else kept_key(Path(f"{self.path}.key"))
+        return keyed(self._key, data)
+
+    def _check(self, charge: Charge, plain: str) -> None:
         known = self._data.get(charge.client, "")
-        if known and charge.data and known != charge.data:
+        # older ledgers hold the digest itself
+        if known and plain and known not in (charge.data, plain):
             raise BadInput(
                 f"the ledger {self.path} knows {charge.client} with other data, and budgets of different "
-                "data do not add up: keep data, partition, clients and seed, or give another --ledger"
+                f"data do not add up: keep data, partition, clients, seed and {self.path}.key, or give another "
+                "--ledger"
             )
         if self.budget is not None:
             costs = self.costs_of(charge.client)
