@@ -23,10 +23,10 @@ from audits.conformance_record import LEVEL, Finding
 from audits.mechanisms import view
 from audits.worst_cases import Neighbours
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms.private_training import neighbours_of
 from secure_fedgraph.backends.in_process import Together
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.graph.sampling import MISSING
 from secure_fedgraph.privacy.accounting import Event
 from secure_fedgraph.privacy.ledger import Ledger, read_ledger
 from secure_fedgraph.privacy.noise import Gaussian
@@ -220,7 +220,7 @@ class Records:
 def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
     """That a record's gradient is its own, and that one unit touches no more records than are charged.
 
-    Units are zeroed out one by one: features, label, and their places in the frozen table.
+    Units are removed one by one: features, label, and of nodes their links, with neighbours sampled anew.
     """
     assert policy.steps is not None
     bound = policy.bind(algorithm.in_use, federation.names)
@@ -264,16 +264,16 @@ def _touched(client: Any) -> list[Finding]:
     worst = 0
     for number, unit in enumerate(units[:NODES]):
         x, y = graph.x[unit].clone(), graph.y.clone()
-        rows = table.clone() if table is not None else None
+        rows, links = table.clone() if table is not None else None, graph.edge_index
         label = number if asked.unit == "graph" else int(unit[0])
         graph.x[unit] = 0
         graph.y[label] = (graph.y[label] + 1) % (graph.y.max() + 1)
         if table is not None:
-            table[torch.isin(table, unit)] = MISSING
-            table[unit] = MISSING
+            graph.edge_index = links[:, (links != unit).all(0)]
+            table.copy_(neighbours_of(client, graph, client._algorithm.settings))
         changed = int(((asked.of(whole) - before).abs().amax(1) > 1e-7).sum())
         worst = max(worst, changed)
-        graph.x[unit], graph.y = x, graph.y.copy_(y)
+        graph.x[unit], graph.y, graph.edge_index = x, graph.y.copy_(y), links
         if rows is not None:
             table.copy_(rows)
     if worst > asked.occurrences:

@@ -10,6 +10,7 @@ the lower bound on epsilon.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,6 +99,7 @@ def audit_steps(
     delta: float = 1e-5,
     confidence: float = CONFIDENCE,
     touched: int = 0,
+    scored: Callable[[bool, int], np.ndarray] | None = None,
 ) -> StepAudit:
     """Holds what noisy steps are charged against what worst-case records show of a single one.
 
@@ -110,9 +112,14 @@ def audit_steps(
         delta: the claim's.
         confidence: that right steps are not accused; either bound has half of what is left.
         touched: how many records the unit really is in; by default as charged.
+        scored: (with the unit, trials) -> single steps' scores, as :func:`scores` gives them; by default of
+            worst-case records.
     """
     records = unit_in_records(how, touched or occurrences, blocks, others)
-    ins, outs = (scores(how, records, present, trials) for present in (True, False))
+    if scored is None:
+        ins, outs = (scores(how, records, present, trials) for present in (True, False))
+    else:
+        ins, outs = scored(True, trials), scored(False, trials)
     confidence = (1 + confidence) / 2
     # the law of what is charged, which need not be what is done
     event: Any = how.events(occurrences, "zero-out", 1)[0]

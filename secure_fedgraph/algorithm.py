@@ -154,6 +154,13 @@ class Algorithm:
             BadInput: in a sentence that names the key, the value and the mend.
         """
 
+    def check_touched(self, graph: Data, unit: str) -> None:
+        """Before a client answers anything: that one unit of its graph is in no more records than is counted.
+
+        Raises:
+            BadInput: where the graph breaks the public bound. By default there is none.
+        """
+
     def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
         """Before anything is sent: that it runs on data handed out like this. Nothing to check by default.
 

@@ -23,6 +23,7 @@ from secure_fedgraph.privacy.accounting_figures import (
     check_accountant,
     node_budget,
 )
+from secure_fedgraph.privacy.protection import ADD_REMOVE
 
 EXAMPLES = """
 \b
@@ -62,13 +63,14 @@ class _Training:
             raise BadInput(f"--records {self.records}: at least one")
         if self.unit in _SEVERAL and self.occurrences is None:
             raise BadInput(
-                f"--unit {self.unit}: it is in several records and each of their gradients changes; say in "
-                "how many with --occurrences (43 for a node, at fan-out 6 and two hops)"
+                f"--unit {self.unit}: removing it changes the gradients of several records; say of how many "
+                "with --occurrences: (1 + places + crowd) for a node at one hop, 1 + (places + crowd) * (1 + "
+                "places) at two"
             )
-        if self.occurrences is not None and self.relation == "add-remove":
+        if self.relation == ADD_REMOVE and (self.unit != "record" or self.occurrences is not None):
             raise BadInput(
-                "--relation add-remove: without a unit that lies in several records others are sampled; use "
-                "zero-out, on a frozen table of occurrences"
+                f"--relation add-remove --unit {self.unit}: who takes part and how many records there are is "
+                "public here; use zero-out"
             )
 
     def event(self, noise: float) -> Event:
@@ -82,7 +84,7 @@ class _Training:
         return node_budget(noise, self.rate, self.steps, self.occurrences, self.delta, self.records)
 
     def words(self, noise: float) -> list[str]:
-        each = "" if self.occurrences is None else f", in {self.occurrences} records at most"
+        each = "" if self.occurrences is None else f", which changes {self.occurrences} records at most"
         return [
             f"{self.steps} steps, Poisson sampling at rate {self.rate:g} by secret coins, noise of {noise:g} "
             "times the clip on each sum",
@@ -110,7 +112,9 @@ class _Training:
     help="Which data sets are neighbours.",
 )
 @click.option(
-    "--occurrences", type=int, help="Records that one unit is in at most; 43 for fan-out 6 both ways."
+    "--occurrences",
+    type=int,
+    help="Records that change at most where one unit is removed (docs/guarantees.md).",
 )
 @click.option("--records", type=int, help="How many there are: warns of a delta that is too large for them.")
 @click.option("--accountant", default=",".join(ACCOUNTANTS), show_default=True, help="Which, by commas.")

@@ -18,6 +18,7 @@ from secure_fedgraph.privacy import key_agreement
 from secure_fedgraph.privacy.accounting import Event
 from secure_fedgraph.privacy.drawn import Redrawn
 from secure_fedgraph.privacy.ledger import Charge, Ledger
+from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
 from secure_fedgraph.privacy.local_step import Training
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
@@ -44,6 +45,8 @@ _LOG = logging.getLogger("secure_fedgraph.client")
 PEER = "peer"
 _ROUND = "last round"
 """Where its shelf keeps the last round that it answered in: no name that an algorithm uses."""
+LINK_KEY = "frozen link key"
+"""Where the secret key of its links' priorities stands: an entry that no answer which fails takes back."""
 Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
 """(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
@@ -104,6 +107,8 @@ class Client:
         """What lives within a round: gone when another round asks, and never kept."""
         self.round = 0
         self._party = party
+        if policy.steps:  # before anything is answered: no refusal later may depend on the graph
+            algorithm.check_touched(graph, policy.steps.unit)
         self.training = Training(policy.steps, policy.policy.relation) if policy.steps else None
         self._algorithm = algorithm
         self._policy = policy
@@ -155,6 +160,15 @@ class Client:
         # one key at least: an empty buffer has no dtype to view
         keys = torch.frombuffer(bytearray(os.urandom(8 * max(size, 1))), dtype=torch.int64)
         return keys[:size].argsort()
+
+    def link_priorities(self, links: torch.Tensor) -> torch.Tensor:
+        """A pseudo-random int64 for each link ``[2, E]``: of its two ends, under a secret key of this client.
+
+        The key is the operating system's and stays in the client's memory, so that a resumed run has the same.
+        """
+        if LINK_KEY not in self.memory:
+            self.memory[LINK_KEY] = fresh_key()
+        return link_priorities(self.memory[LINK_KEY], links)
 
     def save(self, label: str, committed: str = "") -> None:
         """Keeps its memory on its own shelf. Not a door: nothing comes back, and the place is the client's.

@@ -29,7 +29,7 @@ from secure_fedgraph.privacy.local_step import UNITS as RECORDS
 from secure_fedgraph.privacy.local_step import PrivateSteps
 from secure_fedgraph.privacy.planning import TRAINING
 from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
-from secure_fedgraph.privacy.protection import MAJORITY
+from secure_fedgraph.privacy.protection import ADD_REMOVE, MAJORITY, PRESENCE
 
 NORM = 1.0
 """The clip of a run with a budget that names none."""
@@ -177,6 +177,8 @@ class Experiment(BaseModel):
             protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
         elif self.training.get("clip") == ADAPTIVE:
             protection = {"norm": NORM, **protection}
+        if self.relation == ADD_REMOVE and "links" not in self.draws:
+            raise BadInput(PRESENCE + " (add-remove is for the links that --unit edge randomises)")
         policy = make_policy(self.policy, protection, self.relation)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
         if self.draws:

@@ -257,3 +257,17 @@ def _check_key(key: bytes) -> None:
 def _short(public: bytes) -> str:
     # Bytes from the network may have any length; a digest of them is safe to print.
     return f"#{hashlib.sha256(public).hexdigest()[:12]}"
+
+
+def scattered(key: bytes, blocks: bytes) -> bytes:
+    """Each block of 16 bytes as 16 others that look random without the key: equal blocks give equal ones.
+
+    A pseudo-random permutation of blocks (AES-256, each block by itself), for ranking public names under a
+    secret key. It hides nothing that repeats: never encrypt with it.
+    """
+    if len(key) != KEY_BYTES or len(blocks) % 16:
+        raise BadInput(
+            f"a key of {len(key)} bytes and {len(blocks)} bytes: give {KEY_BYTES}, and whole blocks of 16"
+        )
+    encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    return encryptor.update(blocks) + encryptor.finalize()

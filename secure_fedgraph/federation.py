@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,24 +14,28 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.client import Client, Witness
-from secure_fedgraph.crypto import Identity
+from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import Referee
 from secure_fedgraph.graph.canonical import content_digest
 from secure_fedgraph.graph.checks import check_graph, check_owner
-from secure_fedgraph.graph.datasets import load
+from secure_fedgraph.graph.datasets import KINDS, load
 from secure_fedgraph.graph.handout import owner_names
 from secure_fedgraph.graph.handouts import hand_out
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.molecules import schema_of
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.graph.sources import cache_folder
 from secure_fedgraph.graph.store import digest_of_data
 from secure_fedgraph.privacy.budget import Budget
+from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.ledger import OF_GRAPH_SETS, OF_NODES, UNITS, Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.shelf import Shelf
+
+_KEY = os.urandom(KEY_BYTES)
 
 
 @dataclass(frozen=True)
@@ -213,7 +218,7 @@ def federate(
     facts = {
         "data": dataset.name,
         "source": dataset.source,
-        "digest": dataset.digest,
+        "digest": _published(dataset),
         "nodes": int(getattr(dataset, "graph", Data(num_nodes=0)).num_nodes or 0),
         "features": schema.features,
         "classes": schema.classes,
@@ -221,6 +226,20 @@ def federate(
         "partition": {"name": partition, **handout.facts},
     }
     return Federation(schema, Referee(handout.exam), facts, owners, handout.pool)
+
+
+def _published(dataset: Dataset) -> str:
+    """The content hash of a public data set; of anybody's own data one that nobody else can test guesses with.
+
+    The key stands in the user's cache folder. Where that cannot be written it lasts as long as this process.
+    """
+    if dataset.name in KINDS:
+        return dataset.digest
+    try:
+        key = kept_key(cache_folder() / "digest.key")
+    except OSError:
+        key = _KEY
+    return keyed(key, dataset.digest)
 
 
 def _dataset(data: str | Data | Dataset, seed: int, settings: Mapping[str, Any]) -> Dataset:

@@ -71,7 +71,7 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
     ]
     facts = result["data"]
     notes = Text(
-        f"{facts['source']}, sha256 {facts['digest'][:12]}; {result['evaluation']['note']}", style="dim"
+        f"{facts['source']}, sha256 {facts['digest'][:18]}; {result['evaluation']['note']}", style="dim"
     )
     if not result["federated"]:
         notes.append("; not federated: this baseline pools all data", style="bold")

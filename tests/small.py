@@ -13,6 +13,7 @@ import torch
 from small_graphs import triangles
 
 import secure_fedgraph as sfg
+from secure_fedgraph import client as client_module
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.gin_classifier import GinClassifier
 from secure_fedgraph.client import Client
@@ -92,3 +93,4 @@ def foreseeable(patch: pytest.MonkeyPatch) -> None:
         return torch.randperm(size, generator=self.generator("secret order"))
 
     patch.setattr(Client, "secret_order", order)
+    patch.setattr(client_module, "fresh_key", lambda: torch.arange(32, dtype=torch.uint8))

@@ -58,7 +58,13 @@ def table(me: Any, settings: FedEgoSettings) -> Tensor:
         pool, n = me.graph.train_mask.nonzero().flatten(), settings.batch
         whole = min(len(pool) // n, settings.mashes)
         centres = pool[me.secret_order(len(pool))[: whole * n]].view(whole, n)
-        egos = ego_table(me.graph, settings.fanout, generator=me.generator("stable egos"), slots="stable")
+        egos = ego_table(
+            me.graph,
+            settings.fanout,
+            generator=me.generator("stable egos"),
+            slots="stable",
+            priorities=me.link_priorities,
+        )
         rows = torch.full((settings.mashes, n, egos.shape[1]), -1)
         rows[:whole] = capped(egos[centres], settings.fanout, most(settings), min(LEAST, n), settings.filled)
         me.memory[OCCURRENCES] = rows.to(torch.int32)

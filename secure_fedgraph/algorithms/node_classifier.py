@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.graph_classifier import graph_network
 from secure_fedgraph.algorithms.local_training import TrainingSettings
-from secure_fedgraph.algorithms.private_training import check_no_dropout, touched
+from secure_fedgraph.algorithms.private_training import check_crowd, check_no_dropout, touched
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.schema import Schema
@@ -53,8 +53,13 @@ class NodeClassifier(Algorithm):
         return len(self.settings.fanout)
 
     def occurrences(self, unit: str) -> int:
-        """One graph is one record; a node is in the trees of those it is near to."""
+        """One graph is one record; a node's removal changes the trees that it is in, and what it leaves."""
         return touched(self.settings, unit)
+
+    def check_touched(self, graph: Data, unit: str) -> None:
+        """How many neighbours of one node have more links than places."""
+        if unit == "node":
+            check_crowd(graph, self.settings)
 
     def check_records(self, schema: Schema, unit: str) -> None:
         """The fan-outs, and the model that the settings or the caller make."""

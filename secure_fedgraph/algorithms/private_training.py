@@ -16,7 +16,7 @@ from secure_fedgraph.algorithms.local_training import (
     restore,
 )
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.occurrences import capped_neighbours, occurrences, trees
+from secure_fedgraph.graph.occurrences import capped_neighbours, crowd, occurrences, trees
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
 
@@ -52,21 +52,29 @@ def fit_privately(
 
         times = 1
     else:
-        most, depth = _fanout(settings)
+        depth = _fanout(settings)[1]
         if "frozen" not in me.memory:
-            me.memory["frozen"] = capped_neighbours(
-                graph.edge_index, int(graph.num_nodes or 0), most, me.generator("frozen table")
-            )
+            check_crowd(graph, settings)
+            me.memory["frozen"] = neighbours_of(me, graph, settings)
         table = me.memory["frozen"]
 
         def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
             nodes = items[chosen]
             return tree_gradients(model, graph.x, trees(table, nodes, depth), graph.y[nodes])
 
-        times = occurrences(most, depth)
+        times = touched(settings, training.unit)
     pull = None if penalty is None else lambda: penalty(model).backward()
     training.run(optimizer, dict(model.named_parameters()), len(items), gradients, times, pull)
     me.memory["optimizer"] = moments(optimizer)
+
+
+def neighbours_of(me: Any, graph: Data, settings: TrainingSettings) -> torch.Tensor:
+    """The table that a client's trees are made from, under its own secret key: the same whenever it is made."""
+    most, depth = _fanout(settings)
+    nodes = int(graph.num_nodes or 0)
+    return capped_neighbours(
+        graph.edge_index, nodes, most, me.link_priorities, _places(settings), _rows(graph, depth)
+    )
 
 
 def check_no_dropout(settings: TrainingSettings) -> None:
@@ -80,8 +88,35 @@ def check_no_dropout(settings: TrainingSettings) -> None:
 
 
 def touched(settings: TrainingSettings, unit: str) -> int:
-    """In how many records one unit is."""
-    return 1 if unit == "graph" else occurrences(*_fanout(settings))
+    """How many records one unit's removal changes at most."""
+    if unit == "graph":
+        return 1
+    return occurrences(_places(settings), _fanout(settings)[1], settings.crowd)
+
+
+def check_crowd(graph: Data, settings: TrainingSettings) -> None:
+    """That no node has more neighbours with many links than the public bound says.
+
+    Raises:
+        BadInput: where one has. How many stays out of a sentence that others may read.
+    """
+    places, depth = _places(settings), _fanout(settings)[1]
+    if crowd(graph.edge_index, int(graph.num_nodes or 0), places, _rows(graph, depth)) > settings.crowd:
+        raise BadInput(
+            f"training.crowd = {settings.crowd}: a node has more neighbours than that with over {places} links "
+            "each, and removing it would change more records than are counted: raise training.crowd (the "
+            "largest degree is always enough) or training.places"
+        )
+
+
+def _places(settings: TrainingSettings) -> int:
+    return settings.places or _fanout(settings)[0]
+
+
+def _rows(graph: Data, depth: int) -> torch.Tensor | None:
+    """Whose neighbours are looked up: of the trees' centres alone where they have no others."""
+    mask: torch.Tensor = graph.train_mask
+    return mask if depth == 1 else None
 
 
 def _fanout(settings: TrainingSettings) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.occurrences import Priorities
 from secure_fedgraph.graph.sampling import MISSING, NeighbourTable
 
 SLOTS = ("sampled", "stable")
@@ -27,7 +28,12 @@ def level_sizes(fanout: Sequence[int]) -> tuple[int, ...]:
 
 
 def ego_table(
-    graph: Data, fanout: Sequence[int] = (6, 6), *, generator: torch.Generator, slots: str = "sampled"
+    graph: Data,
+    fanout: Sequence[int] = (6, 6),
+    *,
+    generator: torch.Generator,
+    slots: str = "sampled",
+    priorities: Priorities | None = None,
 ) -> Tensor:
     """The ego-graph of every node as one row of node indices.
 
@@ -46,6 +52,8 @@ def ego_table(
         slots: ``sampled``, uniformly with replacement as in the paper: only isolated nodes leave slots
             empty; or ``stable``, neighbour ``u`` of ``w`` in slot ``PRF(w, u) mod fanout``, which leaves most
             slots empty on sparse graphs and is what a bound on one node's influence needs.
+        priorities: of links, for ``stable`` slots under a key of somebody's own; by default one from the
+            generator.
 
     Returns:
         ``[nodes, positions]`` int64, ``MISSING`` (-1) in empty slots.
@@ -68,10 +76,14 @@ def ego_table(
     if slots == "sampled":
         tree = NeighbourTable(graph.edge_index, len(centres)).sample_tree(centres, fanout, generator)
     else:
-        key = int(torch.randint(2**62, (1,), generator=generator))
+        links = graph.edge_index
+        if priorities is None:
+            mixed = _mixed(links, int(torch.randint(2**62, (1,), generator=generator)))
+        else:
+            mixed = priorities(links).numpy().view(np.uint64)
         tree = [centres]
         for hop in fanout:
-            table = _stable_slots(graph.edge_index, len(centres), hop, key)
+            table = _stable_slots(links, len(centres), hop, mixed)
             # the last row stands for the children of an empty slot
             tree.append(table[tree[-1]])
     return torch.cat([level.reshape(len(centres), -1) for level in tree], dim=1)
@@ -107,10 +119,15 @@ def levels(rows: Tensor, fanout: Sequence[int]) -> list[Tensor]:
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _stable_slots(edge_index: Tensor, nodes: int, fanout: int, key: int) -> Tensor:
+def _mixed(edge_index: Tensor, key: int) -> np.ndarray:
+    """A number for each link that follows from its two ends and the key."""
+    source, target = edge_index.numpy().astype(np.uint64)
+    return _mix(_mix(_mix(np.full_like(source, key)) ^ target) ^ source)
+
+
+def _stable_slots(edge_index: Tensor, nodes: int, fanout: int, mixed: np.ndarray) -> Tensor:
     """``[nodes + 1, fanout]``: who stands in which slot of whom; the last row is empty."""
     source, target = edge_index.numpy().astype(np.uint64)
-    mixed = _mix(_mix(_mix(np.full_like(source, key)) ^ target) ^ source)
     cell = target * np.uint64(fanout) + mixed % np.uint64(fanout)
     order = np.lexsort((mixed, cell))
     _, first = np.unique(cell[order], return_index=True)

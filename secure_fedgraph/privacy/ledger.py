@@ -21,12 +21,12 @@ from secure_fedgraph.privacy.accounting import (
     Drawn,
     Event,
     GaussianRelease,
-    OccurringGaussian,
     PureRelease,
     Spent,
 )
 from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.protection import READERS
+from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
+from secure_fedgraph.privacy.protection import FROZEN, READERS
 
 UNITS = ("client", "node", "edge")
 """The units of a graph that owners hold in pieces, largest first."""
@@ -62,7 +62,8 @@ class Charge:
         steps: unit -> the noisy training steps that the upload is made of, where it is made of nothing else;
             they hold against every reader.
         computational: whether the noise's whole amount rests on secure aggregation.
-        data: digest of the client's own data, so that one name is never two people's budget.
+        data: digest of the client's own data, so that one name is never two people's budget. A ledger writes
+            it under a key of its own.
     """
 
     client: str
@@ -168,6 +169,8 @@ class Ledger:
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
         - any other damage is refused, and so is a client's name with other data than it is known with;
         - nobody but the owner of the file reads it, and a link in its place is refused.
+        - a client's data are known again by a digest under the key in ``<path>.key``, which the owner keeps:
+          who reads the ledger alone cannot test a guess at them.
 
     Args:
         path: the file, one JSON line a charge; in memory without one. Runs over the same data may share it:
@@ -186,6 +189,7 @@ class Ledger:
         self._read = 0
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
+        self._key = b""
         if path is not None:
             files.private_folder(path.parent)
             with self._locked():
@@ -200,7 +204,8 @@ class Ledger:
         """
         with self._locked():
             self._catch_up()
-            self._check(charge)
+            plain, charge = charge.data, replace(charge, data=self._keyed(charge.data))
+            self._check(charge, plain)
             if self.path is not None:
                 line = charge.to_line().encode()
                 files.append(self.path, line, sync=True)
@@ -242,12 +247,21 @@ class Ledger:
             found = (_content(self.path) if self.path is not None else None) or b""
         return {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
 
-    def _check(self, charge: Charge) -> None:
+    def _keyed(self, data: str) -> str:
+        if not data:
+            return ""
+        if not self._key:
+            self._key = os.urandom(32) if self.path is None else kept_key(Path(f"{self.path}.key"))
+        return keyed(self._key, data)
+
+    def _check(self, charge: Charge, plain: str) -> None:
         known = self._data.get(charge.client, "")
-        if known and charge.data and known != charge.data:
+        # older ledgers hold the digest itself
+        if known and plain and known not in (charge.data, plain):
             raise BadInput(
                 f"the ledger {self.path} knows {charge.client} with other data, and budgets of different "
-                "data do not add up: keep data, partition, clients and seed, or give another --ledger"
+                f"data do not add up: keep data, partition, clients, seed and {self.path}.key, or give another "
+                "--ledger"
             )
         if self.budget is not None:
             costs = self.costs_of(charge.client)
@@ -451,9 +465,8 @@ def report(
 
 
 def _relation(charge: Charge, unit: str) -> str:
-    """What a charge's figure holds under: of noisy steps on trees, on the table of trees alone."""
-    frozen = any(isinstance(event, OccurringGaussian) for event in charge.steps.get(unit, ()))
-    return f"{charge.relation} on the frozen table" if frozen else charge.relation
+    """What a charge's figure holds under: of mashes, for their own unit, on the table of places alone."""
+    return charge.relation if unit == charge.unit else charge.relation.removesuffix(FROZEN)
 
 
 def number(value: float) -> float | str:

@@ -34,8 +34,8 @@ class PrivateSteps:
           amplification that is accounted rests on them;
         - a step without any record still adds its noise.
     Needs:
-        - gradients that follow from one record each. At ``unit="node"`` a record is a node's tree, and a
-          node is in the records of ``occurrences`` trees, each of which may change to any other.
+        - gradients that follow from one record each. At ``unit="node"`` a record is a node's tree, and where a
+          node is removed with its links at most ``occurrences`` trees change, each to any other.
 
     Args:
         noise: standard deviation over the clip.
@@ -73,11 +73,11 @@ class PrivateSteps:
             raise BadInput(f"steps.unit = {self.unit!r}: use one of {', '.join(UNITS)}")
 
     def check_relation(self, relation: str) -> None:
-        """That these steps speak for a relation.
+        """That these steps hold under a relation.
 
         A step is divided by a share of the number of records, whose grid everybody can read off, so that
-        number is public: never under ``add-remove``. A node that is replaced brings other links along, and
-        stands in other trees than the one before: the frozen table knows zeroed nodes only.
+        number is public: never under ``add-remove``. A node that is replaced brings other links along, which
+        changes as many trees again: only zeroed nodes are counted.
 
         Raises:
             BadInput: for another.
@@ -86,7 +86,8 @@ class PrivateSteps:
         if relation not in fit:
             raise BadInput(
                 f"relation {relation!r}: noisy steps on {self.unit}s hold under {' and '.join(fit)} only, "
-                "since the number of records is public and a node's places are frozen; set relation=zero-out"
+                "since the number of records is public and a new node's links are not counted; set "
+                "relation=zero-out"
             )
 
     def events(self, occurrences: int, relation: str, width: int) -> tuple[Event, ...]:

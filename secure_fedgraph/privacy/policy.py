@@ -51,8 +51,8 @@ class Policy:
         relation: the neighbouring relation that sensitivities are taken under.
 
     Raises:
-        BadInput: for a relation that is none, or that noisy steps or what is drawn anew do not speak for; for
-            two drawings of one kind.
+        BadInput: for a relation that is none, or that noisy steps or randomised inputs do not hold under; for
+            randomised links under noisy steps on nodes; for two drawings of one kind.
     """
 
     name: str
@@ -73,6 +73,12 @@ class Policy:
             self.steps.check_relation(self.relation)
         for one in self.drawn:
             one.check_relation(self.relation)
+            if self.steps is not None and self.steps.unit == "node" and one.place == "edge_index":
+                raise BadInput(
+                    "links are randomised and steps.unit = 'node': which links are kept depends on all nodes "
+                    "together, so one node's removal changes more records than noisy steps count; use one of "
+                    "the two"
+                )
         if len({one.kind for one in self.drawn}) < len(self.drawn):
             raise BadInput(f"{', '.join(one.kind for one in self.drawn)} are drawn anew: name each once")
 

@@ -46,6 +46,16 @@ class CutWarning(UserWarning):
     """Uploads that held more than their protection carries. The operator's, never a client's."""
 
 
+FROZEN = " on the frozen table"
+"""What a relation's name ends in where others' places, as the unit's presence made them, stay as they are."""
+ADD_REMOVE = "add-remove"
+PRESENCE = (
+    "relation 'add-remove' does not hold: who uploads is visible, a client that is gone takes its share of the "
+    "noise along, and how many graphs and nodes a client has is public; use zero-out"
+)
+"""Why no noise on an upload protects the presence of a client, a graph or a node."""
+
+
 @dataclass(frozen=True)
 class Sensitivity:
     """How far one unit's row can be from the zero row, in the unit of the current domain."""
@@ -300,7 +310,8 @@ class Protection:
         Raises:
             Incompatible: where the carrier reveals less than the channel needs, or domains do not meet.
             Unbound: where a stage needs a bounded upload and gets none.
-            Refused: for fewer clients than the quorum, or than the channel's sum needs to protect anybody.
+            Refused: for fewer clients than the quorum, or than the channel's sum needs to protect anybody; for
+                noise under ``add-remove``.
             BadInput: for a quorum of one under a carrier that reveals only sums.
         """
         carrier = self.carrier
@@ -353,6 +364,8 @@ class Protection:
                     f"and gets {domain.value} ones: put the stages of {self.name} in another order"
                 )
             bound, sensitivity = stage.bind(sensitivity, terms)
+            if relation == ADD_REMOVE and bound.noise() is not None:
+                raise Refused(f"channel {channel.name!r} under {self.name}: {PRESENCE}")
             stages.append(bound)
             domain = stage.gives
         if carrier.takes is not domain:
@@ -438,7 +451,7 @@ class Bound:
     def relation(self) -> str:
         """The relation that its sensitivity holds under, as charges name it."""
         frozen = isinstance(self.channel.touches, TouchesTrees)
-        return f"{self.terms.relation} on the frozen table" if frozen else self.terms.relation
+        return self.terms.relation + FROZEN * frozen
 
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
         """For each reader what one upload of so many values costs :attr:`unit`; without noise no entry.

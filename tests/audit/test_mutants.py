@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from test_mechanism_audits import MUTANTS as OF_UPLOADS
+from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from audits import conformance, conformance_probes, conformance_steps
@@ -78,6 +79,16 @@ def federation() -> sfg.Federation:
 
 
 @cache
+def hubs() -> sfg.Federation:
+    """Two stars, each with a hub that is everybody's neighbour and has one crowded neighbour at most."""
+    ends = torch.arange(80)
+    links = torch.stack([ends // 40 * 40, ends])[:, ends % 40 > 0]
+    x = torch.rand(80, 8, generator=torch.Generator().manual_seed(0))
+    graph = Data(x=x, edge_index=torch.cat([links, links.flip(0)], 1), y=ends % 2)
+    return sfg.federate(graph, clients=2, seed=0)
+
+
+@cache
 def graphs() -> sfg.Federation:
     return sfg.federate("synthetic-molecules", clients=2, partition="random", graphs=30)
 
@@ -88,7 +99,7 @@ def vertical() -> sfg.Federation:
 
 
 def sage() -> sfg.Algorithm:
-    return sfg.FedSage(hidden=(4,), fanout=(2,))
+    return sfg.FedSage(hidden=(4,), fanout=(2,), crowd=1)
 
 
 def gin() -> sfg.Algorithm:
@@ -222,7 +233,7 @@ def among_others() -> Found:
 
 
 def node_records() -> Found:
-    return names(conformance_probes.records(sage(), federation(), replace(P.plaintext(), steps=STEPPED)))
+    return names(conformance_probes.records(sage(), hubs(), replace(P.plaintext(), steps=STEPPED)))
 
 
 def graph_records() -> Found:
@@ -583,16 +594,28 @@ def seeded_training(patch: Patch) -> None:
 
 
 def once(patch: Patch) -> None:
-    patch.setattr(private_training, "occurrences", lambda most, depth: 1)
+    patch.setattr(private_training, "occurrences", lambda places, depth, crowd: 1)
 
 
 def capped_one_way(patch: Patch) -> None:
-    def table(edge_index: torch.Tensor, nodes: int, most: int, generator: Any) -> torch.Tensor:
+    def table(edge_index: torch.Tensor, nodes: int, most: int, *rest: Any) -> torch.Tensor:
         found = torch.full((nodes, most), -1)
         for v in range(nodes):
             near = edge_index[0][edge_index[1] == v].unique()[:most]
             found[v, : len(near)] = near
         return found
+
+    patch.setattr(private_training, "capped_neighbours", table)
+
+
+def permuted_links(patch: Patch) -> None:
+    real = private_training.capped_neighbours
+
+    def table(edge_index: torch.Tensor, nodes: int, most: int, priorities: Any, *rest: Any) -> torch.Tensor:
+        def order(links: torch.Tensor) -> torch.Tensor:
+            return torch.randperm(links.shape[1], generator=torch.Generator().manual_seed(0))
+
+        return real(edge_index, nodes, most, order, *rest)
 
     patch.setattr(private_training, "capped_neighbours", table)
 
@@ -790,6 +813,9 @@ MUTANTS: dict[str, Mutant] = {
     "a node counts as one record": Mutant(RECURRENCE, once, "node records", "occurrences"),
     "a node's places are capped one way only": Mutant(
         RECURRENCE, capped_one_way, "node records", "occurrences"
+    ),
+    "links are ranked by an order of the whole list": Mutant(
+        RECURRENCE, permuted_links, "node records", "occurrences"
     ),
     "several records are accounted as one": Mutant(
         RECURRENCE, with_events(one_record), "epsilons of several records", "accountants"

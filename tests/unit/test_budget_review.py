@@ -20,7 +20,7 @@ from secure_fedgraph.budgeted import protect
 from secure_fedgraph.checkpoint import Checkpoint
 from secure_fedgraph.cli import main
 from secure_fedgraph.config import Experiment
-from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.errors import BadInput, BudgetExhausted, Refused
 from secure_fedgraph.privacy.budget import Budget, DeltaWarning, warn_of_delta
 from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.links import RandomisedLinks
@@ -33,7 +33,7 @@ SMALL: dict[str, Any] = {
     "data": "synthetic-citation",
     "rounds": 3,
     "dataset": {"nodes": 90, "features": 16},
-    "training": {"hidden": [8, 8], "fanout": [2, 2]},
+    "training": {"hidden": [8, 8], "fanout": [2, 2], "crowd": 10},
     "epsilon": 8.0,
 }
 
@@ -51,12 +51,27 @@ def planned(asked: Experiment) -> Any:
 
 class TestRelations:
     @pytest.mark.parametrize("relation", ["replace", "add-remove"])
-    def test_noisy_steps_on_nodes_hold_on_a_frozen_table_only(self, relation):
-        """A node that is put elsewhere stands in other trees: up to twice as many records as K counts."""
+    def test_noisy_steps_on_nodes_hold_under_zero_out_only(self, relation):
+        """A node that is put elsewhere changes other trees too: up to twice as many records as K counts."""
         with pytest.raises(BadInput, match="noisy steps on nodes hold under zero-out only"):
             replace(sfg.policies.local_dp(1.0, 1.0, relation), steps=PrivateSteps(1.0))
         with pytest.raises(BadInput, match=f"relation '{relation}'"):
             planned(experiment(policy="masked", unit="node", relation=relation))
+
+    @pytest.mark.parametrize("unit", ["client", "node", "label", "feature"])
+    def test_a_budget_for_a_presence_is_refused(self, unit):
+        with pytest.raises(BadInput, match="relation 'add-remove' does not hold"):
+            planned(experiment(policy="distributed_dp", unit=unit, relation="add-remove"))
+
+    @pytest.mark.parametrize("recipe", ["local_dp", "central_dp", "distributed_dp"])
+    def test_noise_under_add_remove_is_refused_where_it_is_bound(self, recipe):
+        policy = getattr(sfg.policies, recipe)(1.0, 1.0, "add-remove")
+        with pytest.raises(Refused, match="channel 'update'.*add-remove"):
+            policy.bind([sfg.FedSage.UPDATE], ("a", "b", "c"))
+
+    def test_a_link_that_is_there_or_not_is_one_answer(self):
+        found = planned(experiment(policy="masked", unit="edge", relation="add-remove"))
+        assert found.policy.drawn[0].epsilon == pytest.approx(8.0, rel=1e-3)
 
     def test_the_number_of_records_is_public(self):
         """A step is a whole number over rate * records: who reads one knows how many records there are."""
@@ -78,10 +93,10 @@ class TestRelations:
         again = policy_of(policy_text(bound, ("a", "b", "c")))
         assert (again.relation, again.steps) == ("replace", steps)
 
-    def test_the_frozen_table_is_said(self):
+    def test_a_node_is_removed_with_its_links(self):
         run = execute(experiment(policy="masked", unit="node", rounds=1, steps=WHOLE), None)
         entries = run.privacy()
-        assert entries["node"]["relation"] == "zero-out on the frozen table"
+        assert entries["node"]["relation"] == "zero-out"
         assert entries["client"]["relation"] == "zero-out"
 
 
@@ -125,11 +140,10 @@ class TestBeforeRoundOne:
         with pytest.raises(BadInput, match=r"steps\.noise is missing"):
             planned(asked)
 
-    def test_links_are_planned_beside_steps(self):
-        """They got an epsilon of 1 unasked."""
-        found = planned(experiment(policy="masked", unit="edge", steps={"noise": 1.0}))
-        assert found.policy.drawn[0].epsilon == pytest.approx(8.0, rel=1e-3)
-        assert found.policy.steps.noise == 1.0
+    def test_randomised_links_are_refused_beside_steps_on_nodes(self):
+        """Which links are kept depends on all nodes: one that is removed changes more trees than are counted."""
+        with pytest.raises(BadInput, match="links are randomised and steps"):
+            planned(experiment(policy="masked", unit="edge", steps={"noise": 1.0}))
 
 
 class Late(Algorithm):

@@ -111,7 +111,7 @@ def test_steps_are_told_once_and_only_where_there_were_some():
     assert training.taken() == {"node": ()}
 
 
-SMALL = {"hidden": (8,), "fanout": (2,)}
+SMALL = {"hidden": (8,), "fanout": (2,), "crowd": 8}
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ class TestRuns:
         assert made.privacy("client")["epsilon"] == "inf"
         one = spent(made.charges[:1], 1e-5)["node"]["server"].epsilon
         assert one < spent(made.charges, 1e-5)["node"]["server"].epsilon
-        assert {c.steps["node"][0] for c in made.charges} == {OccurringGaussian(4.0, 0.2, 3, 3)}
+        assert {c.steps["node"][0] for c in made.charges} == {OccurringGaussian(4.0, 0.2, 3, 1 + 2 + 8)}
 
     def test_it_learns(self, federation):
         quiet = private(sfg.policies.plaintext(), noise=0.01, rate=0.5, steps=20)

@@ -1,0 +1,100 @@
+"""What removing one node changes: trees of PubMed's first owner, the noise that it costs, and a Monte Carlo.
+
+    python benchmarks/removals.py [--table] [--json] [--nodes 20] [--hubs 5] [--trials 40000]
+
+Removes random nodes and hubs with all their links from the first owner of PubMed's default partition, samples
+neighbours again under the owner's key, and counts the training trees that differ. Then plays the removal that
+changes the most against noise that is planned for epsilon 8, through the client's own training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+import secure_fedgraph as sfg
+from audits.removals import Removals
+from secure_fedgraph.privacy import accounting
+from secure_fedgraph.privacy.local_step import PrivateSteps
+
+DELTA, EPSILON, STEPS, RATE = 1e-5, 8.0, 100, 0.05
+SETTINGS: dict[str, dict[str, Any]] = {
+    "one hop, 25 places": {"fanout": (2,), "hidden": (16,), "places": 25, "crowd": 10},
+    "one hop, 2 places": {"fanout": (2,), "hidden": (16,), "places": 2, "crowd": 100},
+    "two hops, 5 places": {"fanout": (5, 5), "hidden": (16, 16), "places": 5, "crowd": 100},
+}
+
+
+def noise_for(occurrences: int) -> float:
+    """The least noise for :data:`EPSILON`, to a thousandth, of as many steps as the benchmark's node curve has."""
+    low, high = 0.1, 1e4
+    while high / low > 1.001:
+        middle = (low * high) ** 0.5
+        events = PrivateSteps(middle, rate=RATE, steps=STEPS).events(occurrences, "zero-out", 2)
+        low, high = (low, middle) if accounting.epsilon(events, DELTA).epsilon <= EPSILON else (middle, high)
+    return high
+
+
+def removals(name: str, federation: sfg.Federation, noise: float) -> Removals:
+    """Of the first owner, under one of the settings."""
+    steps = PrivateSteps(noise, rate=RATE, steps=STEPS)
+    return Removals(federation, sfg.FedSage(**SETTINGS[name]), replace(sfg.policies.plaintext(), steps=steps))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--table", action="store_true", help="print the tables (the default without --json)")
+    parser.add_argument("--json", action="store_true", help="print one object with rows")
+    parser.add_argument("--nodes", type=int, default=20, help="random nodes")
+    parser.add_argument("--hubs", type=int, default=5, help="nodes with the most links")
+    parser.add_argument("--trials", type=int, default=40_000, help="steps in each world of the Monte Carlo")
+    asked = parser.parse_args()
+    federation = sfg.federate("pubmed", clients=3, seed=0)
+    rows = []
+    for name in SETTINGS:
+        at = removals(name, federation, noise_for(sfg.FedSage(**SETTINGS[name]).occurrences("node")))
+        random = torch.randperm(len(at.degrees), generator=torch.Generator().manual_seed(0))[: asked.nodes]
+        some = {
+            "random nodes": [at.of(int(v)) for v in random],
+            "hubs": [at.of(v) for v in at.hubs(asked.hubs)],
+        }
+        for kind, found in some.items():
+            rows.append(
+                {
+                    "name": f"{name}, {kind}",
+                    "size": len(found),
+                    "degrees": [min(f.degree for f in found), max(f.degree for f in found)],
+                    "changed": [min(f.changed for f in found), max(f.changed for f in found)],
+                    "bound": at.bound,
+                    "beyond": sum(f.beyond for f in found),
+                    "noise": round(at.steps.noise, 2),
+                }
+            )
+        if name == "one hop, 25 places":
+            worst = max([*some["random nodes"], *some["hubs"]], key=lambda f: f.changed)
+            found = at.audit(worst.node, DELTA, asked.trials)
+            rows.append(
+                {
+                    "name": f"{name}, Monte Carlo",
+                    "size": asked.trials,
+                    "changed": [worst.changed, worst.changed],
+                    "planned": EPSILON,
+                    "lower": round(found.lower.epsilon, 3),
+                    "refuted": found.broken,
+                }
+            )
+    if asked.json:
+        print(json.dumps({"rows": rows}))
+    if asked.table or not asked.json:
+        for row in rows:
+            print(" | ".join(f"{key} {value}" for key, value in row.items()))
+
+
+if __name__ == "__main__":
+    main()
