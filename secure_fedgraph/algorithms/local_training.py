@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Settings
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.sampling import NeighbourTable
+from secure_fedgraph.models.given import scores_of
 
 Penalty = Callable[[nn.Module], torch.Tensor]
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
@@ -141,10 +142,10 @@ def _loss(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
         dropout = me.generator("dropout")
-        return lambda batch: F.cross_entropy(model(some(graph, batch), dropout), graph.y[batch])
+        return lambda batch: F.cross_entropy(scores_of(model, some(graph, batch), dropout), graph.y[batch])
     forward_tree = getattr(model, "forward_tree", None)
     if forward_tree is None:
-        return lambda batch: F.cross_entropy(model(graph.x, graph.edge_index)[batch], graph.y[batch])
+        return lambda batch: F.cross_entropy(scores_of(model, graph)[batch], graph.y[batch])
     prepared = getattr(model, "prepared", None)
     x = graph.x if prepared is None else prepared(graph.x)
     draw = trees or _fresh_trees(me, graph, settings)
