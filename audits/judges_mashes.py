@@ -20,6 +20,7 @@ from audits.case import Case
 from audits.judgement import Judge, Judgement
 from audits.knowledge_mashes import MAKERS_OF_MASHES, candidates, drawn, training_rows
 from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.models.ego_mash import one_hot
 
 SHOWN = 3
 """Targets, and their best candidates, that are kept for pictures."""
@@ -110,7 +111,7 @@ def noised(guess: Guess, case: Case) -> Judgement:
 def _centres(case: Case, owner: str, frozen: bool) -> np.ndarray:
     """``[mashes, width + classes]``: centres without noise; labels alone where training moves them."""
     graph, schema = case.federation.owners[owner], case.federation.schema
-    rows = F.one_hot(graph.y, schema.classes).float()
+    rows = one_hot(graph.y, schema.classes)
     if frozen:
         start = case.algorithm.init(schema, sub_seed(case.seed, "initialisation"))
         reduced = F.relu(graph.x @ start["reduction.weight"] + start["reduction.bias"])

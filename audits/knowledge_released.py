@@ -20,6 +20,8 @@ from audits.case import Case
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
 from secure_fedgraph.federation import sub_seed
 from secure_fedgraph.graph.kinds import GraphDataset
+from secure_fedgraph.graph.links import EDGE_FIELDS, edge_values
+from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.parameters import glorot, load
 
 SHADOWS, STEPS, RATE = 8, 60, 0.01
@@ -144,17 +146,22 @@ def _shadows(case: Case) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarr
 def _fitted(case: Case, graphs: list[Data], seed: int) -> nn.Module:
     """One model of all owners' graphs, on whole neighbourhoods."""
     assert isinstance(case.algorithm, NodeClassifier)
-    model = case.algorithm.model(case.federation.schema)
-    glorot(model, seed)
+    if case.algorithm.made_with():  # a user's own model starts as its author has it
+        model = case.algorithm.start(case.federation.schema, seed)
+    else:
+        model = case.algorithm.model(case.federation.schema)
+        glorot(model, seed)
     starts = np.cumsum([0, *(graph.num_nodes for graph in graphs)])
     x, y = torch.cat([g.x for g in graphs]), torch.cat([g.y for g in graphs])
     links = torch.cat([g.edge_index + int(start) for g, start in zip(graphs, starts, strict=False)], dim=1)
     rows = torch.cat([g.train_mask for g in graphs])
+    fields = {k: torch.cat([g[k] for g in graphs]) for k in EDGE_FIELDS if graphs[0].get(k) is not None}
+    union = Data(x=x, edge_index=links, **fields)
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
     model.train()
     for _ in range(STEPS):
         optimizer.zero_grad()
-        F.cross_entropy(model(x, links)[rows], y[rows]).backward()
+        F.cross_entropy(scores_of(model, union)[rows], y[rows]).backward()
         optimizer.step()
     model.eval()
     return model
@@ -172,7 +179,10 @@ def _cut(graph: Data, kept: torch.Tensor) -> Data:
     """The graph with the links among these nodes only."""
     source, target = graph.edge_index
     made = graph.clone()
-    made.edge_index = graph.edge_index[:, kept[source] & kept[target]]
+    inside = kept[source] & kept[target]
+    made.edge_index = graph.edge_index[:, inside]
+    for key, values in edge_values(graph, inside).items():
+        made[key] = values
     return made
 
 
@@ -193,8 +203,7 @@ def _model(case: Case, released: Mapping[str, torch.Tensor] | None) -> nn.Module
 
 def _scores(model: nn.Module, graph: Data) -> torch.Tensor:
     with torch.no_grad():
-        scores: torch.Tensor = model(graph.x, graph.edge_index)
-    return scores
+        return scores_of(model, graph)
 
 
 def _logs(model: nn.Module, graph: Data) -> np.ndarray:

@@ -16,6 +16,7 @@ from secure_fedgraph.algorithm import Algorithm, Settings
 from secure_fedgraph.algorithms import (
     Apfl,
     ApflGate,
+    FairGraphFL,
     FedAvg,
     FedBCD,
     FedEgo,
@@ -33,6 +34,8 @@ from secure_fedgraph.algorithms import (
     LocSagePlus,
 )
 from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.graph.own_graph import DataWarning
+from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.train import Run, train
@@ -43,8 +46,11 @@ __all__ = [
     "Algorithm",
     "Apfl",
     "ApflGate",
+    "Budget",
     "Channel",
+    "DataWarning",
     "Dropouts",
+    "FairGraphFL",
     "FedAvg",
     "FedBCD",
     "FedEgo",

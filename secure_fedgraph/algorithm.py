@@ -209,6 +209,10 @@ class Algorithm:
         """One round on the server: what to ask, and what to make of what comes back."""
         raise NotImplementedError
 
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        """Which of the data's edge fields (``schema.edge_fields``) its model takes; none by default."""
+        return ()
+
     def released(self, state: State) -> State | None:
         """The model that the round has released to everybody, or None where there is none."""
         return state

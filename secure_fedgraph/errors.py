@@ -50,6 +50,51 @@ class BrokenClaim(SecureFedGraphError):
     exit_status = 4
 
 
+def wrong_type(argument: str, value: object, mend: str) -> BadInput:
+    """The error for an argument of a type that it cannot have.
+
+    Args:
+        argument: its name.
+        value: what was given.
+        mend: what to give instead.
+
+    >>> print(wrong_type("rounds", "5", "give a whole number from 1"))
+    rounds is a str ('5'): give a whole number from 1
+    >>> print(wrong_type("algorithm", int, "give an instance"))
+    algorithm is the class int: give an instance
+    """
+    if isinstance(value, type):
+        what = f"the class {value.__name__}"
+    else:
+        name = type(value).__name__
+        what = f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+        if isinstance(value, str | int | float):
+            what += f" ({str(value)[:40]!r})" if isinstance(value, str) else f" ({value})"
+    return BadInput(f"{argument} is {what}: {mend}")
+
+
+def check_whole(argument: str, value: object, least: int) -> None:
+    """That an argument is a whole number from some number on.
+
+    Raises:
+        BadInput: where it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong_type(argument, value, f"give a whole number from {least}")
+    if value < least:
+        raise BadInput(f"{argument} = {value}: give a whole number from {least}")
+
+
+def check_number(argument: str, value: object) -> None:
+    """That an argument is a number; the range is the caller's to check.
+
+    Raises:
+        BadInput: where it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(argument, value, "give a number")
+
+
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
     """The error for a name that is not there, with the nearest one that is.
 

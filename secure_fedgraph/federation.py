@@ -15,18 +15,20 @@ from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.client import Client, Witness
 from secure_fedgraph.crypto import KEY_BYTES, Identity
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import Referee
-from secure_fedgraph.graph.canonical import content_digest
-from secure_fedgraph.graph.checks import check_graph, check_owner
+from secure_fedgraph.graph.checks import check_owner
 from secure_fedgraph.graph.datasets import KINDS, load
 from secure_fedgraph.graph.handout import owner_names
 from secure_fedgraph.graph.handouts import hand_out
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.links import EDGE_FIELDS
 from secure_fedgraph.graph.molecules import schema_of
-from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.own_graph import own_dataset
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.sources import cache_folder
+from secure_fedgraph.graph.splits import MASKS
 from secure_fedgraph.graph.store import digest_of_data
 from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
@@ -196,7 +198,8 @@ def federate(
 
     Args:
         data: a data set's name, what ``graph.load`` gives, or a PyG ``Data`` with ``x``, ``edge_index``
-            and ``y``.
+            and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and ``test_mask`` are
+            kept to; ``edge_weight`` and ``edge_attr`` go to models that take them.
         clients: how many owners.
         partition: how it is handed out; ``graph.handouts.HANDOUTS`` names the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
@@ -204,17 +207,28 @@ def federate(
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
 
     Raises:
-        BadInput: for data that cannot be used, or an owner without training nodes.
+        BadInput: for data or arguments that cannot be used, or an owner without training nodes.
+
+    Warns:
+        DataWarning: names the fields of a ``Data`` that are not used, and masks that were derived.
 
     >>> federate("synthetic-citation", clients=2, nodes=60, features=16).names
     ('owner-0', 'owner-1')
     """
+    if not isinstance(partition, str):
+        raise wrong_type("partition", partition, "give the name of a partition, such as louvain")
+    if split is not None and not isinstance(split, Mapping):
+        raise wrong_type(
+            "split", split, "give the partition's settings as a dict, such as {'local_share': 0.3}"
+        )
+    check_whole("clients", clients, 1)
+    check_whole("seed", seed, 0)
     dataset = _dataset(data, seed, settings)
     handout = hand_out(partition, dataset, clients, seed, **(split or {}))
     owners = dict(zip(owner_names(len(handout.owners)), handout.owners, strict=True))
     for name, graph in owners.items():
         check_owner(graph, name)
-    schema = schema_of(dataset)
+    schema = _schema(dataset)
     facts = {
         "data": dataset.name,
         "source": dataset.source,
@@ -225,6 +239,8 @@ def federate(
         "clients": len(owners),
         "partition": {"name": partition, **handout.facts},
     }
+    if isinstance(dataset, GraphDataset) and dataset.graph.get("train_mask") is not None:
+        facts["masks"] = {key: int(dataset.graph[key].sum()) for key in MASKS}
     return Federation(schema, Referee(handout.exam), facts, owners, handout.pool)
 
 
@@ -249,12 +265,17 @@ def _dataset(data: str | Data | Dataset, seed: int, settings: Mapping[str, Any])
         return data
     if not isinstance(data, Data):
         raise BadInput(f"data is a {type(data).__name__}: give a data set's name or a PyG Data object")
-    check_graph(data, "your graph")
-    return GraphDataset(
-        name="your graph",
-        graph=data,
-        source="given",
-        digest=content_digest(data),
-        features=data.x.shape[1],
-        classes=int(data.y.max()) + 1,
-    )
+    if settings:
+        raise unknown_name(
+            "argument of federate", min(settings), ("data", "clients", "partition", "seed", "split")
+        )
+    return own_dataset(data, seed)
+
+
+def _schema(dataset: Dataset) -> Schema:
+    found = schema_of(dataset)
+    if not isinstance(dataset, GraphDataset):
+        return found
+    weight, attributes = (dataset.graph.get(key) for key in EDGE_FIELDS)
+    columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
+    return replace(found, edge_weight=weight is not None, edge_attr=columns)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from torch import nn
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.backends.in_process import Together
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.checkpoint import Checkpoint
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.evaluation import MODES, in_band
 from secure_fedgraph.federation import Federation, sub_seed
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.own_graph import DataWarning
+from secure_fedgraph.models.parameters import load
 from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.privacy.ledger import (
     Charge,
@@ -27,7 +32,7 @@ from secure_fedgraph.privacy.ledger import (
     read_ledger,
     report,
 )
-from secure_fedgraph.privacy.policy import BoundPolicy, Policy, strictest
+from secure_fedgraph.privacy.policy import BoundPolicy, Policy, policy_named, strictest
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import Dropouts
@@ -38,20 +43,45 @@ LOWER_IS_BETTER = ("mae",)
 OnRound = Callable[[dict[str, Any]], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """What a training run leaves: the state, the scores, the record of what was sent, the charges."""
 
     algorithm: Algorithm
     federation: Federation
     policy: BoundPolicy
-    state: State = field(repr=False)
-    history: Sequence[dict[str, Any]] = field(repr=False)
-    transcript: Transcript = field(repr=False)
-    charges: Sequence[Charge] = field(repr=False)
+    state: State
+    history: Sequence[dict[str, Any]]
+    transcript: Transcript
+    charges: Sequence[Charge]
     seconds: float
     evaluation: str
     budget: Budget | None = None
+
+    def __repr__(self) -> str:
+        last = {k: v for k, v in self.history[-1]["accuracy"].items() if isinstance(v, float)}
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in last.items())
+        made_of = (
+            f"{self.algorithm.name} on {self.federation.facts['data']}, {len(self.federation.names)} clients"
+        )
+        number = self.history[-1]["round"]
+        return f"Run({made_of}, policy {self.policy.policy.name}, round {number}: {scores})"
+
+    @property
+    def model(self) -> nn.Module:
+        """The trained model that everybody was given, ready to predict.
+
+        Raises:
+            BadInput: where models are personal, or the algorithm has no single module.
+        """
+        released, build = self.algorithm.released(self.state), getattr(self.algorithm, "model", None)
+        if released is None or not callable(build):
+            raise BadInput(
+                f"{self.algorithm.name} releases no single model: its clients keep theirs, or it has several"
+            )
+        model: nn.Module = build(self.federation.schema)
+        load(model, released)
+        return model.eval()
 
     @property
     def accuracy(self) -> dict[str, Any]:
@@ -80,14 +110,17 @@ class Run:
         """What was spent, by unit; with ``unit`` that entry alone.
 
         Raises:
-            BadInput: for a unit that nothing in the run speaks for.
+            BadInput: for a unit that nothing in the run speaks for, or a delta outside 0 to 1.
         """
+        check_number("delta", delta)
+        if not 0 < delta < 1:
+            raise BadInput(f"delta = {delta}: give a number between 0 and 1; 1e-5 is usual")
         speaks = [one.unit for one in self.policy.drawn] + ([self.budget.unit] if self.budget else [])
         units = tuple(dict.fromkeys((*self.federation.units, *speaks)))
         entries = report(self.charges, delta, self.federation.holders, units)
         if unit is None:
             return entries
-        if unit not in entries:
+        if not isinstance(unit, str) or unit not in entries:
             raise BadInput(
                 f"nothing in this run was charged to unit {unit!r}: units here are {sorted(entries)}"
             )
@@ -98,13 +131,13 @@ class Run:
 def train(
     algorithm: Algorithm,
     federation: Federation,
-    policy: Policy | None = None,
+    policy: Policy | str | None = None,
     *,
     rounds: int | None = None,
     seed: int = 0,
     sampler: Sampler = everyone,
     evaluation: str = "referee",
-    out: Path | None = None,
+    out: Path | str | None = None,
     keep: Keep = nothing,
     on_round: OnRound | None = None,
     on_start: Callable[[], None] | None = None,
@@ -114,7 +147,7 @@ def train(
     checkpoint_every: int = 1,
     dropouts: Dropouts | None = None,
     budget: Budget | None = None,
-    ledger: Path | None = None,
+    ledger: Path | str | None = None,
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 
@@ -129,7 +162,8 @@ def train(
           it. Where a process died, no checkpoint is kept any more: a resumed run starts from the last before.
 
     Args:
-        policy: by default the strictest recipe that binds, channel by channel.
+        policy: one of ``policies``, or the name of one that needs no settings, such as ``"masked"``; by
+            default the strictest recipe that binds, channel by channel.
         rounds: by default the algorithm's own number.
         seed: for initialisation and sampling, each from a sub-seed; nothing that protects somebody.
         sampler: picks the cohort of a round.
@@ -153,25 +187,54 @@ def train(
     Raises:
         Refused: where a protection cannot give a channel what it declares.
         BudgetExhausted: where a client's next message would exceed the budget; every finished round is kept.
-        BadInput: for arguments out of range, or a checkpoint that is missing, foreign, older or damaged.
+        BadInput: for arguments of another type or out of range, or a checkpoint that is missing, foreign,
+            older or damaged.
+
+    Warns:
+        DataWarning: where edges carry something that the model does not read.
     """
+    _check_subjects(algorithm, federation)
     rounds = algorithm.rounds if rounds is None else rounds
-    if rounds < 1:
-        raise BadInput(f"rounds = {rounds}: train for at least one round")
+    for key, number, least in (
+        ("rounds", rounds, 1),
+        ("seed", seed, 0),
+        ("checkpoint_every", checkpoint_every, 0),
+    ):
+        check_whole(key, number, least)
     if evaluation not in MODES:
         raise BadInput(f"evaluation = {evaluation!r}: use one of {', '.join(MODES)}")
+    check_number("answer_within", answer_within)
     if not answer_within > 0:
         raise BadInput(f"answer_within = {answer_within}: give seconds above 0, or inf to wait for ever")
-    if checkpoint_every < 0:
-        raise BadInput(f"checkpoint_every = {checkpoint_every}: give a number of rounds, or 0 for never")
+    for key, flag in (("isolated", isolated), ("resume", resume)):
+        if not isinstance(flag, bool):
+            raise wrong_type(key, flag, "give True or False")
+    for key, function in (
+        ("sampler", sampler),
+        ("keep", keep),
+        ("on_round", on_round),
+        ("on_start", on_start),
+    ):
+        if not callable(function) and not (function is None and key.startswith("on_")):
+            raise wrong_type(key, function, "give a function")
+    if not isinstance(dropouts, Dropouts | None):
+        raise wrong_type("dropouts", dropouts, "give Dropouts(share=0.2), or leave it out")
+    if not isinstance(budget, Budget | None):
+        raise wrong_type("budget", budget, "say whose data it is about, such as Budget(8.0, unit='client')")
+    policy, out, ledger = _policy(policy), _path("out", out), _path("ledger", ledger)
     if algorithm.pools:
         federation = federation.pooled()
     federation.check(algorithm, evaluation)
     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
     if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
         channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
-    bound = (policy or strictest()).bind(channels, federation.names)
+    bound = policy.bind(channels, federation.names)
     _check_inside(bound, algorithm, federation)
+    unread = sorted(set(federation.schema.edge_fields) - set(algorithm.reads(federation.schema)))
+    if unread:
+        warnings.warn(
+            f"{' and '.join(unread)}: {algorithm.name}'s model does not read it", DataWarning, stacklevel=2
+        )
     started, last = time.perf_counter(), algorithm.warm_up + rounds
     facts = _facts(algorithm, federation, bound, rounds, seed, evaluation)
     folder = out / "checkpoint" if out and (checkpoint_every or resume) else None
@@ -237,9 +300,44 @@ def train(
     return Run(algorithm, federation, bound, state, history, transcript, charges, seconds, evaluation, budget)
 
 
+def _check_subjects(algorithm: object, federation: object) -> None:
+    """What is trained, and on what."""
+    if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
+        raise wrong_type("algorithm", algorithm, f"give an instance, {algorithm.__name__}()")
+    if not isinstance(algorithm, Algorithm):
+        raise wrong_type("algorithm", algorithm, "give an algorithm, such as FedSage()")
+    if not isinstance(federation, Federation):
+        raise wrong_type("federation", federation, "hand the data out first, with federate(data, clients=3)")
+
+
+def _policy(policy: object) -> Policy:
+    if isinstance(policy, str):
+        return policy_named(policy)
+    if policy is None:
+        return strictest()
+    if not isinstance(policy, Policy):
+        call = f"call it, policies.{getattr(policy, '__name__', 'masked')}()" if callable(policy) else ""
+        raise wrong_type(
+            "policy", policy, call or "give one of policies, such as policies.masked(), or its name"
+        )
+    return policy
+
+
+def _path(key: str, path: object) -> Path | None:
+    if path is None:
+        return None
+    if not isinstance(path, str | Path):
+        raise wrong_type(key, path, "give a path")
+    return Path(path)
+
+
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:
     """That noise inside the clients fits the data and the algorithm, before anything is sent."""
-    kind = federation.schema.kind
+    kind, carried = federation.schema.kind, federation.schema.edge_fields
+    if carried and any(one.place == "edge_index" for one in bound.drawn):
+        raise BadInput(
+            f"links are drawn anew, and new links have no {' or '.join(carried)}: leave it out of the data"
+        )
     if bound.steps is not None:
         algorithm.check_records(federation.schema, bound.steps.unit)
         record = "graph" if kind == GraphSetDataset.kind else "node"
@@ -251,6 +349,11 @@ def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federati
         raise BadInput(
             f"{bound.drawn[0].kind} are drawn anew in one graph of nodes, and these data are of kind {kind!r}"
         )
+
+
+def _called(made: object) -> str:
+    named = made if hasattr(made, "__qualname__") else type(made)
+    return f"{getattr(named, '__module__', '')}:{getattr(named, '__qualname__', '')}"
 
 
 def _charged(path: Path, run: str) -> tuple[Charge, ...]:
@@ -293,6 +396,7 @@ def _facts(
     facts = {
         **algorithm.public(),
         "class": f"{kind.__module__}:{kind.__qualname__}",
+        **{key: _called(made) for key, made in algorithm.made_with().items() if key == "model"},
         "policy": bound.policy.name,
         "channels": bound.describe(),
         "protection": {k: v for k, v in (bound.policy.made_with or {}).items() if k != "policies"},

@@ -54,7 +54,7 @@ RULES: dict[str, Rule] = {
     "federation":  Rule(may=("client", "crypto", "privacy", "protocol", "evaluation", "algorithm", "graph",
                              "shelf", "backends")),
     "train":       Rule(may=("federation", "round", "client", "privacy", "protocol", "evaluation",
-                             "algorithm", "graph", "backends", "checkpoint")),
+                             "algorithm", "graph", "models", "backends", "checkpoint")),
     "backends":    Rule(may=("client", "protocol")),
     # a process that is told names and makes the client itself, and the text it is told
     "backends.enlistment": Rule(may=("algorithm", "privacy")),

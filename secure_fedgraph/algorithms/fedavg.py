@@ -14,7 +14,7 @@ from secure_fedgraph.algorithms.local_training import Penalty, TrainingSettings,
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
 from secure_fedgraph.algorithms.weighting import AveragingSettings, weighed, weighted_mean
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.parameters import difference, load, parameters_of, total
+from secure_fedgraph.models.parameters import buffers_of, difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import Forms, like
 
@@ -23,7 +23,12 @@ class FedAvg(NodeClassifier):
     """Federated averaging of a graph neural network, unweighted unless ``weighted=True``.
 
     Each round every client trains from the global weights and uploads its update; the server adds the mean
-    update. Optimiser moments stay with the client. The server needs the sum only, so masks bind; weights are
+    update. Persistent buffers (a BatchNorm's running mean and variance) are part of the same upload and are
+    averaged alike, so whatever clips, noises or hides the update does so with them; whole numbers such as
+    ``num_batches_tracked`` become the rounded mean, and travel over 1,024
+    (``models.parameters.COUNT_SCALE``). Buffers with ``persistent=False`` are never sent, and are in every
+    round what the constructor makes of them. Under noisy steps buffers stay as they are.
+    Optimiser moments stay with the client. The server needs the sum only, so masks bind; weights are
     in the same sum, and so is who was within the clip, where that follows the clients
     (:class:`~secure_fedgraph.algorithms.weighting.AveragingSettings`).
 
@@ -76,8 +81,13 @@ class FedAvg(NodeClassifier):
         """Trains from the global weights and returns the difference."""
         model, s, params = self.model(me.schema), self.settings, adaptive_clip.without(given)
         load(model, params)
-        fit(me, self.training_graph(me), model, s, self.penalty(params))
-        gone = difference(parameters_of(model), params)
+        before, still = parameters_of(model), buffers_of(model)
+        with self.drawing(me):
+            fit(me, self.training_graph(me), model, s, self.penalty(before))
+        after = parameters_of(model)
+        if me.training is not None:  # the noise of the steps is on the parameters only
+            after |= still
+        gone = difference(after, before)
         if self._adaptive:
             gone = adaptive_clip.scaled(gone, given.get(adaptive_clip.CLIP))
         elif isinstance(s, AveragingSettings) and s.weighted:

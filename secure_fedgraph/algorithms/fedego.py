@@ -18,13 +18,21 @@ from secure_fedgraph.algorithms import fedego_bounded as bounded
 from secure_fedgraph.algorithms.fedego_settings import FedEgoSettings
 from secure_fedgraph.algorithms.local_training import fit, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.node_classifier import NodeClassifier
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.ego_graphs import ego_table, level_sizes, levels, once
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego import REDUCTION, EgoSage
 from secure_fedgraph.models.ego_free import EgoFree
-from secure_fedgraph.models.ego_mash import LEAST, class_shares, coefficient, crowded, mash, mean_shares
+from secure_fedgraph.models.ego_mash import (
+    LEAST,
+    class_shares,
+    coefficient,
+    crowded,
+    mash,
+    mean_shares,
+    one_hot,
+)
 from secure_fedgraph.models.finite import finite
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Trees, Unit, Upload
@@ -68,6 +76,7 @@ class FedEgo(NodeClassifier):
     reference = "FedEgo, ACM TKDD 2023"
     rounds = 200
     partitions: ClassVar[tuple[str, ...]] = ("label_skew", "louvain", "random")
+    own_models: ClassVar[bool] = False
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings = FedEgoSettings
     settings: FedEgoSettings
@@ -137,8 +146,6 @@ class FedEgo(NodeClassifier):
     def model(self, schema: Schema) -> nn.Module:
         """The ego-graph model, or the one of the ablation without ego-graphs."""
         s = self.settings
-        if self._make is not None:
-            raise BadInput("fedego mixes the layers of its own model: it takes no other")
         if not s.ego:
             return EgoFree(schema.features, schema.classes, s.hidden[0], s.fanout, s.dropout)
         clip = s.clip if self._bounded else math.inf
@@ -373,7 +380,7 @@ class FedEgo(NodeClassifier):
             rows, chosen = rows[:, :1], chosen[:, :1]
         with torch.no_grad():
             reduced = model.embedded(me.graph.x, me.graph.edge_index)
-        labels = F.one_hot(me.graph.y, me.schema.classes).float()
+        labels = one_hot(me.graph.y, me.schema.classes)
         # a batch that is short is divided by its own size
         scale = (chosen.shape[1] / (chosen >= 0).sum(1)).view(-1, 1, 1)
         return Upload({"rows": mash(reduced, rows) * scale, "labels": mash(labels, rows) * scale})

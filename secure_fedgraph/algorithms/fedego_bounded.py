@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -15,7 +14,7 @@ from secure_fedgraph.algorithms.fedego_settings import FedEgoSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.ego_graphs import ego_table, level_sizes
 from secure_fedgraph.models.ego import EgoSage
-from secure_fedgraph.models.ego_mash import LEAST, capped
+from secure_fedgraph.models.ego_mash import LEAST, capped, one_hot
 from secure_fedgraph.protocol import TouchesTrees, Trees
 
 OCCURRENCES, ASKED = "frozen occurrences", "released mashes"
@@ -78,7 +77,7 @@ def mashes(me: Any, model: EgoSage, settings: FedEgoSettings) -> Trees:
     with torch.no_grad():
         # dense whatever the features are: which product is taken must not depend on one node
         reduced = model.reduction(me.graph.x)
-    labels = settings.label_clip * F.one_hot(me.graph.y, me.schema.classes).float()
+    labels = settings.label_clip * one_hot(me.graph.y, me.schema.classes)
     return Trees({"rows": reduced / settings.batch, "labels": labels / settings.batch}, table(me, settings))
 
 

@@ -51,7 +51,8 @@ class Local(NodeClassifier):
     def train(self, me: Any, given: State) -> None:
         """One round of training on the client's own model."""
         model = self._own(me)
-        fit(me, self.training_graph(me), model, self.settings)
+        with self.drawing(me):
+            fit(me, self.training_graph(me), model, self.settings)
         me.memory["model"] = parameters_of(model)
 
     @PERSONAL.answer

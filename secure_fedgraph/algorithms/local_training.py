@@ -16,6 +16,7 @@ from secure_fedgraph.algorithm import Settings
 from secure_fedgraph.graph.packing import some
 from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.models.finite import finite_moments, note_divergence, take_step
+from secure_fedgraph.models.given import scores_of
 
 LARGEST_GRADIENT = 100.0
 """Above what honest runs showed: up to 5.7 on Cora and PubMed, and some tens in networks of width 4."""
@@ -157,10 +158,10 @@ def _loss(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
         dropout = me.generator("dropout")
-        return lambda batch: F.cross_entropy(model(some(graph, batch), dropout), graph.y[batch])
+        return lambda batch: F.cross_entropy(scores_of(model, some(graph, batch), dropout), graph.y[batch])
     forward_tree = getattr(model, "forward_tree", None)
     if forward_tree is None:
-        return lambda batch: F.cross_entropy(model(graph.x, graph.edge_index)[batch], graph.y[batch])
+        return lambda batch: F.cross_entropy(scores_of(model, graph)[batch], graph.y[batch])
     prepared = getattr(model, "prepared", None)
     x = graph.x if prepared is None else prepared(graph.x)
     draw = trees or _fresh_trees(me, graph, settings)

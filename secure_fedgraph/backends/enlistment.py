@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from torch import nn
+
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.drawings import drawing
@@ -34,9 +36,18 @@ def algorithm_text(algorithm: Algorithm) -> str:
         {
             "class": _name(kind, "algorithm"),
             "settings": algorithm.settings.model_dump(mode="json"),
-            "made_with": {key: _name(value, key) for key, value in algorithm.made_with().items()},
+            "made_with": {k: _name(_unmade(k, v), k) for k, v in algorithm.made_with().items()},
         }
     )
+
+
+def _unmade(key: str, value: Any) -> Any:
+    if isinstance(value, nn.Module):
+        raise BadInput(
+            f"{ISOLATED} and takes no instance: {key} is a {type(value).__name__}; give the class, "
+            "or a factory at the top level of a module"
+        )
+    return value
 
 
 def algorithm_of(text: str) -> Algorithm:

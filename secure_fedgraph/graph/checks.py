@@ -10,15 +10,18 @@ from secure_fedgraph.errors import BadInput
 
 LARGEST = 1e9
 """The largest feature or rating that is trained on: squares of sums of such numbers stay within float32."""
+UNLABELLED = -1
+"""The label of a node that has none."""
 
 
 def check_graph(graph: Data, name: str, classes: int | None = None) -> None:
     """Refuse a graph that cannot be used as given; isolated nodes are fine.
 
     Args:
-        graph: with ``x [N, F]`` floating, ``edge_index [2, E]`` integer and ``y [N]`` integer.
+        graph: with ``x [N, F]`` floating, ``edge_index [2, E]`` integer and ``y [N]`` integer, -1 where a
+            node has no label.
         name: how the messages call it.
-        classes: number of classes, if known; else the labels only have to be 0 or more.
+        classes: number of classes, if known; else the labels only have to be -1 or more.
 
     Raises:
         BadInput: one sentence on what is wrong and where.
@@ -26,6 +29,8 @@ def check_graph(graph: Data, name: str, classes: int | None = None) -> None:
     for key in ("x", "edge_index", "y"):
         if not isinstance(graph.get(key), Tensor):
             raise BadInput(f"{name}: the graph has no tensor {key!r}; give x, edge_index and y.")
+        if graph[key].layout is not torch.strided:
+            raise BadInput(f"{name}: {key} is {graph[key].layout}; convert it with {key}.to_dense().")
     _check_features(graph.x, name)
     _check_labels(graph.y, graph.x.shape[0], name, classes)
     _check_edges(graph.edge_index, graph.x.shape[0], name)
@@ -77,7 +82,7 @@ def _check_features(x: Tensor, name: str) -> None:
         raise BadInput(f"{name}: the graph has no nodes; give at least one.")
     if not x.is_floating_point():
         raise BadInput(f"{name}: x has type {x.dtype}; convert it with x.float().")
-    bad = ~torch.isfinite(x)
+    bad = ~torch.isfinite(x.float())
     if bool(bad.any()):
         row, column = bad.nonzero()[0].tolist()
         raise BadInput(
@@ -89,15 +94,24 @@ def _check_features(x: Tensor, name: str) -> None:
 
 def _check_labels(y: Tensor, nodes: int, name: str, classes: int | None) -> None:
     if y.dim() != 1 or y.shape[0] != nodes:
-        raise BadInput(f"{name}: y has shape {tuple(y.shape)} for {nodes} nodes; give one label per node.")
-    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-        raise BadInput(f"{name}: y has type {y.dtype}; give integer class labels.")
-    lowest, highest = int(y.min()), int(y.max())
-    if lowest < 0:
-        node = int((y < 0).nonzero()[0])
+        several = y.dim() == 2 and y.shape[0] == nodes and y.shape[1] > 1
+        what = ", which is several labels a node: these are not learned" if several else ""
         raise BadInput(
-            f"{name}: node {node} has label {int(y[node])}; labels count from 0, drop nodes without one."
+            f"{name}: y has shape {tuple(y.shape)} for {nodes} nodes{what}; "
+            f"give one label per node, [{nodes}]."
         )
+    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        what = "; numbers are not learned (no regression)" if y.is_floating_point() else ""
+        raise BadInput(f"{name}: y has type {y.dtype}{what}; give integer class labels.")
+    lowest, highest = int(y.min()), int(y.max())
+    if lowest < UNLABELLED:
+        node = int((y < UNLABELLED).nonzero()[0])
+        raise BadInput(
+            f"{name}: node {node} has label {int(y[node])}; labels count from 0, "
+            "and -1 says that there is none."
+        )
+    if highest < 0:
+        raise BadInput(f"{name}: no node has a label; give y from 0 for some.")
     if classes is not None and highest >= classes:
         node = int((y >= classes).nonzero()[0])
         raise BadInput(

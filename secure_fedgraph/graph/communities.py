@@ -44,7 +44,8 @@ def assign(
             ``nearby`` (breadth first, so that fewer links are lost than the paper reports).
         restarts: runs of Louvain, of which the one counts whose owners lose the fewest links; by default 3
             up to 100,000 links and 1 above. One run alone scatters widely between seeds.
-        classes: whether to make sure that every owner has 2 nodes of each class.
+        classes: whether to make sure that every owner has 2 labelled nodes of each class; training nodes,
+            where the graph says which these are.
 
     Returns:
         ``[N]`` owners, 0 to M - 1; every owner has at least one node.
@@ -73,7 +74,8 @@ def assign(
         found.append(_fill(pieces, nodes, owners, slack))
     owner_of = min(found, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
     if classes:
-        owner_of = _repair(owner_of, graph.y.numpy(), links, owners)
+        known = graph.y if graph.get("train_mask") is None else torch.where(graph.train_mask, graph.y, -1)
+        owner_of = _repair(owner_of, known.numpy(), links, owners)
     return torch.from_numpy(owner_of)
 
 
@@ -125,7 +127,8 @@ def _repair(owner_of: Nodes, y: Nodes, links: Nodes, owners: int) -> Nodes:
     owner_of = owner_of.copy()
     ends = np.concatenate([links, links[::-1]], axis=1)
     count = np.zeros((owners, int(y.max()) + 1), dtype=np.int64)
-    np.add.at(count, (owner_of, y), 1)
+    known = y >= 0
+    np.add.at(count, (owner_of[known], y[known]), 1)
     for owner, label in np.argwhere(count < PER_CLASS):
         while count[owner, label] < PER_CLASS:
             donor = int(count[:, label].argmax())

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.handout import EVERYBODY, Exam, Handout, owner_names
-from secure_fedgraph.graph.links import undirected_links
+from secure_fedgraph.graph.links import EDGE_FIELDS, undirected_links
 from secure_fedgraph.graph.partition import induced
 from secure_fedgraph.graph.seeds import sub_seed
 
@@ -61,6 +61,11 @@ def label_skew(
         FedEgo, ACM TKDD, section 5.1; the released code's figures where the paper's own do not fit its
         Table 7.
     """
+    if graph.get("train_mask") is not None:
+        raise BadInput(
+            "partition 'label_skew' draws its own training, validation and test nodes, and the graph has "
+            "masks: use louvain or random, or leave the masks out"
+        )
     classes = int(graph.y.max()) + 1
     _check(clients, classes, local_share, local_tests, major_labels, major_rate, global_tests, profile)
     whole = connected(graph)
@@ -88,8 +93,10 @@ def label_skew(
             own.train_mask &= ~tested[own.node_id]
             _insist(bool(own.train_mask.any()), name, "the other owners' tests", local_tests)
     test_graph = induced(graph, exam_nodes)
-    question = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut)
-    exam = Exam(question, test_graph.y, {EVERYBODY: torch.arange(cut)}, {}, own_tests=True)
+    carried = {key: test_graph[key] for key in EDGE_FIELDS if test_graph.get(key) is not None}
+    question = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut, **carried)
+    asked = (test_graph.y >= 0).nonzero().flatten()
+    exam = Exam(question, test_graph.y, {EVERYBODY: asked}, {}, own_tests=True)
     return Handout(tuple(owners), exam, {"profile": profile, **_facts(graph, owners, majors, nodes, cut)})
 
 
@@ -111,13 +118,14 @@ def _masked(part: Data, tests: int, rng: np.random.Generator, name: str) -> Data
     """The part without its isolated nodes, shuffled into training, validation and test nodes."""
     own = induced(part, connected(part))
     own.node_id = part.node_id[own.node_id]
-    nodes = int(own.num_nodes or 0)
+    labelled = (own.y >= 0).nonzero().flatten()
+    nodes = len(labelled)
     held_out = nodes // 5
     _insist(nodes - held_out - tests > 0, name, "its own tests", tests)
-    order = torch.from_numpy(rng.permutation(nodes))
+    order = labelled[torch.from_numpy(rng.permutation(nodes))]
     training, validation, test = order.split([nodes - held_out - tests, held_out, tests])
     for key, chosen in (("train_mask", training), ("val_mask", validation), ("test_mask", test)):
-        own[key] = torch.zeros(nodes, dtype=torch.bool).index_fill_(0, chosen, True)
+        own[key] = torch.zeros(len(own.y), dtype=torch.bool).index_fill_(0, chosen, True)
     return own
 
 

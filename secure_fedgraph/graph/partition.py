@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph.communities import assign
-from secure_fedgraph.graph.links import undirected_links
+from secure_fedgraph.graph.links import edge_values, undirected_links
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,20 @@ def induced(graph: Data, nodes: Tensor) -> Data:
         nodes: ``[n]`` distinct node indices; the new node ``i`` is ``nodes[i]``.
 
     Returns:
-        ``Data`` with ``x [n, F]``, ``y [n]``, ``edge_index`` numbered from 0 and ``node_id [n]``, the
-        indices in ``graph``.
+        ``Data`` with ``x [n, F]``, ``y [n]``, ``edge_index`` numbered from 0, what its edges carry, and
+        ``node_id [n]``, the indices in ``graph``.
     """
     place = torch.full((graph.num_nodes,), -1, dtype=torch.long)
     place[nodes] = torch.arange(len(nodes))
     edges = place[graph.edge_index]
-    edges = edges[:, (edges >= 0).all(dim=0)]
-    return Data(x=graph.x[nodes], y=graph.y[nodes], edge_index=edges, node_id=nodes.clone())
+    inside = (edges >= 0).all(dim=0)
+    return Data(
+        x=graph.x[nodes],
+        y=graph.y[nodes],
+        edge_index=edges[:, inside],
+        node_id=nodes.clone(),
+        **edge_values(graph, inside),
+    )
 
 
 def random_parts(graph: Data, owners: int, seed: int) -> Partition:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NO_EDGE_ATTR = -1
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -16,6 +18,9 @@ class Schema:
         atoms: where a node's columns are categories, how many values each can take; empty where they are
             numbers.
         bonds: the same of a link's columns; empty where links have none.
+        edge_weight: whether each edge has a weight.
+        edge_attr: columns of ``edge_attr``; 0 where it is one number an edge, ``[edges]``, and -1 where there
+            is none.
     """
 
     features: int
@@ -23,3 +28,11 @@ class Schema:
     kind: str = "node"
     atoms: tuple[int, ...] = ()
     bonds: tuple[int, ...] = ()
+    edge_weight: bool = False
+    edge_attr: int = NO_EDGE_ATTR
+
+    @property
+    def edge_fields(self) -> tuple[str, ...]:
+        """What edges of a graph of nodes carry besides their ends."""
+        found = {"edge_weight": self.edge_weight, "edge_attr": self.edge_attr != NO_EDGE_ATTR}
+        return tuple(name for name, there in found.items() if there)

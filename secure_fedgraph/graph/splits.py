@@ -8,6 +8,9 @@ from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
 
+MASKS = ("train_mask", "val_mask", "test_mask")
+"""Which nodes are which, booleans ``[N]``."""
+
 
 def stratified(y: Tensor, seed: int, train: float = 0.6, val: float = 0.2) -> tuple[Tensor, Tensor, Tensor]:
     """Split nodes into train, validation and test, class by class.
@@ -17,12 +20,12 @@ def stratified(y: Tensor, seed: int, train: float = 0.6, val: float = 0.2) -> tu
 
     **Guarantees:**
 
-    - every node is in exactly one of the three;
+    - every node with a label is in exactly one of the three, and one without (-1) in none;
     - every class with at least one node has at least one training node;
     - the same ``y`` and ``seed`` give the same masks on every machine.
 
     Args:
-        y: ``[N]`` integer labels of the owner's nodes.
+        y: ``[N]`` integer labels of the owner's nodes, -1 where there is none.
         seed: of the shuffle inside the classes.
         train: share of training nodes, in ``(0, 1]``.
         val: share of validation nodes; the rest is test.
@@ -43,9 +46,9 @@ def stratified(y: Tensor, seed: int, train: float = 0.6, val: float = 0.2) -> tu
         )
     labels = y.cpu().numpy()
     shares = np.array([train, val, max(0.0, 1 - train - val)])
-    part_of = np.empty(len(labels), dtype=np.int64)
+    part_of = np.full(len(labels), -1, dtype=np.int64)
     rng = np.random.default_rng(seed)
-    for label in np.unique(labels):
+    for label in np.unique(labels[labels >= 0]):
         members = rng.permutation(np.flatnonzero(labels == label))
         part_of[members] = np.repeat([0, 1, 2], _counts(len(members), shares))
     in_train, in_val, in_test = (torch.from_numpy(part_of == part).to(y.device) for part in range(3))

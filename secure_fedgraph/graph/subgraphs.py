@@ -11,45 +11,51 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.handout import Exam, Handout, owner_names
+from secure_fedgraph.graph.links import EDGE_FIELDS
 from secure_fedgraph.graph.partition import induced, partition
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.graph.splits import stratified
+from secure_fedgraph.graph.splits import MASKS, stratified
 
 
 def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) -> Handout:
     """Disjoint induced subgraphs by a rule of :mod:`~secure_fedgraph.graph.partition`.
 
     Test nodes are the owners' own 20 %, classified on the whole graph with every link (the FedSage paper's
-    section 5.1).
+    section 5.1); where the graph has masks, those that they say.
 
     Args:
         rule: ``louvain`` or ``random``.
-        graph: ``x``, ``edge_index``, ``y``.
+        graph: ``x``, ``edge_index``, ``y``; all three masks or none.
         clients: how many owners.
         seed: for the parts and for each owner's split, by sub-seeds.
         settings: of the rule.
 
     Raises:
-        BadInput: where no owner has a test or a validation node, and what the rule raises.
+        BadInput: where no owner has a test or (without masks) a validation node, and what the rule raises.
     """
     parts = partition(rule, graph, clients, sub_seed(seed, "partition"), **settings)
-    owners, found = [], []
+    owners, found, given = [], [], graph.get("train_mask") is not None
     for number, nodes in enumerate(parts.parts):
         own = induced(graph, nodes)
-        masks = stratified(own.y, sub_seed(seed, f"split/{number}"))
+        masks = (
+            tuple(graph[key][nodes] for key in MASKS)
+            if given
+            else stratified(own.y, sub_seed(seed, f"split/{number}"))
+        )
         own.train_mask, own.val_mask, own.test_mask = masks
         owners.append(own)
         found.append([nodes[mask] for mask in masks])
     names = owner_names(len(owners))
     trainings, validations, tests = ({n: f[i] for n, f in zip(names, found, strict=True)} for i in range(3))
     for what, nodes_of in (("test", tests), ("validation", validations)):
-        if not any(len(nodes) for nodes in nodes_of.values()):
+        if not any(len(nodes) for nodes in nodes_of.values()) and not (given and what == "validation"):
             raise BadInput(f"no owner has a {what} node: use fewer than {clients} clients or a larger graph")
-    pool = Data(x=graph.x, y=graph.y, edge_index=graph.edge_index)
+    carried = {key: graph[key] for key in EDGE_FIELDS if graph.get(key) is not None}
+    pool = Data(x=graph.x, y=graph.y, edge_index=graph.edge_index, **carried)
     pool.train_mask, pool.val_mask, pool.test_mask = (
         _mask(graph, nodes_of) for nodes_of in (trainings, validations, tests)
     )
-    question = Data(x=graph.x, edge_index=graph.edge_index, num_nodes=int(graph.num_nodes))
+    question = Data(x=graph.x, edge_index=graph.edge_index, num_nodes=int(graph.num_nodes), **carried)
     exam = Exam(question, graph.y, tests, validations, trainings)
     return Handout(tuple(owners), exam, {**parts.table(), "sizes": list(parts.sizes)}, pool)
 

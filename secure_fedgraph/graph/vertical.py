@@ -9,8 +9,9 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.handout import EVERYBODY, Exam, Handout
-from secure_fedgraph.graph.links import undirected_links
+from secure_fedgraph.graph.links import EDGE_FIELDS, edge_values, places_of, undirected_links
 from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.graph.splits import MASKS
 
 TRAINING = {(2708, 7): 60, (3327, 6): 84, (19717, 3): 320}
 """(nodes, classes) -> training nodes a class of Cora, CiteSeer and PubMed in GLASU's experiments."""
@@ -36,14 +37,15 @@ def vertical(
     Columns are permuted and cut into blocks of at most ``ceil(d / clients)``, none empty. Each owner keeps a
     random share of the undirected links, drawn for itself. Training nodes are a fixed number a class (60 of
     Cora, 84 of CiteSeer, 320 of PubMed, else 15 % of the nodes evenly over the classes, and never more than
-    half of a class); validation and test nodes are drawn from the rest, fewer where the graph is small.
+    half of a class); validation and test nodes are drawn from the rest, fewer where the graph is small. A
+    graph with masks keeps them.
 
     Guarantees:
         - an owner's ``y`` is -1 outside the training nodes: validation and test labels are the referee's;
         - columns, links and split come from sub-seeds of their own.
 
     Args:
-        graph: ``x [N, d]``, ``edge_index``, ``y``.
+        graph: ``x [N, d]``, ``edge_index``, ``y``, -1 where a node has no label; all three masks or none.
         clients: how many owners, at most one a column.
         seed: for everything that is drawn.
         edge_share: of the undirected links, in (0, 1], that each owner keeps.
@@ -68,13 +70,17 @@ def vertical(
         raise BadInput(f"split.edge_share = {edge_share}: give a share above 0 and up to 1")
     if labels not in ("all", "one"):
         raise BadInput(f"split.labels = {labels!r}: use all or one")
-    masks = _split(graph.y, sub_seed(seed, "split"), train_per_class, validation, test)
+    if graph.get("train_mask") is not None:
+        masks = (graph.train_mask, graph.val_mask, graph.test_mask)
+    else:
+        masks = _split(graph.y, sub_seed(seed, "split"), train_per_class, validation, test)
     known = torch.where(masks[0], graph.y, UNKNOWN)
     order = np.random.default_rng(sub_seed(seed, "columns")).permutation(columns)
     blocks = [torch.from_numpy(np.sort(block)) for block in np.array_split(order, clients)]
     links = undirected_links(graph.edge_index)
     owners = tuple(
         _owner(
+            graph,
             graph.x[:, block],
             known if labels == "all" or not number else torch.full_like(known, UNKNOWN),
             _some(links, edge_share, sub_seed(seed, f"links/{number}")),
@@ -102,13 +108,16 @@ def vertical(
         validations={EVERYBODY: val},
         trainings={EVERYBODY: train},
     )
-    return Handout(owners, exam, facts, _owner(graph.x, known, links, masks[0]))
+    return Handout(owners, exam, facts, _owner(graph, graph.x, known, links, masks[0]))
 
 
-def _owner(x: Tensor, y: Tensor, links: Tensor, train: Tensor) -> Data:
+def _owner(graph: Data, x: Tensor, y: Tensor, links: Tensor, train: Tensor) -> Data:
     both = torch.cat([links, links.flip(0)], dim=1)
     nothing = torch.zeros_like(train)
-    return Data(x=x, y=y, edge_index=both, train_mask=train, val_mask=nothing, test_mask=nothing.clone())
+    weighted = any(graph.get(key) is not None for key in EDGE_FIELDS)
+    carried = edge_values(graph, places_of(graph, both)) if weighted else {}
+    masks = dict(zip(MASKS, (train, nothing, nothing.clone()), strict=True))
+    return Data(x=x, y=y, edge_index=both, **masks, **carried)
 
 
 def _some(links: Tensor, share: float, seed: int) -> Tensor:
@@ -132,7 +141,7 @@ def _split(y: Tensor, seed: int, per_class: int, validation: int, test: int) -> 
         members = order[labels[order] == label]
         chosen.append(members[: min(wanted, max(len(members) // 2, 1))])
     train = np.concatenate(chosen)
-    rest = order[~np.isin(order, train)]
+    rest = order[~np.isin(order, train) & (labels[order] >= 0)]
     if len(rest) < 2:
         raise BadInput(f"{nodes} nodes leave none to validate and test on: give a larger graph")
     val = min(validation, max(len(rest) // 3, 1))

@@ -101,8 +101,18 @@ def mash(values: Tensor, rows: Tensor) -> Tensor:
 
 
 def class_shares(labels: Tensor, classes: int) -> Tensor:
-    """``P_i``: the share of each class among a client's nodes (Eq. 3)."""
-    return torch.bincount(labels, minlength=classes).float() / len(labels)
+    """``P_i``: the share of each class among a client's labelled nodes (Eq. 3)."""
+    known = labels[labels >= 0]
+    return torch.bincount(known, minlength=classes).float() / len(known)
+
+
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """``[n, classes]`` float32; zeros where a node has no label (-1).
+
+    >>> one_hot(torch.tensor([1, -1]), 2).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
+    """
+    return F.one_hot(labels.clamp(min=0), classes).float() * (labels >= 0).unsqueeze(1)
 
 
 def mean_shares(soft: Tensor) -> Tensor:

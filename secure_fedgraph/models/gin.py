@@ -58,6 +58,10 @@ class Gin(nn.Module):
         self.convolutions = nn.ModuleList(GINConv(_mlp(hidden), eps=0.0) for _ in range(layers))
         self.between: nn.Module = nn.utils.skip_init(nn.Linear, hidden, hidden)
         self.head: nn.Module = nn.utils.skip_init(nn.Linear, hidden, classes)
+        for convolution in self.convolutions:  # a constant, which nobody has to send
+            convolution.register_buffer("eps", torch.zeros(1), persistent=False)
+        for p in self.parameters():
+            nn.init.zeros_(p)  # never uninitialised memory; `initialise` draws the real start
 
     def initialise(self, seed: int) -> None:
         """Uniform within one over the square root of the inputs, as the released code's layers start."""

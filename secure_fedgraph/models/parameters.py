@@ -1,4 +1,4 @@
-"""Parameters as named tensors: what states are made of and uploads carry."""
+"""Parameters and buffers as named tensors: what states are made of and uploads carry."""
 
 from __future__ import annotations
 
@@ -10,53 +10,121 @@ from torch import nn
 from secure_fedgraph.errors import BadInput, HostileMessage
 
 Parameters = dict[str, torch.Tensor]
+COUNT_SCALE = 1024.0
+"""Whole numbers (a normalisation's count of batches) travel over this, beside weights that move by far less
+than one: at their own size they would fill a clip, or pass the limit of fixed point."""
 
 
 def parameters_of(model: nn.Module) -> Parameters:
-    """A copy of a model's trainable parameters."""
-    return {name: p.detach().clone() for name, p in model.named_parameters()}
+    """A copy of a model's parameters and of its persistent buffers.
+
+    >>> sorted(parameters_of(nn.BatchNorm1d(2)))
+    ['bias', 'num_batches_tracked', 'running_mean', 'running_var', 'weight']
+    """
+    return {name: value.detach().clone() for name, value in _shared(model).items()}
+
+
+def buffers_of(model: nn.Module) -> Parameters:
+    """A copy of a model's persistent buffers alone: running means and the like."""
+    return {name: value.detach().clone() for name, value in _buffers(model).items()}
 
 
 def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
-    """Copies parameters into a model.
+    """Copies parameters and persistent buffers into a model.
+
+    A tensor without dimensions may be a plain number, which is what the wire format makes of it.
 
     Raises:
-        HostileMessage: for parameters of another model: other names, shapes, or values not finite.
+        HostileMessage: for those of another model: other names, shapes or kinds of numbers; for values that
+            are not finite.
     """
-    own = dict(model.named_parameters())
+    own = _shared(model)
     if own.keys() != params.keys():
         raise HostileMessage(f"parameters do not fit: {sorted(own.keys() ^ params.keys())[:3]} differ")
-    for name, p in own.items():  # all of them before the first is copied: a refused load changes nothing
-        value = params[name]
-        if not isinstance(value, torch.Tensor) or value.shape != p.shape or not torch.isfinite(value).all():
-            raise HostileMessage(f"parameter {name!r} has another shape or values that are not finite")
+    # all of them before the first is copied: a refused load changes nothing
+    values = {name: _fitting(name, params[name], there) for name, there in own.items()}
     with torch.no_grad():
-        for name, p in own.items():
-            p.copy_(params[name])
+        for name, there in own.items():
+            there.copy_(values[name])
 
 
 def difference(after: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> Parameters:
-    """``after - before``, name by name."""
-    return {name: after[name] - before[name] for name in before}
+    """``after - before``, name by name; of whole numbers over :data:`COUNT_SCALE`."""
+    return {name: _moved(after[name], value) for name, value in before.items()}
 
 
 def total(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> Parameters:
-    """``first + second``, name by name."""
-    return {name: first[name] + second[name] for name in first}
+    """``first + second``, name by name, where ``second`` is a mean of differences.
+
+    Whole numbers are rounded and keep their type. A running variance stays 0 or more, which noise on the sum
+    would not leave it.
+    """
+    return {name: _reached(name, value, second[name]) for name, value in first.items()}
 
 
 def glorot(model: nn.Module, seed: int) -> None:
-    """Glorot-uniform matrices and zero biases, from a seed.
+    """Glorot-uniform matrices and zero biases, from a seed. Normalisations keep what they start with.
 
     Raises:
         BadInput: for a parameter of more than two dimensions, which needs a rule of its own.
     """
     generator = torch.Generator().manual_seed(seed)
+    norms = [module for module in model.modules() if "Norm" in type(module).__name__]
+    kept = {id(p) for norm in norms for p in norm.parameters(recurse=False)}
     with torch.no_grad():
         for name, p in model.named_parameters():
+            if id(p) in kept:
+                continue
             if p.dim() == 2:
                 nn.init.xavier_uniform_(p, generator=generator)
             elif p.dim() < 2:
                 p.zero_()
             else:
                 raise BadInput(f"parameter {name!r} has {p.dim()} dimensions: initialise this model yourself")
+
+
+def _shared(model: nn.Module) -> Parameters:
+    return {**dict(model.named_parameters()), **_buffers(model)}
+
+
+def _buffers(model: nn.Module) -> Parameters:
+    local = {
+        f"{prefix}.{name}".lstrip(".")
+        for prefix, module in model.named_modules()
+        for name in module._non_persistent_buffers_set
+    }
+    return {name: value for name, value in model.named_buffers() if name not in local}
+
+
+def _fitting(name: str, value: object, there: torch.Tensor) -> torch.Tensor:
+    if not there.dim() and isinstance(value, bool | int | float):
+        within = isinstance(value, float) or -(2**63) <= value < 2**63
+        value = torch.tensor(value) if within else None
+    if (
+        not isinstance(value, torch.Tensor)
+        or value.shape != there.shape
+        or (value.is_floating_point() and not there.is_floating_point())
+        or not torch.isfinite(value).all()
+    ):
+        raise HostileMessage(
+            f"parameter {name!r} has another shape, another type or values that are not finite"
+        )
+    return value
+
+
+def _moved(after: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    if before.is_floating_point():
+        return after - before
+    return (after.double() - before.double()) / COUNT_SCALE
+
+
+def _reached(name: str, value: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+    if value.is_floating_point():
+        reached = value + step
+        return reached.clamp(min=0) if name.rpartition(".")[2] == "running_var" else reached
+    whole = (value.double() + COUNT_SCALE * step.double()).round()
+    if value.dtype == torch.bool:
+        return whole >= 1
+    limits = torch.iinfo(value.dtype)
+    # the largest int64 has no double of its own: 2**63 would wrap round
+    return whole.clamp(max(limits.min, -(2**62)), min(limits.max, 2**62)).to(value.dtype)

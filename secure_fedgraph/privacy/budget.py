@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.errors import BadInput, BudgetExhausted, check_number, check_whole, wrong_type
 from secure_fedgraph.privacy import accounting
 from secure_fedgraph.privacy.accounting import Event
 from secure_fedgraph.privacy.accounting_filter import Filter
+from secure_fedgraph.privacy.drawn import UNITS
+from secure_fedgraph.privacy.protection import READERS
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,14 @@ class Budget:
     adaptive: bool = False
 
     def __post_init__(self) -> None:
+        for key in ("epsilon", "delta"):
+            check_number(key, getattr(self, key))
+        check_whole("holders", self.holders, 1)
+        for key, known in (("unit", UNITS), ("against", READERS)):
+            if not isinstance(getattr(self, key), str) or getattr(self, key) not in known:
+                raise wrong_type(key, getattr(self, key), f"give one of {', '.join(known)}")
+        if not isinstance(self.adaptive, bool):
+            raise wrong_type("adaptive", self.adaptive, "give True or False")
         if not self.epsilon > 0:
             raise BadInput(f"epsilon {self.epsilon}: a budget is a positive number; 8 is usual, 1 strict")
         if not 0 < self.delta < 1:

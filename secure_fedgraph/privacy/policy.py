@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
-from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
+from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound, unknown_name, wrong_type
 from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.drawings import in_order
 from secure_fedgraph.privacy.drawn import Redrawn
@@ -178,13 +178,20 @@ def _by_reader(
 
 
 def _named(recipe: Make) -> Make:
-    """A recipe whose policies say what it was called with."""
+    """A recipe whose policies say what it was called with, and whose arguments are of the types it names."""
     signature = inspect.signature(recipe)
 
     @functools.wraps(recipe)
     def make(*args: Any, **kwargs: Any) -> Policy:
-        given = signature.bind(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadInput(f"policies.{recipe.__name__}{signature}: {error}") from None
         given.apply_defaults()
+        for key, value in given.arguments.items():
+            _check_type(
+                f"policies.{recipe.__name__}: {key}", value, str(signature.parameters[key].annotation)
+            )
         return replace(recipe(*args, **kwargs), made_with=dict(given.arguments))
 
     return cast("Make", make)
@@ -405,6 +412,47 @@ class _Strictest(Policy):
                 )
             return bound
         raise Incompatible(f"channel {channel.name!r}: no recipe binds. {' | '.join(reasons)}")
+
+
+def policy_named(name: str) -> Policy:
+    """The recipe of that name with its defaults, as the command line makes it.
+
+    Raises:
+        BadInput: for an unknown name, or a recipe that needs a norm and noise.
+
+    >>> policy_named("masked").name
+    'masked'
+    """
+    if name not in RECIPES:
+        raise unknown_name("policy", name, RECIPES)
+    parameters = inspect.signature(RECIPES[name]).parameters.values()
+    missing = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    if missing:
+        raise BadInput(
+            f"policy {name!r} needs {' and '.join(missing)}: give "
+            f"policies.{name}({', '.join(f'{key}=1.0' for key in missing)})"
+        )
+    return RECIPES[name]()
+
+
+_NUMBERS = {"int": (int,), "float": (int, float)}
+
+
+def _check_type(key: str, value: Any, annotation: str) -> None:
+    if annotation == "Policy":  # of *policies
+        for one in value:
+            if not isinstance(one, Policy):
+                raise wrong_type(key, one, "give policies, such as policies.masked()")
+    elif annotation == "Amount" and isinstance(value, Mapping):
+        for channel, one in value.items():
+            _check_type(f"{key}[{channel!r}]", one, "float")
+    elif annotation in ("Amount", *_NUMBERS):
+        number = isinstance(value, _NUMBERS.get(annotation, (int, float))) and not isinstance(value, bool)
+        if not number:
+            mend = "give a whole number" if annotation == "int" else "give a number"
+            raise wrong_type(key, value, mend + (", or one by channel" if annotation == "Amount" else ""))
+    elif annotation in ("str", "bool") and not isinstance(value, {"str": str, "bool": bool}[annotation]):
+        raise wrong_type(key, value, "give a word" if annotation == "str" else "give True or False")
 
 
 def _check_amounts(norm: Amount, multiplier: Amount) -> None:

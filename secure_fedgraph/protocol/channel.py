@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, wrong_type
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 
@@ -223,6 +223,12 @@ class Channel:
     once: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise wrong_type("name", self.name, "give a channel's name as text")
+        for key, kind in (("reveal", Reveal), ("unit", Unit)):
+            if not isinstance(getattr(self, key), kind):
+                names = ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
+                raise wrong_type(f"channel {self.name!r}: {key}", getattr(self, key), f"give one of {names}")
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):
             raise BadInput(f"channel name {self.name!r}: use lower-case letters, digits and underscores")
         if self.to not in READERS:

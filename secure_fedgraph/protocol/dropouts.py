@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.protocol.message import ANSWER
 
 STEPS = ("advertise", "share", ANSWER, "agree", "unmask")
@@ -39,6 +39,10 @@ class Dropouts:
     _left: set[tuple[int, str]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_number("share", self.share)
+        check_whole("seed", self.seed, 0)
+        if not isinstance(self.at, Mapping):
+            raise wrong_type("at", self.at, 'give a dict such as {(1, "owner-0"): "agree"}')
         if not 0 <= self.share <= 1:
             raise BadInput(f"share {self.share}: drop-outs are a share of the cohort, from 0 to 1")
         unknown = set(self.at.values()) - set(STEPS)

@@ -169,7 +169,7 @@ def put(place: Any, value: Any) -> Any:
         (spoiled(x=put((7, 2), float("nan"))), r"not finite, the first at node 7, column 2 \(nan\)"),
         (spoiled(x=put((7, 2), float("-inf"))), r"node 7, column 2 \(-inf\)"),
         (spoiled(x=lambda x: x.long()), "convert it with x.float"),
-        (spoiled(y=put(5, -1)), "node 5 has label -1"),
+        (spoiled(y=put(5, -2)), "node 5 has label -2"),
         (spoiled(y=lambda y: y.float()), "integer class labels"),
         (spoiled(y=lambda y: y[:-1]), "one label per node"),
         (spoiled(edge_index=put((0, 0), 60)), "names node 60, but nodes run from 0 to 59"),

@@ -70,7 +70,7 @@ def label(value: int) -> torch.Tensor:
         ({"x": torch.zeros(20)}, "x has shape"),
         ({"x": torch.zeros(0, 4), "y": torch.zeros(0).long()}, "no nodes"),
         ({"x": torch.zeros(19, 4)}, r"y has shape \(20,\) for 19 nodes"),
-        ({"y": label(-1)}, "node 3 has label -1"),
+        ({"y": label(-2)}, "node 3 has label -2"),
         ({"y": label(2)}, r"node 3 has label 2, but there are 2 classes \(0 to 1\)"),
         ({"y": torch.zeros(20)}, "integer class labels"),
         ({"edge_index": torch.tensor([[0], [20]])}, "names node 20, but nodes run from 0 to 19"),

@@ -1,0 +1,294 @@
+"""Models that users bring: made from an instance, a class or a factory, checked, and called by signature."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.graph.links import EDGE_FIELDS
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.models.parameters import glorot, parameters_of
+
+Given = nn.Module | type[nn.Module] | Callable[..., nn.Module]
+"""An instance; a class whose constructor takes nothing or widths by name; a factory, ``schema -> Module``."""
+
+FEATURES = (
+    "features",
+    "in_channels",
+    "in_features",
+    "num_features",
+    "num_node_features",
+    "input_dim",
+    "in_dim",
+)
+CLASSES = ("classes", "out_channels", "out_features", "num_classes", "output_dim", "out_dim")
+"""Names of a constructor's arguments that the data's widths are given for."""
+OURS = "secure_fedgraph.models."
+CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
+"""Where PyG's layers with ``cached=True`` keep what they made of a graph, which is no other graph's."""
+MEND = "give an instance, a class or a factory, e.g. lambda schema: Net(schema.features, schema.classes)"
+
+
+def kept(model: object) -> Given:
+    """A user's model as an algorithm keeps it: instances copied, so that training leaves theirs alone.
+
+    Raises:
+        BadInput: for what is none.
+
+    >>> kept(3)
+    Traceback (most recent call last):
+    secure_fedgraph.errors.BadInput: model is an int (3): give an instance, a class or a factory, ...
+    """
+    if isinstance(model, nn.Module):
+        try:
+            return copy.deepcopy(model)
+        except RuntimeError as error:
+            raise BadInput(
+                f"model {_name(model)} cannot be copied ({_line(error)}): give a factory"
+            ) from None
+    if isinstance(model, type) and not issubclass(model, nn.Module):
+        raise BadInput(f"model is the class {model.__name__}, no torch.nn.Module: {MEND}")
+    if not callable(model):
+        raise wrong_type("model", model, MEND)
+    return model
+
+
+def made(given: Given, schema: Schema, seed: int) -> nn.Module:
+    """A fresh model with the initialisation that its author gave it.
+
+    Guarantees:
+        - an instance is copied as it is; a class or a factory draws from torch's generator as the seed has
+          it, and that generator is as before afterwards;
+        - no parameter is drawn anew, besides those of this package's own networks that nobody has filled yet.
+
+    Raises:
+        BadInput: where a constructor fails, asks for what is not known, or gives no module.
+    """
+    with seeded(seed):
+        model = copy.deepcopy(given) if isinstance(given, nn.Module) else _constructed(given, schema)
+        for module in model.modules():
+            for cache in CACHES:
+                if getattr(module, cache, None) is not None:
+                    setattr(module, cache, None)
+        if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+            _probe(model, schema)  # lazy layers take their widths from the first input
+        for module in model.modules():
+            if _ours(module) and not any(bool(p.any()) for p in module.parameters()):
+                initialise = getattr(module, "initialise", None)  # ours are zeros until they are initialised
+                initialise(seed) if callable(initialise) else glorot(module, seed)
+    return model
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch's generator as a seed has it; afterwards as it was. Users' layers draw from no other."""
+    before = torch.random.get_rng_state()
+    torch.random.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+    try:
+        yield
+    finally:
+        torch.random.set_rng_state(before)
+
+
+def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None = None) -> Tensor:
+    """Class scores of all nodes of a graph, or of all graphs of a union.
+
+    A model gets ``x`` and ``edge_index``, and by name what its ``forward`` takes of ``edge_weight``,
+    ``edge_attr`` and ``batch`` (which graph a node is of). One of whole graphs whose ``forward`` names no
+    ``edge_index`` is given the union, and the generator that draws its dropout.
+    """
+    whole, taken = graph.get("graph") is not None, _arguments(model)
+    if whole and "edge_index" not in taken:
+        found: Tensor = model(graph) if generator is None else model(graph, generator)
+        return found
+    more = {key: graph[key] for key in reads(model) if graph.get(key) is not None}
+    if "batch" in taken and whole:
+        more["batch"] = graph.graph
+    elif "batch" in taken and taken["batch"].default is inspect.Parameter.empty:
+        more["batch"] = torch.zeros(len(graph.x), dtype=torch.long)
+    found = model(graph.x, graph.edge_index, **more)
+    return found
+
+
+def reads(model: nn.Module) -> tuple[str, ...]:
+    """Which fields of the links a model's ``forward`` takes.
+
+    >>> from torch_geometric.nn import GATConv, GCNConv
+    >>> reads(GCNConv(2, 2)), reads(GATConv(2, 2))
+    (('edge_weight',), ('edge_attr',))
+    """
+    taken = _arguments(model)
+    # PyG's ready models name both and pass on what their layers take
+    return tuple(key for key in EDGE_FIELDS if key in taken and getattr(model, f"supports_{key}", True))
+
+
+def check_fits(given: Given, schema: Schema) -> None:
+    """That a user's model takes the data's features and gives their classes, before anything is sent.
+
+    Raises:
+        BadInput: in one line that names the model's widths and the data's.
+    """
+    model = made(given, schema, 0)
+    name = _name(model)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise BadInput(f"model {name} has no parameter that can be trained: leave requires_grad on for some")
+    for key, value in parameters_of(model).items():
+        if (
+            value.layout is not torch.strided
+            or value.dtype in (torch.float16, torch.bfloat16)
+            or value.is_complex()
+        ):
+            raise BadInput(
+                f"model {name}: {key!r} is {value.layout} of {value.dtype}; convert it with model.float()"
+            )
+    needed = {
+        "edge_weight": schema.edge_weight,
+        "edge_attr": schema.edge_attr != NO_EDGE_ATTR or schema.bonds,
+    }
+    for key in reads(model):
+        if _arguments(model)[key].default is inspect.Parameter.empty and not needed[key]:
+            raise BadInput(f"model {name} needs {key}, and the data have none: add it, or make it optional")
+    with seeded(0):
+        scores = _probe(model, schema)
+    rows = 2 if schema.kind == "graph" else NODES
+    if not isinstance(scores, Tensor) or scores.shape != (rows, schema.classes):
+        shape = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise BadInput(
+            f"model {name} gives {shape} for {rows} {schema.kind}s, and the data have {schema.classes} "
+            f"classes: make its output [{schema.kind}s, {schema.classes}]"
+        )
+
+
+def check_steps(model: nn.Module) -> None:
+    """That no layer of a model takes statistics over several records, which have no gradients of their own.
+
+    Raises:
+        BadInput: naming the module.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase):
+            raise BadInput(
+                f"{name or 'the model'!r} is a {type(module).__name__}, which mixes the records of a batch, "
+                "so no record has a gradient of its own: under noisy steps use LayerNorm or GroupNorm"
+            )
+
+
+NODES = 4
+"""Of the graph that a model is tried on: a ring of them, or two graphs of two."""
+
+
+def _probe(model: nn.Module, schema: Schema) -> object:
+    """What a model says about a ring of nodes, in the data's widths."""
+    here = torch.arange(NODES)
+    if schema.kind == "graph":
+        edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    else:
+        edge_index = torch.stack(
+            [torch.cat([here, (here + 1) % NODES]), torch.cat([(here + 1) % NODES, here])]
+        )
+    edges = edge_index.shape[1]
+    graph = Data(x=torch.zeros(NODES, schema.features), edge_index=edge_index)
+    if schema.kind == "graph":
+        graph.graph = here // 2
+    if schema.edge_weight:
+        graph.edge_weight = torch.ones(edges)
+    if schema.edge_attr != NO_EDGE_ATTR or schema.bonds:
+        width = len(schema.bonds) or schema.edge_attr
+        graph.edge_attr = torch.zeros(edges, width) if width else torch.zeros(edges)
+    was = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            return scores_of(model, graph)
+    except Exception as error:
+        raise BadInput(_unfit(model, schema, error)) from None
+    finally:
+        model.train(was)
+
+
+def _unfit(model: nn.Module, schema: Schema, error: Exception) -> str:
+    name, width = _name(model), _input_width(model)
+    if width is not None and width != schema.features:
+        return (
+            f"model {name} takes {width} features a node, and the data have {schema.features}: build it with "
+            f"{schema.features}"
+        )
+    return (
+        f"model {name} fails on x [nodes, {schema.features}] and edge_index [2, edges] "
+        f"({type(error).__name__}: {_line(error)}): its forward takes x and edge_index, and by name "
+        "edge_weight, edge_attr and batch"
+    )
+
+
+def _input_width(model: nn.Module) -> int | None:
+    """What the first layer with a width takes."""
+    for module in model.modules():
+        for key in ("in_channels", "in_features"):
+            width = getattr(module, key, None)
+            if isinstance(width, int) and width > 0:
+                return width
+    return None
+
+
+def _constructed(given: Callable[..., object], schema: Schema) -> nn.Module:
+    name = getattr(given, "__name__", type(given).__name__)
+    try:
+        model = given(**_by_name(given, name, schema)) if isinstance(given, type) else _called(given, schema)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(
+            f"model {name} cannot be made ({type(error).__name__}: {_line(error)}): {MEND}"
+        ) from None
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"model {name} makes a {type(model).__name__}, no torch.nn.Module: {MEND}")
+    return model
+
+
+def _called(factory: Callable[..., object], schema: Schema) -> object:
+    try:
+        inspect.signature(factory).bind(schema)
+    except TypeError:
+        return factory()
+    except ValueError:  # without a signature
+        pass
+    return factory(schema)
+
+
+def _by_name(kind: type, name: str, schema: Schema) -> dict[str, object]:
+    """What a constructor asks for: the schema, or widths under a name that says which."""
+    widths: Mapping[str, object] = {
+        "schema": schema,
+        **dict.fromkeys(FEATURES, schema.features),
+        **dict.fromkeys(CLASSES, schema.classes),
+    }
+    parameters = inspect.signature(kind).parameters.values()
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    unknown = [p.name for p in named if p.default is p.empty and p.name not in widths]
+    if unknown:
+        raise BadInput(f"model {name} needs {' and '.join(unknown)}, which the data do not say: {MEND}")
+    return {p.name: widths[p.name] for p in named if p.name in widths and p.default in (p.empty, None)}
+
+
+def _ours(module: nn.Module) -> bool:
+    return any(kind.__module__.startswith(OURS) for kind in type(module).__mro__)
+
+
+def _arguments(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(model.forward).parameters
+
+
+def _name(model: nn.Module) -> str:
+    return type(model).__name__
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
