@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
@@ -24,6 +27,51 @@ class Settings(BaseModel):
     """An algorithm's settings: checked on construction, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, values: Any) -> Any:
+        """True would pass for the number 1."""
+        if isinstance(values, Mapping):
+            check_switches(cls, values)
+        return values
+
+
+def check_switches(model: type[BaseModel], values: Mapping[str, Any]) -> None:
+    """Refuses true and false where a setting takes no switch: true would pass for the number 1."""
+    for key, value in values.items():
+        field = model.model_fields.get(key)
+        switches = isinstance(value, bool) or (isinstance(value, list | tuple) and True in map(_is_switch, value))
+        if field is not None and switches and "bool" not in str(field.annotation):
+            raise PydanticCustomError(
+                "switch", "{key} = {value}: give a number or a word, not true or false",
+                {"key": key, "value": str(value).lower()},
+            )  # fmt: skip
+
+
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Form:
+    """Another form of an algorithm, for policies that its paper's form does not fit.
+
+    Args:
+        settings: what differs from the form as configured.
+        why: in one sentence what the form does otherwise, and so why more policies fit it.
+    """
+
+    settings: Mapping[str, Any]
+    why: str
+
+    def __str__(self) -> str:
+        return " ".join(f"training.{key}={_written(value)}" for key, value in self.settings.items())
+
+
+def _written(value: Any) -> str:
+    """As ``--set`` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Algorithm:
@@ -67,6 +115,8 @@ class Algorithm:
     metric: ClassVar[str] = "accuracy"
     """What the referee measures: ``accuracy``, ``auc`` (area under the ROC curve) or ``mae``."""
     Settings: ClassVar[type[Settings]] = Settings
+    forms: ClassVar[tuple[Form, ...]] = ()
+    """Other forms of it, for policies that refuse the one as configured; the first that fits is taken."""
     channels: ClassVar[tuple[Channel, ...]] = ()
     answers: ClassVar[Mapping[str, str]] = {}
     readers: ClassVar[Mapping[str, str]] = {}
@@ -74,11 +124,36 @@ class Algorithm:
     METRICS = Channel("metrics", Reveal.SUM)
     OWN_TESTS = Channel("own_tests", Reveal.EACH, to="referee")
 
+    form: Form | None = None
+    """The form that a policy made it take; None as configured."""
+
     def __init__(self, **settings: Any) -> None:
+        self.by_hand: Mapping[str, Any] = dict(settings)
+        """The settings that were given, which no form changes."""
         try:
             self.settings = self.Settings(**settings)
         except ValidationError as error:
             raise BadInput(_sentence(error, f"{self.name or type(self).__name__} setting")) from None
+
+    def in_form(self, form: Form) -> Self:
+        """The same algorithm in another form; what was set by hand stays.
+
+        Raises:
+            BadInput: where the form changes what was set by hand, or does not go with it.
+        """
+        for key, value in form.settings.items():
+            if key in self.by_hand and self.by_hand[key] != value:
+                raise BadInput(
+                    f"training.{key} = {_written(self.by_hand[key])} was set by hand: leave it out, or set "
+                    f"training.{key}={_written(value)}"
+                )
+        made = copy.copy(self)
+        try:
+            made.settings = self.Settings(**{**self.by_hand, **form.settings})
+        except ValidationError as error:
+            raise BadInput(_sentence(error, f"{self.name or type(self).__name__} setting")) from None
+        made.form = form
+        return made
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

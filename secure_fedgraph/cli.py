@@ -46,6 +46,9 @@ Examples:
 """
 
 
+NO_NOISE_GIVEN = " (the default, since no noise was given: --epsilon, or --norm and --multiplier, choose it)"
+
+
 class _Errors(click.Group):
     """Turns this package's errors into one line and its exit status."""
 
@@ -90,12 +93,14 @@ def main() -> None:
 def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""
     screen = Screen(flags)
-    experiment, seeds = read_experiment(experiment_file, {**flags, "policy": policy})
+    asked, seeds = read_experiment(experiment_file, {**flags, "policy": policy})
+    experiment = asked.with_default_budget()
+    note = "" if experiment is asked else NO_NOISE_GIVEN
     check_own(experiment)
     if flags["overwrite"]:
         rehearse(experiment)  # an earlier result goes only for a run that starts
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
-    _run_seeds(out, experiment, seeds, command_line(), screen)
+    _run_seeds(out, experiment, seeds, command_line(), screen, note)
 
 
 @main.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
@@ -134,8 +139,15 @@ def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> Non
         begin(folder, experiment, seeds, command)
 
 
-def _run_seeds(out: Path, experiment: Experiment, seeds: list[int], command: str, screen: Screen) -> None:
-    results = []
+def _run_seeds(
+    out: Path, experiment: Experiment, seeds: list[int], command: str, screen: Screen, note: str = ""
+) -> None:
+    results: list[dict[str, Any]] = []
+
+    def first_line(text: str) -> None:
+        if not results:  # of several seeds the first says it
+            screen.lead(text + note)
+
     for seed in seeds:
         one = experiment.model_copy(update={"seed": seed})
         folder = out if len(seeds) == 1 else out / f"seed-{seed}"
@@ -150,7 +162,9 @@ def _run_seeds(out: Path, experiment: Experiment, seeds: list[int], command: str
             started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
             with logged(one, folder.name) as log:
                 on_round = partial(_each, advance, log.round)
-                finished = execute(one, folder, on_round=on_round, checkpoints=True, on_start=started)
+                finished = execute(
+                    one, folder, on_round, checkpoints=True, on_start=started, on_form=first_line
+                )
                 results.append(run_result(finished, one, command))
                 log.result(results[-1])
         if len(seeds) > 1:

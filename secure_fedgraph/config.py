@@ -31,6 +31,8 @@ from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, stri
 
 NORM = 1.0
 """The clip of a run with a budget that names none."""
+EPSILON = 8.0
+"""The budget of a policy of noise that is asked for by name alone."""
 ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
@@ -59,6 +61,7 @@ class Experiment(BaseModel):
         evaluation: ``referee`` (outside the guarantee) or ``in_band``.
         transcript: ``sizes`` and digests only, or every message in ``full``.
         isolated: every client in a process of its own.
+        allow_plaintext: run although ``strictest`` leaves a channel in plaintext.
         dropouts: the share of each round's cohort that a simulation keeps from answering, where the policy
             survives it.
         answer_within: seconds that an isolated client has for an answer, before the run goes on without it
@@ -95,6 +98,7 @@ class Experiment(BaseModel):
     evaluation: Literal["referee", "in_band"] = "referee"
     transcript: Literal["sizes", "full"] = "sizes"
     isolated: bool = False
+    allow_plaintext: bool = False
     dropouts: float = Field(0.0, ge=0, le=1)
     answer_within: float = Field(3600.0, gt=0)
     checkpoint_every: int = Field(1, ge=0)
@@ -213,7 +217,17 @@ class Experiment(BaseModel):
         """
         changed = self.model_copy(update={"policy": policy})
         silent = self.unit == "client" and not changed._noised and policy != "strictest"
-        return changed.model_copy(update={"epsilon": None}) if silent or policy == "plaintext" else changed
+        if silent or policy == "plaintext":
+            return changed.model_copy(update={"epsilon": None})
+        return changed.with_default_budget()
+
+    def with_default_budget(self) -> Experiment:
+        """This experiment; where its policy is one of noise and none was given, with the default budget.
+
+        A multiplier says how much noise there is, and so do a budget, noisy steps, and what is drawn anew.
+        """
+        given = "multiplier" in self.protection or self.epsilon is not None or self.steps or self.draws
+        return self if given or self.policy not in NOISED else self.model_copy(update={"epsilon": EPSILON})
 
     @property
     def planned(self) -> bool:

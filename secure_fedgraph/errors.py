@@ -36,6 +36,10 @@ class Unbound(Refused):
     """A stage needs a bounded upload and nothing before it bounds one, or a channel has no protection."""
 
 
+class LeftInPlaintext(Refused):
+    """A policy would leave a channel in plaintext, and nobody allowed that by name."""
+
+
 class HostileMessage(Refused):
     """Bytes from the network that no honest party sends: wrong shape, type, size, number or signature."""
 

@@ -37,6 +37,12 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
             "--seeds", type=click.IntRange(1), help="That many runs, seeds 0, 1, ..., and their mean."
         ),
         click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Overrides any key."),
+        click.option(
+            "--allow-plaintext",
+            is_flag=True,
+            default=None,
+            help="Run although strictest leaves a channel in plaintext.",
+        ),
         click.option("--log", "logging", help="Also to mlflow:URI or tensorboard:FOLDER."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
         click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),
@@ -66,7 +72,7 @@ def read_experiment(
         raise BadInput(f"--seeds {flags['seeds']} runs many and --set seed= runs one: give one of them")
     experiment.make_algorithm()
     if made:
-        experiment.make_policy()
+        experiment.with_default_budget().make_policy()
     seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
     return experiment, seeds
 

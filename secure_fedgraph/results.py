@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.budgeted import Plan, protect, split_of
 from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment
@@ -30,7 +31,7 @@ from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
 from secure_fedgraph.shelf import read_json as read_checked
 from secure_fedgraph.shelf import write_json as write_checked
-from secure_fedgraph.train import OnRound, Run, train
+from secure_fedgraph.train import OnRound, Run, channels_of, fitted, train
 
 ASKED, PLANNED = "experiment.json", "plan.json"
 PACKAGES = (
@@ -52,20 +53,23 @@ def execute(
     checkpoints: bool = False,
     on_start: Callable[[], None] | None = None,
     plays: Callable[[type[Any]], type[Any]] | None = None,
+    on_form: Callable[[str], None] = lambda text: None,
 ) -> Run:
     """Runs one experiment with one seed.
 
     Args:
+        on_form: called with what is about to run and in which form, in a line, before anything is sent.
         checkpoints: keep them, and go on from one that is there.
         on_start: as :func:`~secure_fedgraph.train.train`'s.
         plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
             clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
             promised to it, so no budget stops the run, and a ledger that other runs share is not charged.
     """
-    algorithm = experiment.make_algorithm()
-    if plays is not None:
-        algorithm = plays(type(algorithm))(**algorithm.settings.model_dump())
     federation = make_federation(experiment)
+    algorithm = in_form(experiment, federation)
+    on_form(lead(experiment, algorithm, federation))
+    if plays is not None:
+        algorithm = _played(algorithm, plays)
     resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
     note = out / "checkpoint" / PLANNED if checkpoints and out is not None else None
     protected = protect(experiment, algorithm, federation, _planned(note) if resume else None)
@@ -93,7 +97,51 @@ def execute(
         answer_within=experiment.answer_within,
         resume=resume,
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
+        allow_plaintext=experiment.allow_plaintext,
     )
+
+
+def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
+    """The algorithm in the form that runs under the experiment's policy.
+
+    Raises:
+        BadInput, Refused: as the run would.
+    """
+    algorithm = experiment.make_algorithm()
+    where = federation.pooled() if algorithm.pools else federation
+    where.check(algorithm, experiment.evaluation)
+    return fitted(
+        algorithm, experiment.make_policy(), federation, experiment.evaluation, experiment.allow_plaintext
+    )
+
+
+def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> str:
+    """What is about to run, in a line: in which form, under what budget, and what stays in plaintext."""
+    e = experiment
+    told = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under {e.policy}"]
+    if algorithm.form is not None:
+        told.append(f"in the form {algorithm.form}: {algorithm.form.why}")
+    if e.epsilon is not None:
+        told.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
+    if left := _left_in_plaintext(experiment, algorithm, federation):
+        told.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
+    return "; ".join(told)
+
+
+def _left_in_plaintext(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> list[str]:
+    if experiment.policy != "strictest":
+        return []
+    federation = federation.pooled() if algorithm.pools else federation
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        channels = channels_of(algorithm, federation, experiment.evaluation)
+        return [repr(name) for name in experiment.make_policy().bind(channels, federation.names).unprotected]
+
+
+def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:
+    played = plays(type(algorithm))(**algorithm.settings.model_dump())
+    played.form = algorithm.form
+    return played
 
 
 def _unspoilt(policy: Policy, algorithm: Any) -> Policy:
@@ -177,6 +225,8 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "config": resolved(experiment, run),
         "seed": experiment.seed,
         "versions": versions(),
+        "form": run.form,
+        "form_why": run.algorithm.form.why if run.algorithm.form else "",
         "federated": not run.algorithm.pools,
         "data": dict(run.federation.facts),
         "evaluation": {"mode": run.evaluation, "note": NOTES[run.evaluation]},
@@ -364,15 +414,13 @@ def rehearse(experiment: Experiment) -> None:
     Raises:
         BadInput, Refused: as the run would.
     """
-    algorithm = experiment.make_algorithm()
     federation = make_federation(experiment)
-    federation = federation.pooled() if algorithm.pools else federation
-    federation.check(algorithm, experiment.evaluation)
+    algorithm = in_form(experiment, federation)
     policy = protect(experiment, algorithm, federation).policy
-    names = federation.names
+    federation = federation.pooled() if algorithm.pools else federation
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will say it
-        policy.bind((*algorithm.in_use, *federation.referee.channels(algorithm)), names)
+        policy.bind(channels_of(algorithm, federation, experiment.evaluation), federation.names)
 
 
 def _channels(run: Run, delta: float) -> list[dict[str, Any]]:

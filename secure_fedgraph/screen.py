@@ -41,6 +41,11 @@ class Screen:
         if not self._quiet:
             self._console.print(text, soft_wrap=True)
 
+    def lead(self, text: str) -> None:
+        """The first line of output: what is about to run; on standard error where JSON has the other."""
+        if not self._quiet:
+            click.echo(text, err=self._json)
+
     def say(self, text: str, result: dict[str, Any]) -> None:
         """One line, or the result as JSON."""
         if self._json:

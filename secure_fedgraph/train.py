@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,7 @@ from secure_fedgraph.checkpoint import Checkpoint
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import MODES, in_band
 from secure_fedgraph.federation import Federation, sub_seed
+from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.privacy.ledger import (
@@ -28,7 +30,7 @@ from secure_fedgraph.privacy.ledger import (
     report,
 )
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy, strictest
-from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol import Channel, Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import REFEREE, Keep, nothing
@@ -76,6 +78,11 @@ class Run:
         }
         return found
 
+    @property
+    def form(self) -> dict[str, Any]:
+        """The settings of the form that the policy made the algorithm take; empty as configured."""
+        return dict(self.algorithm.form.settings) if self.algorithm.form else {}
+
     def privacy(self, unit: str | None = None, delta: float = 1e-5) -> dict[str, Any]:
         """What was spent, by unit; with ``unit`` that entry alone.
 
@@ -115,6 +122,7 @@ def train(
     dropouts: Dropouts | None = None,
     budget: Budget | None = None,
     ledger: Path | None = None,
+    allow_plaintext: bool = False,
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 
@@ -129,7 +137,9 @@ def train(
           it. Where a process died, no checkpoint is kept any more: a resumed run starts from the last before.
 
     Args:
-        policy: by default the strictest recipe that binds, channel by channel.
+        policy: by default the strictest recipe that binds, channel by channel. Where it does not bind to the
+            algorithm as configured, the first of the algorithm's forms that it binds to is taken, but for
+            what was set by hand; a :class:`~secure_fedgraph.forms.FormWarning` says so, and ``run.form``.
         rounds: by default the algorithm's own number.
         seed: for initialisation and sampling, each from a sub-seed; nothing that protects somebody.
         sampler: picks the cohort of a round.
@@ -149,9 +159,12 @@ def train(
         budget: what no client may exceed: the run stops before the message that would.
         ledger: a ledger that other runs over the same data share, so that what they spend adds up; by default
             ``ledger.jsonl`` in ``out``.
+        allow_plaintext: accept that ``strictest`` leaves channels in plaintext to which nothing stricter
+            binds; without it that is refused.
 
     Raises:
-        Refused: where a protection cannot give a channel what it declares.
+        Refused: where a protection cannot give a channel what it declares, in any form of the algorithm.
+        LeftInPlaintext: where the strictest policy would leave a channel in plaintext.
         BudgetExhausted: where a client's next message would exceed the budget; every finished round is kept.
         BadInput: for arguments out of range, or a checkpoint that is missing, foreign, older or damaged.
     """
@@ -167,10 +180,11 @@ def train(
     if algorithm.pools:
         federation = federation.pooled()
     federation.check(algorithm, evaluation)
-    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
-    if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
-        channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
-    bound = (policy or strictest()).bind(channels, federation.names)
+    policy, configured = policy or strictest(), algorithm
+    algorithm = fitted(algorithm, policy, federation, evaluation, allow_plaintext)
+    if algorithm is not configured:
+        warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=2)
+    bound = policy.bind(channels_of(algorithm, federation, evaluation), federation.names)
     _check_inside(bound, algorithm, federation)
     started, last = time.perf_counter(), algorithm.warm_up + rounds
     facts = _facts(algorithm, federation, bound, rounds, seed, evaluation)
@@ -235,6 +249,38 @@ def train(
         charges = book.charges if book.path is None else _charged(book.path, past.run)
     seconds = past.seconds + time.perf_counter() - started
     return Run(algorithm, federation, bound, state, history, transcript, charges, seconds, evaluation, budget)
+
+
+def fitted(
+    algorithm: Algorithm,
+    policy: Policy,
+    federation: Federation,
+    evaluation: str = "referee",
+    allow_plaintext: bool = False,
+) -> Algorithm:
+    """The form of an algorithm that runs over a federation under a policy.
+
+    Raises:
+        Refused, BadInput: as :func:`train`.
+    """
+    if algorithm.pools:
+        federation = federation.pooled()
+    return fit(
+        algorithm,
+        policy,
+        federation.names,
+        allow_plaintext,
+        lambda one: channels_of(one, federation, evaluation),
+        lambda one: federation.check(one, evaluation),
+    )
+
+
+def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -> tuple[Channel, ...]:
+    """Every channel that a run opens, the examiner's included."""
+    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
+    if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
+        return (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
+    return channels
 
 
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms import fedego_batches as batches
 from secure_fedgraph.algorithms import fedego_bounded as bounded
 from secure_fedgraph.algorithms.fedego_settings import FedEgoSettings
@@ -68,6 +68,12 @@ class FedEgo(NodeClassifier):
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings = FedEgoSettings
     settings: FedEgoSettings
+    forms = (
+        Form(
+            {"mash": "across"},
+            "the server reads sums of mashes over the clients, and not each client's own mashes",
+        ),
+    )
 
     REDUCTION = Channel("reduction", Reveal.SUM)
     EGOS = Channel("egos", Reveal.EACH, Unit.NODE)

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
 from secure_fedgraph.algorithms.local_training import TrainingSettings, moments, restore
 from secure_fedgraph.algorithms.private_training import MADE
@@ -192,6 +192,12 @@ class FedSagePlus(_Generates, FedSage):
     reference = PAPER
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
     settings: GeneratorSettings
+    forms = (
+        Form(
+            {"generator": "shared"},
+            "one generator is averaged over the owners, and no owner hands its own to the others",
+        ),
+    )
 
     PRETRAIN = Channel("pretrain", Reveal.NOTHING)
     GENERATOR = Channel("generator", Reveal.EACH, to="peer")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms import glasu_messages as sent
 from secure_fedgraph.algorithms.glasu_client import MOST_SEED, Vertical, joined
 from secure_fedgraph.algorithms.glasu_savings import savings
@@ -59,6 +59,12 @@ class Glasu(Vertical):
     reference = PAPER
     rounds = 32
     partitions: ClassVar[tuple[str, ...]] = ("vertical", "vertical_all_links")
+    forms = (
+        Form(
+            {"sampler": "public"},
+            "index sets are drawn from the public seed, so no client lists the nodes that it sampled",
+        ),
+    )
 
     SAMPLE = Channel("sample", Reveal.EACH, Unit.EDGE, exact=True)
     HIDDEN = Channel("hidden", Reveal.SUM, Unit.NODE, least=3, below=TWO)

@@ -122,6 +122,15 @@ class BoundPolicy:
         return self.bounds[channel]
 
     @property
+    def unprotected(self) -> tuple[str, ...]:
+        """The channels whose uploads anybody who holds the bytes can read, without noise or key."""
+        return tuple(
+            name
+            for name, bound in self.bounds.items()
+            if bound.bare and bound.protection not in (OUTSIDE, SILENT)
+        )
+
+    @property
     def carriers(self) -> dict[str, Carrier]:
         """The distinct carriers in use, by name."""
         return {bound.carrier.name: bound.carrier for bound in self.bounds.values()}
@@ -369,11 +378,10 @@ class _Strictest(Policy):
             except Refused as refusal:
                 reasons.append(f"{candidate.name}: {refusal}")
                 continue
-            bare = bound.carrier.gives.readable and not any(stage.noise() for stage in bound.stages)
             # never less than what was refused as too little
-            if bare and len(clients) < channel.least and not channel.accepted:
+            if bound.bare and len(clients) < channel.least and not channel.accepted:
                 raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
-            if bare and bound.protection not in (OUTSIDE, SILENT):
+            if bound.bare and bound.protection not in (OUTSIDE, SILENT):
                 warnings.warn(
                     f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",
                     PlaintextWarning,
