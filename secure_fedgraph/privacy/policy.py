@@ -88,7 +88,7 @@ class Policy:
             raise BadInput(
                 f"policy {self.name!r} has an exception for {sorted(unknown)}, which is no channel"
             )
-        return BoundPolicy(self, {c.name: self._bind(c, clients) for c in channels})
+        return BoundPolicy(self, _sharing_carriers({c.name: self._bind(c, clients) for c in channels}))
 
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
         if channel.to == "referee":
@@ -97,6 +97,19 @@ class Policy:
             return SILENT.bind(channel, clients, self.relation)
         protection = self.exceptions.get(channel.name) or self.recipe(channel)
         return protection.bind(channel, clients, self.relation)
+
+
+def _sharing_carriers(bounds: dict[str, Bound]) -> dict[str, Bound]:
+    """Channels with equal carriers have one between them: it is set up once a run, and keeps its keys."""
+    found: list[Carrier] = []
+
+    def shared(carrier: Carrier) -> Carrier:
+        same = next((one for one in found if one == carrier), None)
+        if same is None:
+            found.append(carrier)
+        return same or carrier
+
+    return {name: replace(bound, carrier=shared(bound.carrier)) for name, bound in bounds.items()}
 
 
 @dataclass(frozen=True)
