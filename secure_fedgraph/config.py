@@ -13,7 +13,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithm import Algorithm, check_switches
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.own import algorithm_named, is_own
 from secure_fedgraph.algorithms.weighting import AveragingSettings
@@ -114,6 +114,8 @@ class Experiment(BaseModel):
         """What is not named is as in the algorithm's paper: data, clients, partition."""
         if not isinstance(values, dict):
             return values
+        check_switches(cls, values)
+        values = {**values, **{k: as_listed(k, values[k]) for k in LISTED if isinstance(values.get(k), str)}}
         name = values.get("algorithm", cls.model_fields["algorithm"].default)
         kind = _own(name) if isinstance(name, str) and is_own(name) else ALGORITHMS.get(name)
         if kind is None:
@@ -131,6 +133,15 @@ class Experiment(BaseModel):
             BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
         """
         kind = algorithm_named(self.algorithm)
+        fits = KINDS.get(self.data)
+        if fits is not None and fits not in kind.kinds:
+            data = [name for name, one in KINDS.items() if one in kind.kinds]
+            others = [name for name, one in ALGORITHMS.items() if fits in one.kinds]
+            raise BadInput(
+                f"data = {self.data!r} is of kind {fits!r}, and {self.algorithm} learns from kind "
+                f"{' or '.join(kind.kinds)}: give it one of {', '.join(data)}"
+                + (f"; algorithms for {self.data} are {', '.join(others)}" if others else "")
+            )
         if self.partition not in names():
             raise unknown_name("partition", self.partition, names())
         if self.partition not in kind.partitions:
@@ -256,6 +267,24 @@ class Experiment(BaseModel):
         return "graph" if KINDS.get(self.data) == GraphSetDataset.kind else "node"
 
 
+LISTED: dict[str, Iterable[str]] = {
+    "algorithm": ALGORITHMS,
+    "data": KINDS,
+    "policy": RECIPES,
+    "partition": names(),
+}
+"""Keys whose values are names that ``list`` prints."""
+
+
+def as_listed(key: str, given: str) -> str:
+    """A name as ``list`` prints it, whatever its case.
+
+    >>> as_listed("algorithm", "FedSage")
+    'fedsage'
+    """
+    return given.lower() if given.lower() in LISTED[key] else given
+
+
 def _own(name: str) -> type[Algorithm] | None:
     """A user's own class; what is wrong with it is said where it is made."""
     try:
@@ -313,13 +342,7 @@ def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
     Raises:
         BadInput: naming the key, the value and the mend.
     """
-    values: dict[str, Any] = {} if path is None else _read(path)
-    values |= {key: value for key, value in flags.items() if value is not None}
-    for assignment in assignments:
-        key, separator, text = assignment.partition("=")
-        if not separator or not key:
-            raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
-        _assign(values, key.split("."), _value(text, assignment), assignment)
+    values = read_values(path, flags, assignments)
     try:
         experiment = Experiment(**values)
     except ValidationError as error:
@@ -328,12 +351,45 @@ def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
     return experiment
 
 
+def read_values(
+    path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
+) -> dict[str, Any]:
+    """What a user wrote, by key: a file, over it the flags, over them ``KEY=VALUE`` assignments.
+
+    Raises:
+        BadInput: for what cannot be read, and for a key that two assignments give differently.
+    """
+    values: dict[str, Any] = {} if path is None else _read(path)
+    values |= {key: value for key, value in flags.items() if value is not None}
+    seen: dict[str, str] = {}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key:
+            raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
+        if seen.setdefault(key, text) != text:
+            raise BadInput(f"--set {key}={seen[key]} and --set {assignment} contradict each other: give one")
+        _assign(values, key.split("."), _value(text, assignment), assignment)
+    return values
+
+
+class _EachKeyOnce(yaml.SafeLoader):
+    """YAML in which a key that stands twice is a mistake, as in TOML."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                line = node.start_mark.line + 1
+                raise yaml.YAMLError(f"key {key!r} stands twice in the table that begins in line {line}")
+        return super().construct_mapping(node, deep)
+
+
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise BadInput(f"experiment file {str(path)!r} is not there")
     try:
         text = path.read_text()
-        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _EachKeyOnce)  # noqa: S506
     except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):

@@ -66,8 +66,9 @@ def read_experiment(
     keys = Experiment.model_fields.keys() & flags.keys()
     given = {key: flags[key] for key in keys if flags[key] is not None}
     given |= {f"protection.{key}": flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
-    experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
     _no_contradiction(given, flags["assignments"])
+    written = (path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
+    experiment = load(*written)
     if flags["seeds"] is not None and any(one.startswith("seed=") for one in flags["assignments"]):
         raise BadInput(f"--seeds {flags['seeds']} runs many and --set seed= runs one: give one of them")
     experiment.make_algorithm()
