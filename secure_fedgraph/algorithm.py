@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -41,16 +42,14 @@ def check_switches(model: type[BaseModel], values: Mapping[str, Any]) -> None:
     """Refuses true and false where a setting takes no switch: true would pass for the number 1."""
     for key, value in values.items():
         field = model.model_fields.get(key)
-        switches = isinstance(value, bool) or (isinstance(value, list | tuple) and True in map(_is_switch, value))
-        if field is not None and switches and "bool" not in str(field.annotation):
+        inner = value.values() if isinstance(value, Mapping) else value
+        several = isinstance(value, list | tuple | Mapping)
+        switches = isinstance(value, bool) or (several and any(isinstance(one, bool) for one in inner))
+        if field is not None and switches and not re.search("bool|Any", str(field.annotation)):
             raise PydanticCustomError(
                 "switch", "{key} = {value}: give a number or a word, not true or false",
                 {"key": key, "value": str(value).lower()},
             )  # fmt: skip
-
-
-def _is_switch(value: Any) -> bool:
-    return isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ NORM = 1.0
 """The clip of a run with a budget that names none."""
 EPSILON = 8.0
 """The budget of a policy of noise that is asked for by name alone."""
+SURVIVE = ("masked", "distributed_dp", "strictest")
+"""The policies under which a sum opens without clients that stop answering."""
 ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
@@ -133,8 +135,10 @@ class Experiment(BaseModel):
             BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
         """
         kind = algorithm_named(self.algorithm)
-        fits = KINDS.get(self.data)
-        if fits is not None and fits not in kind.kinds:
+        if self.data not in KINDS:
+            raise unknown_name("dataset", self.data, KINDS)
+        fits = KINDS[self.data]
+        if fits not in kind.kinds:
             data = [name for name, one in KINDS.items() if one in kind.kinds]
             others = [name for name, one in ALGORITHMS.items() if fits in one.kinds]
             raise BadInput(
@@ -145,9 +149,8 @@ class Experiment(BaseModel):
         if self.partition not in names():
             raise unknown_name("partition", self.partition, names())
         if self.partition not in kind.partitions:
-            raise BadInput(
-                f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(kind.partitions)}"
-            )
+            ways = [name for name in kind.partitions if name in BY_KIND.get(fits, {})] or kind.partitions
+            raise BadInput(f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(ways)}")
         for key in self.training.keys() - kind.Settings.model_fields.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         return kind(**self._clip_of(kind), **self.training)
@@ -226,7 +229,8 @@ class Experiment(BaseModel):
         ``plaintext`` is what the others are held against and has no budget; nor have, at client level,
         policies without noise: nothing there could keep one.
         """
-        changed = self.model_copy(update={"policy": policy})
+        dropouts = self.dropouts if policy in SURVIVE else 0.0
+        changed = self.model_copy(update={"policy": policy, "dropouts": dropouts})
         silent = self.unit == "client" and not changed._noised and policy != "strictest"
         if silent or policy == "plaintext":
             return changed.model_copy(update={"epsilon": None})
@@ -351,9 +355,7 @@ def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
     return experiment
 
 
-def read_values(
-    path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
-) -> dict[str, Any]:
+def read_values(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """What a user wrote, by key: a file, over it the flags, over them ``KEY=VALUE`` assignments.
 
     Raises:
@@ -366,8 +368,9 @@ def read_values(
         key, separator, text = assignment.partition("=")
         if not separator or not key:
             raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
-        if seen.setdefault(key, text) != text:
-            raise BadInput(f"--set {key}={seen[key]} and --set {assignment} contradict each other: give one")
+        earlier = seen.setdefault(key, text)
+        if earlier != text and _value(earlier, assignment) != _value(text, assignment):
+            raise BadInput(f"--set {key}={earlier} and --set {assignment} contradict each other: give one")
         _assign(values, key.split("."), _value(text, assignment), assignment)
     return values
 
@@ -389,7 +392,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadInput(f"experiment file {str(path)!r} is not there")
     try:
         text = path.read_text()
-        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _EachKeyOnce)  # noqa: S506
+        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _EachKeyOnce)
     except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):

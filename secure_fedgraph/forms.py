@@ -99,9 +99,7 @@ def _try(
     return _Tried(algorithm, len(left), LeftInPlaintext(_in_plaintext(bound, algorithm)) if left else None)
 
 
-def _refusals(
-    channels: Sequence[Channel], policy: Policy, clients: tuple[str, ...]
-) -> Iterator[Refused]:
+def _refusals(channels: Sequence[Channel], policy: Policy, clients: tuple[str, ...]) -> Iterator[Refused]:
     for channel in channels:
         mine = {name: one for name, one in policy.exceptions.items() if name == channel.name}
         try:

@@ -6,16 +6,17 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from secure_fedgraph.config import Experiment
+from secure_fedgraph.config import SURVIVE, Experiment
 from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES
 
 TABLES = ("protection", "steps", "budget")
 """Tables of the configuration whose keys are looked at one by one."""
-SURVIVE = ("masked", "distributed_dp", "strictest")
-"""The policies under which a sum opens without clients that stop answering."""
 RUN_ONLY = {
-    "audit": {"logging": "an audit has attacks and no course to log", "checkpoint_every": "an audit keeps none"},
+    "audit": {
+        "logging": "an audit has attacks and no course to log",
+        "checkpoint_every": "an audit keeps no checkpoints",
+    },
     "compare": {"checkpoint_every": "a comparison says itself how often"},
 }
 """Command -> keys that it has no use for, and why."""
@@ -32,9 +33,7 @@ def given_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def check_intent(
-    given: Mapping[str, Any], experiments: Iterable[Experiment], command: str = "run"
-) -> None:
+def check_intent(given: Mapping[str, Any], experiments: Iterable[Experiment], command: str = "run") -> None:
     """Refuses what none of the experiments uses.
 
     A value that is the default anyway asks for nothing. Of several experiments, as those of a comparison, it
@@ -83,7 +82,9 @@ def _weights(experiment: Experiment, inner: str) -> str:
 
 
 def _epsilon(experiment: Experiment, inner: str) -> str:
-    return "" if experiment.epsilon is not None else f"{experiment.policy} keeps no budget of a {experiment.unit}"
+    if experiment.epsilon is not None:
+        return ""
+    return f"{experiment.policy} has no noise that could keep it for a {experiment.unit}"
 
 
 def _noised(experiment: Experiment, inner: str) -> str:

@@ -11,10 +11,23 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.config import Experiment, as_listed, load, read_values
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.intent import given_keys
 
 Command = Callable[..., Any]
+
+
+class EachOnce(click.Command):
+    """A command that refuses an option that is given twice: neither is silently the stronger."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option in order:
+            once = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
+            if once and order.count(option) > 1:
+                raise click.UsageError(f"{option.opts[-1]} is given twice: give it once", ctx)
+        return super().parse_args(ctx, args)
 
 
 def experiment_options(command: Command, epsilon: Any = float) -> Command:
@@ -55,6 +68,14 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
     return command
 
 
+def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user named in a file, by flags and by ``--set``, by dotted key."""
+    named = {key: flags.get(key) for key in Experiment.model_fields}
+    clip = {key: flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
+    given = given_keys(read_values(path, named, flags["assignments"]))
+    return {**given, **{f"protection.{key}": value for key, value in clip.items()}}
+
+
 def read_experiment(
     path: Path | None, flags: dict[str, Any], made: bool = True
 ) -> tuple[Experiment, list[int]]:
@@ -67,8 +88,7 @@ def read_experiment(
     given = {key: flags[key] for key in keys if flags[key] is not None}
     given |= {f"protection.{key}": flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
     _no_contradiction(given, flags["assignments"])
-    written = (path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
-    experiment = load(*written)
+    experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
     if flags["seeds"] is not None and any(one.startswith("seed=") for one in flags["assignments"]):
         raise BadInput(f"--seeds {flags['seeds']} runs many and --set seed= runs one: give one of them")
     experiment.make_algorithm()
@@ -102,6 +122,11 @@ def names(option: str, given: str) -> list[str]:
     if not all(names):
         raise BadInput(f"--{option} {given!r} leaves a name empty: give names, separated by commas")
     return list(dict.fromkeys(names))
+
+
+def listed(option: str, given: str) -> list[str]:
+    """The same, of algorithms, data or policies, as ``list`` prints them."""
+    return list(dict.fromkeys(as_listed(option, name) for name in names(option, given)))
 
 
 def default_folder(experiment: Experiment, kind: str) -> Path:

@@ -21,6 +21,8 @@ from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.forms import fit
+from secure_fedgraph.graph.handout import owner_names
 from secure_fedgraph.privacy.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.ledger import number, read_ledger, spent
 from secure_fedgraph.privacy.noise import Gaussian
@@ -33,6 +35,9 @@ from secure_fedgraph.shelf import read_json as read_checked
 from secure_fedgraph.shelf import write_json as write_checked
 from secure_fedgraph.train import OnRound, Run, channels_of, fitted, train
 
+WRITTEN = ("result.json", "audit.json", "compare.json")
+BESIDE = ("compare.csv", "compare.parquet", "report.html")
+"""What commands write beside their results, and what goes with them."""
 ASKED, PLANNED = "experiment.json", "plan.json"
 PACKAGES = (
     "secure-fedgraph",
@@ -115,6 +120,13 @@ def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
     )
 
 
+def expected(experiment: Experiment) -> Algorithm:
+    """The algorithm in the form that its run will take, as far as that can be told without the data."""
+    algorithm = experiment.make_algorithm()
+    clients = ("pool",) if algorithm.pools else owner_names(experiment.clients)
+    return fit(algorithm, experiment.make_policy(), clients, experiment.allow_plaintext)
+
+
 def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> str:
     """What is about to run, in a line: in which form, under what budget, and what stays in plaintext."""
     e = experiment
@@ -187,6 +199,11 @@ def begin(out: Path, experiment: Experiment, seeds: list[int], command: str) -> 
     (out / "checkpoint").mkdir(parents=True, exist_ok=True)
     asked = {"config": experiment.model_dump(mode="json"), "seeds": seeds, "command": command}
     write_checked(out / "checkpoint" / ASKED, asked)
+
+
+def is_begun(out: Path) -> bool:
+    """Whether there is a run to go on with, which has no result yet."""
+    return (out / "checkpoint" / ASKED).is_file() and not (out / "result.json").exists()
 
 
 def begun(out: Path) -> tuple[Experiment, list[int], str]:
@@ -365,11 +382,7 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     Raises:
         BadInput: where an earlier result stands in it and nobody said to overwrite.
     """
-    earlier = [
-        name
-        for name in ("result.json", "audit.json", "compare.json", "ledger.jsonl", "ledger.torn")
-        if (out / name).exists()
-    ]
+    earlier = [name for name in (*WRITTEN, "ledger.jsonl", "ledger.torn") if (out / name).exists()]
     started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
     if started and "result.json" not in earlier and not overwrite:
         raise BadInput(
@@ -380,11 +393,17 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
-    stood_on = _stood_on(out) if earlier or (out / "checkpoint").exists() else []
+    stood_on = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
+    if any(name in WRITTEN for name in earlier):
+        earlier += [name for name in BESIDE if (out / name).exists()]
     for name in earlier:
         (out / name).unlink()
     for folder in stood_on:
         shutil.rmtree(folder, ignore_errors=True)
+        above = folder.parent
+        while above != out and above.is_dir() and not any(above.iterdir()):
+            above.rmdir()
+            above = above.parent
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -395,7 +414,8 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
 def _stood_on(out: Path) -> list[Path]:
     """The folders that an earlier result names as its own. Whatever else lies beside them stays."""
     folders = [out / "transcript", out / "checkpoint"]
-    for name in ("result.json", "audit.json", "compare.json"):
+    folders += [out / "cells"]
+    for name in WRITTEN:
         try:
             old = json.loads((out / name).read_text())
             places = [one["name"] for one in old.get("points", [])]

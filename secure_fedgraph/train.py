@@ -186,6 +186,11 @@ def train(
         warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=2)
     bound = policy.bind(channels_of(algorithm, federation, evaluation), federation.names)
     _check_inside(bound, algorithm, federation)
+    if dropouts is not None and not any(one.carrier.tolerates_dropouts for one in bound.bounds.values()):
+        raise BadInput(
+            f"dropouts: under {policy.name} {algorithm.name} needs an answer of every client; use masked or "
+            "distributed_dp, or leave dropouts out"
+        )
     started, last = time.perf_counter(), algorithm.warm_up + rounds
     facts = _facts(algorithm, federation, bound, rounds, seed, evaluation)
     folder = out / "checkpoint" if out and (checkpoint_every or resume) else None
