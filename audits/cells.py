@@ -74,6 +74,7 @@ def cells(
                 blank = blank_cell(experiment, attack, adversary, aim, variant)
                 decides = {key: at(case.result["config"], key) for key in attack.depends_on}
                 blank["settings"] |= decides | limits(grid, attack)
+                blank["form"] = case.result.get("form", {})
                 _cell(grid, blank, view, case, experiment, attack(effort), claims)
     return grid
 
@@ -190,6 +191,7 @@ def blank_cell(
         "adversary": adversary,
         "behaviour": attack.behaviour,
         "channel": attack.channel,
+        "form": {},
         "outcome": "",
         "metric": None,
         "score": None,

@@ -23,7 +23,7 @@ from secure_fedgraph.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol.channel import Unit
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.results import make_federation
+from secure_fedgraph.results import in_form, make_federation
 from secure_fedgraph.train import Run, train
 
 CONFIDENCE = 0.999
@@ -138,7 +138,8 @@ def planted(experiment: Experiment) -> tuple[Run, Planting]:
     Raises:
         BadInput: where nothing that the server reads carries noise.
     """
-    algorithm, federation = experiment.make_algorithm(), make_federation(experiment)
+    federation = make_federation(experiment)
+    algorithm = in_form(experiment, federation)
     if algorithm.pools:
         raise BadInput(f"{algorithm.name} pools everybody's data: no owner sends anything that canaries fit")
     with warnings.catch_warnings():
@@ -157,6 +158,7 @@ def planted(experiment: Experiment) -> tuple[Run, Planting]:
             seed=experiment.seed,
             budget=protected.budget,
             keep=lambda channel, round: channel in read,
+            allow_plaintext=experiment.allow_plaintext,
         )
     return run, planting
 

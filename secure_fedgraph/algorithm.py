@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.handout import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.channel import Channel, Reveal
-from secure_fedgraph.protocol.given import NOTHING, Forms, like
+from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.upload import Upload
 
@@ -25,6 +29,49 @@ class Settings(BaseModel):
     """An algorithm's settings: checked on construction, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, values: Any) -> Any:
+        """True would pass for the number 1."""
+        if isinstance(values, Mapping):
+            check_switches(cls, values)
+        return values
+
+
+def check_switches(model: type[BaseModel], values: Mapping[str, Any]) -> None:
+    """Refuses true and false where a setting takes no switch: true would pass for the number 1."""
+    for key, value in values.items():
+        field = model.model_fields.get(key)
+        inner = value.values() if isinstance(value, Mapping) else value
+        several = isinstance(value, list | tuple | Mapping)
+        switches = isinstance(value, bool) or (several and any(isinstance(one, bool) for one in inner))
+        if field is not None and switches and not re.search("bool|Any", str(field.annotation)):
+            raise PydanticCustomError(
+                "switch", "{key} = {value}: give a number or a word, not true or false",
+                {"key": key, "value": str(value).lower()},
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Form:
+    """Another form of an algorithm, for policies that its paper's form does not fit.
+
+    Args:
+        settings: what differs from the form as configured.
+        why: in one sentence what the form does otherwise, and so why more policies fit it.
+    """
+
+    settings: Mapping[str, Any]
+    why: str
+
+    def __str__(self) -> str:
+        return " ".join(f"training.{key}={_written(value)}" for key, value in self.settings.items())
+
+
+def _written(value: Any) -> str:
+    """As ``--set`` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Algorithm:
@@ -68,6 +115,8 @@ class Algorithm:
     metric: ClassVar[str] = "accuracy"
     """What the referee measures: ``accuracy``, ``auc`` (area under the ROC curve) or ``mae``."""
     Settings: ClassVar[type[Settings]] = Settings
+    forms: ClassVar[tuple[Form, ...]] = ()
+    """Other forms of it, for policies that refuse the one as configured; the first that fits is taken."""
     channels: ClassVar[tuple[Channel, ...]] = ()
     answers: ClassVar[Mapping[str, str]] = {}
     readers: ClassVar[Mapping[str, str]] = {}
@@ -75,11 +124,36 @@ class Algorithm:
     METRICS = Channel("metrics", Reveal.SUM)
     OWN_TESTS = Channel("own_tests", Reveal.EACH, to="referee")
 
+    form: Form | None = None
+    """The form that a policy made it take; None as configured."""
+
     def __init__(self, **settings: Any) -> None:
+        self.by_hand: Mapping[str, Any] = dict(settings)
+        """The settings that were given, which no form changes."""
         try:
             self.settings = self.Settings(**settings)
         except ValidationError as error:
             raise BadInput(_sentence(error, f"{self.name or type(self).__name__} setting")) from None
+
+    def in_form(self, form: Form) -> Self:
+        """The same algorithm in another form; what was set by hand stays.
+
+        Raises:
+            BadInput: where the form changes what was set by hand, or does not go with it.
+        """
+        for key, value in form.settings.items():
+            if key in self.by_hand and self.by_hand[key] != value:
+                raise BadInput(
+                    f"training.{key} = {_written(self.by_hand[key])} was set by hand: leave it out, or set "
+                    f"training.{key}={_written(value)}"
+                )
+        made = copy.copy(self)
+        try:
+            made.settings = self.Settings(**{**self.by_hand, **form.settings})
+        except ValidationError as error:
+            raise BadInput(_sentence(error, f"{self.name or type(self).__name__} setting")) from None
+        made.form = form
+        return made
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -173,7 +247,7 @@ class Algorithm:
             BadInput: in a sentence that names the key, the value and the mend.
         """
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """What an answer on a channel may be given, from public facts: the client's door checks it.
 
         A class that answers a channel itself and declares nothing for it is given whatever comes, and has to
@@ -184,11 +258,11 @@ class Algorithm:
         """
         return None
 
-    def shows(self, channel: str, schema: Schema) -> Forms | None:
+    def shows(self, channel: str, schema: Schema) -> Expected | None:
         """What an upload, or a sum of them, holds on a channel that peers read; as :meth:`takes`."""
         return None
 
-    def expected(self, channel: str, schema: Schema) -> Forms | None:
+    def expected(self, channel: str, schema: Schema) -> Expected | None:
         """As :meth:`takes`; None where a subclass answers the channel in its own way and declares nothing."""
         kinds = type(self).__mro__
         answer = self.answers.get(channel, "")
@@ -196,7 +270,7 @@ class Algorithm:
         declaring = next(i for i, kind in enumerate(kinds) if "takes" in vars(kind))
         return self.takes(channel, schema) if declaring <= answering else None
 
-    def _takes_released(self, schema: Schema) -> Forms:
+    def _takes_released(self, schema: Schema) -> Expected:
         """The released model as it starts, nothing where none is: what scoring is given."""
         released = self.released(self.init(schema, 0))
         return NOTHING if released is None else (like(released),)

@@ -8,12 +8,23 @@ from typing import Any
 
 import click
 
-from secure_fedgraph import files, tables
+from secure_fedgraph import tables
 from secure_fedgraph.algorithms.own import algorithm_named
+from secure_fedgraph.comparison import forget
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.graph.datasets import KINDS
-from secure_fedgraph.options import command_line, default_folder, experiment_options, names, read_experiment
+from secure_fedgraph.intent import check_intent
+from secure_fedgraph.options import (
+    EachOnce,
+    asked_for,
+    command_line,
+    default_folder,
+    experiment_options,
+    listed,
+    names,
+    read_experiment,
+)
 from secure_fedgraph.own_algorithm import check_own
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.results import fresh_folder, read_json, rehearse, write_json
@@ -30,7 +41,7 @@ Examples:
 """
 
 
-@click.command(epilog=AUDIT_EXAMPLES)
+@click.command(epilog=AUDIT_EXAMPLES, cls=EachOnce)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", help="Policies, separated by commas.")
 @click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
@@ -102,9 +113,15 @@ def audit(
         policies, seeds = [experiment.policy], [experiment.seed]
         more: list[Experiment] = []
     else:
-        policies = ["strictest"] if policy is None else names("policy", policy)
+        policies = ["strictest"] if policy is None else listed("policy", policy)
         experiments, seeds = _experiments({**flags, "policy": policies[0]})
         experiment, *more = experiments
+        rows = [one.under(name) for one in experiments for name in policies]
+        check_intent(asked_for(None, {**flags, "policy": policy}), rows, "audit")
+        if canaries and not any(one.adds_noise for one in rows):
+            raise BadInput(
+                f"--canaries {canaries} would be ignored: no policy of {', '.join(policies)} adds noise"
+            )
         for one in experiments:
             for name in policies:
                 # every name is checked before work starts
@@ -152,8 +169,8 @@ def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
     """One for each algorithm: on its own default data, or on the first of those named that it learns from."""
     algorithms: list[str | None] = [None]
     if flags["algorithm"]:
-        algorithms = [*names("algorithm", flags["algorithm"])]
-    data = names("data", flags["data"]) if flags["data"] else []
+        algorithms = [*listed("algorithm", flags["algorithm"])]
+    data = listed("data", flags["data"]) if flags["data"] else []
     found: list[Experiment] = []
     for algorithm in algorithms:
         mine = {**flags, "algorithm": algorithm, "data": _fitting(algorithm, data)}
@@ -199,8 +216,8 @@ def _folder_for_grid(
     cells = out / "cells"
     if flags["overwrite"]:
         rehearse(experiments[0].under("plaintext"))
+        forget(out)
         fresh_folder(out, True)
-        files.remove_folder(cells)
     elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):
         return out
     return fresh_folder(out, False)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,9 +19,18 @@ from secure_fedgraph import __version__, files, listing, tables
 from secure_fedgraph.audit_command import audit
 from secure_fedgraph.budget_command import budget
 from secure_fedgraph.compare_command import compare
+from secure_fedgraph.comparison import forget
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
-from secure_fedgraph.options import command_line, default_folder, experiment_options, read_experiment
+from secure_fedgraph.intent import check_intent
+from secure_fedgraph.options import (
+    EachOnce,
+    asked_for,
+    command_line,
+    default_folder,
+    experiment_options,
+    read_experiment,
+)
 from secure_fedgraph.own_algorithm import check_own
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.results import (
@@ -28,6 +39,7 @@ from secure_fedgraph.results import (
     execute,
     finish,
     fresh_folder,
+    is_begun,
     mean_result,
     read_json,
     rehearse,
@@ -35,7 +47,7 @@ from secure_fedgraph.results import (
     write_json,
 )
 from secure_fedgraph.run_logs import logged
-from secure_fedgraph.screen import Screen, plain_warnings
+from secure_fedgraph.screen import Screen, leave_the_pipe, plain_warnings
 
 RUN_EXAMPLES = """
 \b
@@ -44,6 +56,9 @@ Examples:
   secure-fedgraph run --policy local_dp --norm 1.0 --multiplier 1.1 --rounds 10
   secure-fedgraph run experiment.toml --set rounds=5 --set training.batch=32
 """
+
+
+NO_NOISE_GIVEN = " (the default, since no noise was given: --epsilon, or --norm and --multiplier, choose it)"
 
 
 class _Errors(click.Group):
@@ -59,8 +74,11 @@ class _Errors(click.Group):
             _fail(error, str(error), error.exit_status, debug)
         except click.ClickException as error:
             _fail(error, error.format_message(), 2, debug)
-        except (click.Abort, KeyboardInterrupt):
-            _fail(None, "interrupted", 130, False)
+        except (click.Abort, KeyboardInterrupt) as interrupt:
+            _fail(None, str(interrupt.__cause__ or interrupt) or "interrupted", 130, False)
+        except BrokenPipeError:  # whoever reads, as head does, has enough
+            leave_the_pipe()
+            sys.exit(0)
         except Exception as error:
             _fail(error, f"{type(error).__name__}: {error} (run with --debug for the traceback)", 1, debug)
 
@@ -83,22 +101,29 @@ def main() -> None:
     """
 
 
-@main.command(epilog=RUN_EXAMPLES)
+@main.command(epilog=RUN_EXAMPLES, cls=EachOnce)
 @click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", help="How uploads are protected; see 'list policies'.")
 @experiment_options
 def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""
     screen = Screen(flags)
-    experiment, seeds = read_experiment(experiment_file, {**flags, "policy": policy})
+    flags["policy"] = policy
+    asked, seeds = read_experiment(experiment_file, flags)
+    check_intent(asked_for(experiment_file, flags), [asked])
+    experiment = asked.with_default_budget()
+    note = "" if experiment is asked else NO_NOISE_GIVEN
     check_own(experiment)
     if flags["overwrite"]:
         rehearse(experiment)  # an earlier result goes only for a run that starts
+        if flags["out"] is not None:
+            forget(flags["out"])
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
-    _run_seeds(out, experiment, seeds, command_line(), screen)
+    with _can_go_on(out):
+        _run_seeds(out, experiment, seeds, command_line(), screen, note)
 
 
-@main.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
+@main.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked", cls=EachOnce)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--epsilon", type=float, help="A larger budget; a round that is done again is paid again.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
@@ -109,6 +134,8 @@ def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
     screen = Screen(flags)
     if (folder / "result.json").exists():
         result = read_json(folder / "result.json", "run")
+        if epsilon is not None:
+            raise BadInput(f"--epsilon {epsilon:g}: {folder} is finished, and no budget changes it; drop it")
         finish(folder)
         if not (folder / "report.html").exists():
             write_report(folder)
@@ -117,7 +144,27 @@ def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
     experiment, seeds, command = begun(folder)
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
-    _run_seeds(folder, experiment, seeds, command, screen)
+    with _can_go_on(folder):
+        _run_seeds(folder, experiment, seeds, command, screen)
+
+
+@contextmanager
+def _can_go_on(out: Path) -> Iterator[None]:
+    """Whatever stops a run says how it goes on; one that never began leaves no empty folder."""
+    go_on = f"go on with: secure-fedgraph resume {shlex.quote(str(out))}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {go_on}" if is_begun(out) else "interrupted") from None
+    except OSError as error:
+        if not is_begun(out):
+            raise
+        raise SecureFedGraphError(
+            f"{error.strerror or error} ({error.filename or out}): mend that, then {go_on}"
+        ) from error
+    finally:
+        if out.is_dir() and not any(out.iterdir()):
+            out.rmdir()
 
 
 def _with_budget(experiment: Experiment, epsilon: float) -> Experiment:
@@ -134,8 +181,15 @@ def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> Non
         begin(folder, experiment, seeds, command)
 
 
-def _run_seeds(out: Path, experiment: Experiment, seeds: list[int], command: str, screen: Screen) -> None:
-    results = []
+def _run_seeds(
+    out: Path, experiment: Experiment, seeds: list[int], command: str, screen: Screen, note: str = ""
+) -> None:
+    results: list[dict[str, Any]] = []
+
+    def first_line(text: str) -> None:
+        if not results:  # of several seeds the first says it
+            screen.lead(text + note)
+
     for seed in seeds:
         one = experiment.model_copy(update={"seed": seed})
         folder = out if len(seeds) == 1 else out / f"seed-{seed}"
@@ -152,7 +206,9 @@ def _run_seeds(out: Path, experiment: Experiment, seeds: list[int], command: str
             started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
             with logged(one, folder.name) as log:
                 on_round = partial(_each, advance, log.round)
-                finished = execute(one, folder, on_round=on_round, checkpoints=True, on_start=started)
+                finished = execute(
+                    one, folder, on_round, checkpoints=True, on_start=started, on_form=first_line
+                )
                 results.append(run_result(finished, one, command))
                 log.result(results[-1])
         if len(seeds) > 1:
@@ -176,6 +232,7 @@ def _each(advance: Callable[..., None], log: Callable[[dict[str, Any]], None], r
 @click.option("--debug", is_flag=True, hidden=True)
 def list_names(what: str, as_json: bool, debug: bool) -> None:
     """Print what works today: algorithms, policies, attacks or datasets."""
+    what = what.lower()
     if what not in listing.LISTS:
         raise unknown_name("list", what, listing.LISTS)
     rows = listing.LISTS[what]()

@@ -12,6 +12,7 @@ from typing import Any
 
 from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.results import expected
 
 BLIND = "blind"
 
@@ -27,7 +28,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
     sent: dict[str, set[str]] = {}
     for point in chosen:
         with suppress(Refused):
-            channels = {channel.name for channel in point.experiment(0).make_algorithm().in_use}
+            channels = {channel.name for channel in expected(point.experiment(0)).in_use}
             sent.setdefault(point.algorithm, set()).update(channels)
     used = set[str]().union(*sent.values())
     found: dict[str, None] = {}
@@ -98,7 +99,10 @@ class Attacks:
         from audits import grid
 
         experiment = Experiment(**{**config, "logging": None})
-        sent = {channel.name for channel in experiment.make_algorithm().in_use}
+        try:
+            sent = {channel.name for channel in expected(experiment).in_use}
+        except Refused:  # its row says so
+            return experiment, []
         return experiment, [kind for kind in grid.choose(self.attacks) if sent & set(kind.reads())]
 
 

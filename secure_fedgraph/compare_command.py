@@ -15,7 +15,17 @@ import click
 from secure_fedgraph import tables
 from secure_fedgraph.compare_attacks import attacks_on
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
-from secure_fedgraph.options import command_line, default_folder, experiment_options, names, read_experiment
+from secure_fedgraph.intent import check_intent
+from secure_fedgraph.options import (
+    EachOnce,
+    asked_for,
+    command_line,
+    default_folder,
+    experiment_options,
+    listed,
+    names,
+    read_experiment,
+)
 from secure_fedgraph.own_algorithm import check_own
 from secure_fedgraph.report import words
 from secure_fedgraph.report.page import write_report
@@ -33,7 +43,7 @@ Examples:
 """
 
 
-@click.command(epilog=COMPARE_EXAMPLES)
+@click.command(epilog=COMPARE_EXAMPLES, cls=EachOnce)
 @click.option("--policy", help="Policies, by commas; distributed_dp with a budget, else strictest.")
 @click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
@@ -44,16 +54,22 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     from secure_fedgraph import comparison
 
     screen, started = Screen(flags), time.perf_counter()
-    algorithms = names("algorithm", flags["algorithm"] or "fedsage")
-    epsilons = _epsilons(flags.pop("epsilon"))
+    algorithms = listed("algorithm", flags["algorithm"] or "fedsage")
+    budgets = flags.pop("epsilon")
+    epsilons = _epsilons(budgets)
     budgeted = any(math.isfinite(epsilon) for epsilon in epsilons)
-    policies = names("policy", policy or ("distributed_dp" if budgeted else "strictest"))
+    policies = listed("policy", policy or ("distributed_dp" if budgeted else "strictest"))
     base, seeds = read_experiment(
         None, {**flags, "algorithm": algorithms[0], "policy": policies[0], "epsilon": None}, made=False
     )
     check_log(base)
     chosen = comparison.points(base, algorithms, policies, epsilons)
     comparison.make_all(chosen)
+    asked = asked_for(None, {**flags, "policy": policy, "epsilon": budgets if budgeted else None})
+    compared = [
+        point.experiment(0) for point in chosen if point.kind in (comparison.NOISED, comparison.SILENT)
+    ]
+    check_intent(asked, compared, "compare")
     leaks = None if attack is None else attacks_on(chosen, names("attack", attack))
     out: Path = flags["out"] or default_folder(base, "compare")
     if not flags["overwrite"]:
@@ -82,9 +98,9 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
                 partial(_foresee, screen, total, workers),
                 leaks,
             )
-    asked = [] if leaks is None else list(leaks.attacks)
+    attacks = [] if leaks is None else list(leaks.attacks)
     seconds = time.perf_counter() - started
-    result = comparison.compare_result(base, rows, seeds, seconds, command_line(), asked)
+    result = comparison.compare_result(base, rows, seeds, seconds, command_line(), attacks)
     write_json(out / "compare.json", result)
     comparison.write_tables(rows, out)
     page = write_report(out)
@@ -126,9 +142,7 @@ def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
 def _epsilons(text: Any) -> list[float]:
     """Budgets by commas; ``inf`` is the baseline without privacy, which is there anyway."""
     found = []
-    for part in str(text or "").split(","):
-        if not part.strip():
-            continue
+    for part in [] if text is None else str(text).split(","):
         try:
             found.append(float(part))
         except ValueError:

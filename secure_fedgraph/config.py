@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from secure_fedgraph import files
-from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithm import Algorithm, check_switches
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.own import algorithm_named, is_own
 from secure_fedgraph.algorithms.weighting import AveragingSettings
@@ -37,6 +37,10 @@ LARGEST = 2**18
 """Bytes of an experiment's file: it names settings, and parsers take long over what is larger."""
 DEEPEST = 40
 """Tables in tables of an experiment."""
+EPSILON = 8.0
+"""The budget of a policy of noise that is asked for by name alone."""
+SURVIVE = ("masked", "distributed_dp", "strictest")
+"""The policies under which a sum opens without clients that stop answering."""
 ADAPTIVE = "adaptive"
 """What ``training.clip`` is where a budget names no norm."""
 
@@ -65,6 +69,7 @@ class Experiment(BaseModel):
         evaluation: ``referee`` (outside the guarantee) or ``in_band``.
         transcript: ``sizes`` and digests only, or every message in ``full``.
         isolated: every client in a process of its own.
+        allow_plaintext: run although ``strictest`` leaves a channel in plaintext.
         dropouts: the share of each round's cohort that a simulation keeps from answering, where the policy
             survives it.
         answer_within: seconds that an isolated client has for an answer, before the run goes on without it
@@ -101,6 +106,7 @@ class Experiment(BaseModel):
     evaluation: Literal["referee", "in_band"] = "referee"
     transcript: Literal["sizes", "full"] = "sizes"
     isolated: bool = False
+    allow_plaintext: bool = False
     dropouts: float = Field(0.0, ge=0, le=1)
     answer_within: float = Field(3600.0, gt=0)
     checkpoint_every: int = Field(1, ge=0)
@@ -116,6 +122,8 @@ class Experiment(BaseModel):
         """What is not named is as in the algorithm's paper: data, clients, partition."""
         if not isinstance(values, dict):
             return values
+        check_switches(cls, values)
+        values = {**values, **{k: as_listed(k, values[k]) for k in LISTED if isinstance(values.get(k), str)}}
         name = values.get("algorithm", cls.model_fields["algorithm"].default)
         if not isinstance(name, str) or not isinstance(values.get("data", ""), str):
             return values  # whose type is refused below
@@ -135,12 +143,22 @@ class Experiment(BaseModel):
             BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
         """
         kind = algorithm_named(self.algorithm)
+        if self.data not in KINDS:
+            raise unknown_name("dataset", self.data, KINDS)
+        fits = KINDS[self.data]
+        if fits not in kind.kinds:
+            data = [name for name, one in KINDS.items() if one in kind.kinds]
+            others = [name for name, one in ALGORITHMS.items() if fits in one.kinds]
+            raise BadInput(
+                f"data = {self.data!r} is of kind {fits!r}, and {self.algorithm} learns from kind "
+                f"{' or '.join(kind.kinds)}: give it one of {', '.join(data)}"
+                + (f"; algorithms for {self.data} are {', '.join(others)}" if others else "")
+            )
         if self.partition not in names():
             raise unknown_name("partition", self.partition, names())
         if self.partition not in kind.partitions:
-            raise BadInput(
-                f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(kind.partitions)}"
-            )
+            ways = [name for name in kind.partitions if name in BY_KIND.get(fits, {})] or kind.partitions
+            raise BadInput(f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(ways)}")
         for key in self.training.keys() - kind.Settings.model_fields.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         return kind(**self._clip_of(kind), **self.training)
@@ -221,9 +239,20 @@ class Experiment(BaseModel):
         ``plaintext`` is what the others are held against and has no budget; nor have, at client level,
         policies without noise: nothing there could keep one.
         """
-        changed = self.model_copy(update={"policy": policy})
+        dropouts = self.dropouts if policy in SURVIVE else 0.0
+        changed = self.model_copy(update={"policy": policy, "dropouts": dropouts})
         silent = self.unit == "client" and not changed._noised and policy != "strictest"
-        return changed.model_copy(update={"epsilon": None}) if silent or policy == "plaintext" else changed
+        if silent or policy == "plaintext":
+            return changed.model_copy(update={"epsilon": None})
+        return changed.with_default_budget()
+
+    def with_default_budget(self) -> Experiment:
+        """This experiment; where its policy is one of noise and none was given, with the default budget.
+
+        A multiplier says how much noise there is, and so do a budget, noisy steps, and what is drawn anew.
+        """
+        given = "multiplier" in self.protection or self.epsilon is not None or self.steps or self.draws
+        return self if given or self.policy not in NOISED else self.model_copy(update={"epsilon": EPSILON})
 
     @property
     def planned(self) -> bool:
@@ -250,6 +279,24 @@ class Experiment(BaseModel):
         if self.unit in RECORDS:
             return self.unit
         return "graph" if KINDS.get(self.data) == GraphSetDataset.kind else "node"
+
+
+LISTED: dict[str, Iterable[str]] = {
+    "algorithm": ALGORITHMS,
+    "data": KINDS,
+    "policy": RECIPES,
+    "partition": names(),
+}
+"""Keys whose values are names that ``list`` prints."""
+
+
+def as_listed(key: str, given: str) -> str:
+    """A name as ``list`` prints it, whatever its case.
+
+    >>> as_listed("algorithm", "FedSage")
+    'fedsage'
+    """
+    return given.lower() if given.lower() in LISTED[key] else given
 
 
 def _own(name: str) -> type[Algorithm] | None:
@@ -309,14 +356,7 @@ def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]
     Raises:
         BadInput: naming the key, the value and the mend.
     """
-    values: dict[str, Any] = {} if path is None else _read(path)
-    values |= {key: value for key, value in flags.items() if value is not None}
-    for assignment in assignments:
-        key, separator, text = assignment.partition("=")
-        if not separator or not key:
-            raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
-        _assign(values, key.split("."), _value(text, assignment), assignment)
-    experiment = experiment_of(values)
+    experiment = experiment_of(read_values(path, flags, assignments))
     _check_numbers("dataset", experiment.dataset, synthetic.citation)
     return experiment
 
@@ -352,13 +392,45 @@ def _plain(value: Any, deep: int = 0) -> bool:
     return value is None or isinstance(value, str | bool | int | float | Path)
 
 
+def read_values(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """What a user wrote, by key: a file, over it the flags, over them ``KEY=VALUE`` assignments.
+
+    Raises:
+        BadInput: for what cannot be read, and for a key that two assignments give differently.
+    """
+    values: dict[str, Any] = {} if path is None else _read(path)
+    values |= {key: value for key, value in flags.items() if value is not None}
+    seen: dict[str, str] = {}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key:
+            raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
+        earlier = seen.setdefault(key, text)
+        if earlier != text and _value(earlier, assignment) != _value(text, assignment):
+            raise BadInput(f"--set {key}={earlier} and --set {assignment} contradict each other: give one")
+        _assign(values, key.split("."), _value(text, assignment), assignment)
+    return values
+
+
+class _EachKeyOnce(yaml.SafeLoader):
+    """YAML in which a key that stands twice is a mistake, as in TOML."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                line = node.start_mark.line + 1
+                raise yaml.YAMLError(f"key {key!r} stands twice in the table that begins in line {line}")
+        return super().construct_mapping(node, deep)
+
+
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise BadInput(f"experiment file {str(path)!r} is not there")
     raw = files.read(path.resolve(), most=LARGEST)  # a link to an experiment is its user's own
     try:
         text = raw.decode()
-        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _EachKeyOnce)
     except (
         Exception
     ) as error:  # parsers raise what they like: deep nesting, dates that are none, long numbers

@@ -36,6 +36,10 @@ class Unbound(Refused):
     """A stage needs a bounded upload and nothing before it bounds one, or a channel has no protection."""
 
 
+class LeftInPlaintext(Refused):
+    """A policy would leave a channel in plaintext, and nobody allowed that by name."""
+
+
 class HostileMessage(Refused):
     """Bytes from the network that no honest party sends: wrong shape, type, size, number or signature."""
 
@@ -100,8 +104,23 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
 
     >>> print(unknown_name("policy", "maskd", ["masked", "plaintext"]))
     unknown policy 'maskd': did you mean 'masked'? Known: masked, plaintext.
+    >>> print(unknown_name("setting", "lr", ["learning_rate", "clip"]))
+    unknown setting 'lr': did you mean 'learning_rate'? Known: clip, learning_rate.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    hint = f" did you mean {near[0]!r}?" if near else ""
+    near = _nearest(given, names)
+    hint = f" did you mean {near!r}?" if near else ""
     return BadInput(f"unknown {kind} {given!r}:{hint} Known: {', '.join(names)}.")
+
+
+def _nearest(given: str, names: list[str]) -> str | None:
+    """The name that was meant: by its initials, else by its letters."""
+    last = given.rpartition(".")[2].lower()
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    by_initials = [name for name in names if len(last) > 1 and _initials(name) == last]
+    return (by_initials or near or [None])[0]
+
+
+def _initials(name: str) -> str:
+    words = name.rpartition(".")[2].lower().replace("-", "_").split("_")
+    return "".join(word[:1] for word in words)

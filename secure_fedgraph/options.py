@@ -11,10 +11,23 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.config import Experiment, as_listed, load, read_values
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.intent import given_keys
 
 Command = Callable[..., Any]
+
+
+class EachOnce(click.Command):
+    """A command that refuses an option that is given twice: neither is silently the stronger."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option in order:
+            once = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
+            if once and order.count(option) > 1:
+                raise click.UsageError(f"{option.opts[-1]} is given twice: give it once", ctx)
+        return super().parse_args(ctx, args)
 
 
 def experiment_options(command: Command, epsilon: Any = float) -> Command:
@@ -37,6 +50,12 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
             "--seeds", type=click.IntRange(1), help="That many runs, seeds 0, 1, ..., and their mean."
         ),
         click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Overrides any key."),
+        click.option(
+            "--allow-plaintext",
+            is_flag=True,
+            default=None,
+            help="Run although strictest leaves a channel in plaintext.",
+        ),
         click.option("--log", "logging", help="Also to mlflow:URI or tensorboard:FOLDER."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
         click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),
@@ -47,6 +66,14 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user named in a file, by flags and by ``--set``, by dotted key."""
+    named = {key: flags.get(key) for key in Experiment.model_fields}
+    clip = {key: flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
+    given = given_keys(read_values(path, named, flags["assignments"]))
+    return {**given, **{f"protection.{key}": value for key, value in clip.items()}}
 
 
 def read_experiment(
@@ -60,13 +87,13 @@ def read_experiment(
     keys = Experiment.model_fields.keys() & flags.keys()
     given = {key: flags[key] for key in keys if flags[key] is not None}
     given |= {f"protection.{key}": flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
-    experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
     _no_contradiction(given, flags["assignments"])
+    experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
     if flags["seeds"] is not None and any(one.startswith("seed=") for one in flags["assignments"]):
         raise BadInput(f"--seeds {flags['seeds']} runs many and --set seed= runs one: give one of them")
     experiment.make_algorithm()
     if made:
-        experiment.make_policy()
+        experiment.with_default_budget().make_policy()
     seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
     return experiment, seeds
 
@@ -95,6 +122,11 @@ def names(option: str, given: str) -> list[str]:
     if not all(names):
         raise BadInput(f"--{option} {given!r} leaves a name empty: give names, separated by commas")
     return list(dict.fromkeys(names))
+
+
+def listed(option: str, given: str) -> list[str]:
+    """The same, of algorithms, data or policies, as ``list`` prints them."""
+    return list(dict.fromkeys(as_listed(option, name) for name in names(option, given)))
 
 
 def default_folder(experiment: Experiment, kind: str) -> Path:

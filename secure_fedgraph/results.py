@@ -14,12 +14,15 @@ from statistics import fmean, stdev
 from typing import Any
 
 from secure_fedgraph import files
+from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.budgeted import Plan, protect, split_of
 from secure_fedgraph.checkpoint import commit_path
 from secure_fedgraph.config import Experiment, experiment_of
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.forms import fit
+from secure_fedgraph.graph.handout import owner_names
 from secure_fedgraph.privacy.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.ledger import number, read_ledger, spent
 from secure_fedgraph.privacy.noise import Gaussian
@@ -31,8 +34,11 @@ from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothin
 from secure_fedgraph.shelf import damaged
 from secure_fedgraph.shelf import read_json as read_checked
 from secure_fedgraph.shelf import write_json as write_checked
-from secure_fedgraph.train import OnRound, Run, train
+from secure_fedgraph.train import OnRound, Run, channels_of, fitted, train
 
+WRITTEN = ("result.json", "audit.json", "compare.json")
+BESIDE = ("compare.csv", "compare.parquet", "report.html")
+"""What commands write beside their results, and what goes with them."""
 ASKED, PLANNED = "experiment.json", "plan.json"
 PACKAGES = (
     "secure-fedgraph",
@@ -53,20 +59,23 @@ def execute(
     checkpoints: bool = False,
     on_start: Callable[[], None] | None = None,
     plays: Callable[[type[Any]], type[Any]] | None = None,
+    on_form: Callable[[str], None] = lambda text: None,
 ) -> Run:
     """Runs one experiment with one seed.
 
     Args:
+        on_form: called with what is about to run and in which form, in a line, before anything is sent.
         checkpoints: keep them, and go on from one that is there.
         on_start: as :func:`~secure_fedgraph.train.train`'s.
         plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
             clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
             promised to it, so no budget stops the run, and a ledger that other runs share is not charged.
     """
-    algorithm = experiment.make_algorithm()
-    if plays is not None:
-        algorithm = plays(type(algorithm))(**algorithm.settings.model_dump())
     federation = make_federation(experiment)
+    algorithm = in_form(experiment, federation)
+    on_form(lead(experiment, algorithm, federation))
+    if plays is not None:
+        algorithm = _played(algorithm, plays)
     resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
     note = out / "checkpoint" / PLANNED if checkpoints and out is not None else None
     protected = protect(experiment, algorithm, federation, _planned(note) if resume else None)
@@ -94,7 +103,58 @@ def execute(
         answer_within=experiment.answer_within,
         resume=resume,
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
+        allow_plaintext=experiment.allow_plaintext,
     )
+
+
+def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
+    """The algorithm in the form that runs under the experiment's policy.
+
+    Raises:
+        BadInput, Refused: as the run would.
+    """
+    algorithm = experiment.make_algorithm()
+    where = federation.pooled() if algorithm.pools else federation
+    where.check(algorithm, experiment.evaluation)
+    return fitted(
+        algorithm, experiment.make_policy(), federation, experiment.evaluation, experiment.allow_plaintext
+    )
+
+
+def expected(experiment: Experiment) -> Algorithm:
+    """The algorithm in the form that its run will take, as far as that can be told without the data."""
+    algorithm = experiment.make_algorithm()
+    clients = ("pool",) if algorithm.pools else owner_names(experiment.clients)
+    return fit(algorithm, experiment.make_policy(), clients, experiment.allow_plaintext)
+
+
+def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> str:
+    """What is about to run, in a line: in which form, under what budget, and what stays in plaintext."""
+    e = experiment
+    told = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under {e.policy}"]
+    if algorithm.form is not None:
+        told.append(f"in the form {algorithm.form}: {algorithm.form.why}")
+    if e.epsilon is not None:
+        told.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
+    if left := _left_in_plaintext(experiment, algorithm, federation):
+        told.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
+    return "; ".join(told)
+
+
+def _left_in_plaintext(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> list[str]:
+    if experiment.policy != "strictest":
+        return []
+    federation = federation.pooled() if algorithm.pools else federation
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        channels = channels_of(algorithm, federation, experiment.evaluation)
+        return [repr(name) for name in experiment.make_policy().bind(channels, federation.names).unprotected]
+
+
+def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:
+    played = plays(type(algorithm))(**algorithm.settings.model_dump())
+    played.form = algorithm.form
+    return played
 
 
 def _unspoilt(policy: Policy, algorithm: Any) -> Policy:
@@ -147,6 +207,11 @@ def begin(out: Path, experiment: Experiment, seeds: list[int], command: str) -> 
     files.private_folder(out / "checkpoint", files.private_folder(out))
     asked = {"config": experiment.model_dump(mode="json"), "seeds": seeds, "command": command}
     write_checked(out / "checkpoint" / ASKED, asked, out)
+
+
+def is_begun(out: Path) -> bool:
+    """Whether there is a run to go on with, which has no result yet."""
+    return (out / "checkpoint" / ASKED).is_file() and not (out / "result.json").exists()
 
 
 def begun(out: Path) -> tuple[Experiment, list[int], str]:
@@ -211,6 +276,8 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "config": resolved(experiment, run),
         "seed": experiment.seed,
         "versions": versions(),
+        "form": run.form,
+        "form_why": run.algorithm.form.why if run.algorithm.form else "",
         "federated": not run.algorithm.pools,
         "data": dict(run.federation.facts),
         "evaluation": {"mode": run.evaluation, "note": NOTES[run.evaluation]},
@@ -373,11 +440,7 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     Raises:
         BadInput: where an earlier result stands in it and nobody said to overwrite.
     """
-    earlier = [
-        name
-        for name in ("result.json", "audit.json", "compare.json", "ledger.jsonl", "ledger.torn")
-        if (out / name).exists()
-    ]
+    earlier = [name for name in (*WRITTEN, "ledger.jsonl", "ledger.torn") if (out / name).exists()]
     started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
     if started and "result.json" not in earlier and not overwrite:
         raise BadInput(
@@ -388,11 +451,17 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
-    stood_on = _stood_on(out) if earlier or (out / "checkpoint").exists() else []
+    stood_on = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
+    if any(name in WRITTEN for name in earlier):
+        earlier += [name for name in BESIDE if (out / name).exists()]
     for name in earlier:
         files.remove(out / name)
     for folder in stood_on:
         files.remove_folder(folder, out)
+        above = folder.parent
+        while above != out and above.is_dir() and not any(above.iterdir()):
+            above.rmdir()
+            above = above.parent
     try:
         files.private_folder(out)
     except OSError as error:
@@ -406,7 +475,8 @@ def _stood_on(out: Path) -> list[Path]:
     A name out of a file stays a name: what leads elsewhere is nobody's to take away.
     """
     folders = [out / "transcript", out / "checkpoint"]
-    for name in ("result.json", "audit.json", "compare.json"):
+    folders += [out / "cells"]
+    for name in WRITTEN:
         with suppress(BadInput):  # nothing readable names them, so nothing is taken away
             old = json_in(out / name)
             places = [one.get("name") for one in _objects(old, "points")]
@@ -415,7 +485,8 @@ def _stood_on(out: Path) -> list[Path]:
             folders += [out / f"seed-{seed}" for seed in seeds if type(seed) is int]
             made = [one.get("folder") for one in _objects(old, "runs")]
             folders += [out / place for place in made if _is_place(place)]
-    return folders
+    inside = out.resolve()
+    return [folder for folder in folders if inside in folder.resolve().parents]
 
 
 def _objects(value: Any, key: str) -> list[dict[str, Any]]:
@@ -441,15 +512,13 @@ def rehearse(experiment: Experiment) -> None:
     Raises:
         BadInput, Refused: as the run would.
     """
-    algorithm = experiment.make_algorithm()
     federation = make_federation(experiment)
-    federation = federation.pooled() if algorithm.pools else federation
-    federation.check(algorithm, experiment.evaluation)
+    algorithm = in_form(experiment, federation)
     policy = protect(experiment, algorithm, federation).policy
-    names = federation.names
+    federation = federation.pooled() if algorithm.pools else federation
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will say it
-        policy.bind((*algorithm.in_use, *federation.referee.channels(algorithm)), names)
+        policy.bind(channels_of(algorithm, federation, experiment.evaluation), federation.names)
 
 
 def _channels(run: Run, delta: float) -> list[dict[str, Any]]:

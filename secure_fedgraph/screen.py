@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +44,46 @@ class Screen:
         if not self._quiet:
             self._console.print(text, soft_wrap=True)
 
+    def lead(self, text: str) -> None:
+        """The first line of output: what is about to run; on standard error where JSON has the other."""
+        if not self._quiet:
+            with to_a_pipe():
+                click.echo(text, err=self._json)
+
     def say(self, text: str, result: dict[str, Any]) -> None:
         """One line, or the result as JSON."""
-        if self._json:
-            click.echo(json.dumps(result))
-        elif not self._quiet:
-            click.echo(text)
+        with to_a_pipe():
+            if self._json:
+                click.echo(json.dumps(result))
+            elif not self._quiet:
+                click.echo(text)
 
     def finish(self, result: dict[str, Any], found: list[Any], page: Path) -> None:
-        if self._json:
-            click.echo(json.dumps(result))
-        elif not self._quiet:
-            console = Console()
-            for table in found:
-                console.print(table)
-            console.print(f"Report: {page}", soft_wrap=True)
+        with to_a_pipe():
+            if self._json:
+                click.echo(json.dumps(result))
+            elif not self._quiet:
+                console = Console()
+                for table in found:
+                    console.print(table)
+                console.print(f"Report: {page}", soft_wrap=True)
+
+
+@contextmanager
+def to_a_pipe() -> Iterator[None]:
+    """Output whose reader may leave early, as ``head`` does: what is computed and written goes on."""
+    try:
+        yield
+    except BrokenPipeError:
+        leave_the_pipe()
+    except SystemExit:  # what rich makes of a broken pipe
+        leave_the_pipe()
+
+
+def leave_the_pipe() -> None:
+    """Whatever else is printed goes nowhere, so that Python's last flush finds no broken pipe."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from secure_fedgraph.checkpoint import Checkpoint
 from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.evaluation import MODES, in_band
 from secure_fedgraph.federation import Federation, sub_seed
+from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.own_graph import DataWarning
 from secure_fedgraph.models.parameters import load
@@ -33,7 +34,7 @@ from secure_fedgraph.privacy.ledger import (
     report,
 )
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy, policy_named, strictest
-from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol import Channel, Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import REFEREE, Keep, nothing
@@ -106,6 +107,11 @@ class Run:
         }
         return found
 
+    @property
+    def form(self) -> dict[str, Any]:
+        """The settings of the form that the policy made the algorithm take; empty as configured."""
+        return dict(self.algorithm.form.settings) if self.algorithm.form else {}
+
     def privacy(self, unit: str | None = None, delta: float = 1e-5) -> dict[str, Any]:
         """What was spent, by unit; with ``unit`` that entry alone.
 
@@ -148,6 +154,7 @@ def train(
     dropouts: Dropouts | None = None,
     budget: Budget | None = None,
     ledger: Path | str | None = None,
+    allow_plaintext: bool = False,
 ) -> Run:
     """Runs an algorithm over a federation under a policy.
 
@@ -163,7 +170,9 @@ def train(
 
     Args:
         policy: one of ``policies``, or the name of one that needs no settings, such as ``"masked"``; by
-            default the strictest recipe that binds, channel by channel.
+            default the strictest recipe that binds, channel by channel. Where it does not bind to the
+            algorithm as configured, the first of the algorithm's forms that it binds to is taken, but for
+            what was set by hand; a :class:`~secure_fedgraph.forms.FormWarning` says so, and ``run.form``.
         rounds: by default the algorithm's own number.
         seed: for initialisation and sampling, each from a sub-seed; nothing that protects somebody.
         sampler: picks the cohort of a round.
@@ -183,9 +192,12 @@ def train(
         budget: what no client may exceed: the run stops before the message that would.
         ledger: a ledger that other runs over the same data share, so that what they spend adds up; by default
             ``ledger.jsonl`` in ``out``.
+        allow_plaintext: accept that ``strictest`` leaves channels in plaintext to which nothing stricter
+            binds; without it that is refused.
 
     Raises:
-        Refused: where a protection cannot give a channel what it declares.
+        Refused: where a protection cannot give a channel what it declares, in any form of the algorithm.
+        LeftInPlaintext: where the strictest policy would leave a channel in plaintext.
         BudgetExhausted: where a client's next message would exceed the budget; every finished round is kept.
         BadInput: for arguments of another type or out of range, or a checkpoint that is missing, foreign,
             older or damaged.
@@ -225,11 +237,17 @@ def train(
     if algorithm.pools:
         federation = federation.pooled()
     federation.check(algorithm, evaluation)
-    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
-    if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
-        channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
-    bound = policy.bind(channels, federation.names)
+    configured = algorithm
+    algorithm = fitted(algorithm, policy, federation, evaluation, allow_plaintext)
+    if algorithm is not configured:
+        warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=2)
+    bound = policy.bind(channels_of(algorithm, federation, evaluation), federation.names)
     _check_inside(bound, algorithm, federation)
+    if dropouts is not None and not any(one.carrier.tolerates_dropouts for one in bound.bounds.values()):
+        raise BadInput(
+            f"dropouts: under {policy.name} {algorithm.name} needs an answer of every client; use masked or "
+            "distributed_dp, or leave dropouts out"
+        )
     unread = sorted(set(federation.schema.edge_fields) - set(algorithm.reads(federation.schema)))
     if unread:
         warnings.warn(
@@ -329,6 +347,38 @@ def _path(key: str, path: object) -> Path | None:
     if not isinstance(path, str | Path):
         raise wrong_type(key, path, "give a path")
     return Path(path)
+
+
+def fitted(
+    algorithm: Algorithm,
+    policy: Policy,
+    federation: Federation,
+    evaluation: str = "referee",
+    allow_plaintext: bool = False,
+) -> Algorithm:
+    """The form of an algorithm that runs over a federation under a policy.
+
+    Raises:
+        Refused, BadInput: as :func:`train`.
+    """
+    if algorithm.pools:
+        federation = federation.pooled()
+    return fit(
+        algorithm,
+        policy,
+        federation.names,
+        allow_plaintext,
+        lambda one: channels_of(one, federation, evaluation),
+        lambda one: federation.check(one, evaluation),
+    )
+
+
+def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -> tuple[Channel, ...]:
+    """Every channel that a run opens, the examiner's included."""
+    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
+    if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
+        return (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
+    return channels
 
 
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:

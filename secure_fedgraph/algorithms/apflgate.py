@@ -33,7 +33,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite, finite, note_divergence
 from secure_fedgraph.models.parameters import difference, load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import NOTHING, Forms, like
+from secure_fedgraph.protocol.given import NOTHING, Expected, like
 
 MODEL = "model."
 GRAPHS = 16
@@ -107,7 +107,7 @@ class ApflGate(Algorithm):
         """Seeded first weights of the shared model, which are public."""
         return self.task(schema).start(schema, seed)
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The shared weights, their mean update, or nothing."""
         if channel == self.PERSONAL.name:
             return NOTHING

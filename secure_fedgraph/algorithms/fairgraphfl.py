@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from secure_fedgraph.algorithm import Settings, State
+from secure_fedgraph.algorithm import Form, Settings, State
 from secure_fedgraph.algorithms import fairgraphfl_bounded as bounded
 from secure_fedgraph.algorithms import fairgraphfl_motifs as motifs
 from secure_fedgraph.algorithms import fairness
@@ -31,7 +31,7 @@ from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
-from secure_fedgraph.protocol.given import NOTHING, Forms, Integers, Numbers, Real, Whole
+from secure_fedgraph.protocol.given import NOTHING, Expected, Integers, Numbers, Real, Whole
 
 OWN = "fair."
 """What the names in the server's state begin with that are no parameter."""
@@ -82,6 +82,18 @@ class FairGraphFL(GinClassifier):
     reference = "FairGraphFL, AAAI 2024"
     Settings: ClassVar[type[Settings]] = FairGraphFLSettings
     settings: FairGraphFLSettings
+    forms = (
+        Form({"vocabulary": "public"}, "agents say which of all possible motifs they have, as numbers"),
+        Form({"valuation": "encrypted"}, "agents are valued on ciphertexts, so the server reads no update"),
+        Form(
+            {"valuation": "encrypted", "vocabulary": "public", "lists": "valued"},
+            "agents are valued on ciphertexts, so the server reads no update and no list of motifs",
+        ),
+        Form(
+            {"valuation": "encrypted", "use_diversity": False, "prototypes": "none"},
+            "agents are valued by their updates alone, on ciphertexts, and nobody lists motifs",
+        ),
+    )
 
     UPDATE = Channel("update", Reveal.EACH, why=OF_VALUE)
     VALUED = Channel("valued_update", Reveal.VALUES)
@@ -92,6 +104,7 @@ class FairGraphFL(GinClassifier):
     PROTOTYPE_SUMS = Channel("prototype_sums", Reveal.SUM, Unit.GRAPH)
     MOTIF_COUNTS = Channel("motif_counts", Reveal.SUM, Unit.GRAPH)
     LISTS = Channel("motif_lists", Reveal.EACH, Unit.GRAPH, why=OF_DIVERSITY)
+    VALUED_LISTS = Channel("valued_lists", Reveal.VALUES, Unit.GRAPH)
     MOTIF_SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH)
     SIZE = Channel("size", Reveal.EACH)
     REWARD = Channel("reward", Reveal.NOTHING, alike=False)
@@ -105,6 +118,7 @@ class FairGraphFL(GinClassifier):
             self.SIZE: s.weighting == "size",
             self._motifs: self._lists and s.lists == "chosen",
             self._counted: self._lists and s.lists == "counted",
+            self.VALUED_LISTS: self._lists and s.lists == "valued",
             self.VOCABULARY: self._prototypes and s.vocabulary == "exchanged",
             self.UPDATE: s.valuation == "plain",
             self.VALUED: s.valuation == "encrypted",
@@ -146,6 +160,16 @@ class FairGraphFL(GinClassifier):
         alone = self.settings.embedding == "frozen"
         return replace(self.MOTIF_SUMS, touches=bounded.touches(self.settings, alone))
 
+    def check(self, schema: Schema) -> None:
+        """As every algorithm, and that a public vocabulary is short enough to list.
+
+        Raises:
+            BadInput: for other data.
+        """
+        super().check(schema)
+        if self._lists or self._prototypes:
+            motifs.check_public(self.settings, schema)
+
     def init(self, schema: Schema, seed: int) -> State:
         """First weights, which follow from a public seed, and the public vocabulary where there is one."""
         codes = motifs.check_public(self.settings, schema) if self._lists or self._prototypes else None
@@ -153,7 +177,7 @@ class FairGraphFL(GinClassifier):
         state = {**public, **self.start(schema, seed)}
         return state if codes is None else {**state, VOCABULARY: codes}
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """Seeds, motifs, prototypes and rewards, each where it is due."""
         s, seed = self.settings, {SEED: Whole()}
         if channel in (self.UPDATE.name, self.VALUED.name):
@@ -252,6 +276,10 @@ class FairGraphFL(GinClassifier):
             assert codes is not None
             count, present = bounded.counts_of(fed.gather(self._counted), len(codes), s)
             return state | {COUNTS: count, PRESENT: present, DIVERSITY: fairness.diversity(present)}
+        if s.lists == "valued":
+            assert codes is not None
+            valued = fed.value(self.VALUED_LISTS, dict.fromkeys(fed.cohort, 1.0))
+            return state | {DIVERSITY: self._shares_of_motifs(valued, fed.cohort, len(codes))}
         told: Mapping[str, Tensor] = {}
         if s.idf == "global":
             counted = fed.gather(self._motifs, given={motifs.COUNTED: 1})
@@ -260,6 +288,16 @@ class FairGraphFL(GinClassifier):
         if self._prototypes and codes is None:
             fed.scatter(self.VOCABULARY, {name: {motifs.CODES: vocabulary} for name in fed.cohort})
         return state | {VOCABULARY: vocabulary, PRESENT: present, DIVERSITY: fairness.diversity(present)}
+
+    def _shares_of_motifs(self, valued: Any, agents: tuple[str, ...], motif_count: int) -> Tensor:
+        """Each agent's share of all distinct motifs (definition 2), from the lengths of lists of ones."""
+        mean = valued.aggregate.get("present")
+        if not isinstance(mean, Tensor) or mean.shape != (motif_count,) or not bool(mean.isfinite().all()):
+            raise HostileMessage(f"the agents' motifs are not {motif_count} finite numbers")
+        everywhere = int((mean * len(agents) > 0.5).sum())
+        # opened values carry the noise of their ciphertexts, and are whole
+        own = torch.tensor([round(valued.lengths[name] ** 2) for name in agents], dtype=torch.float64)
+        return (own / everywhere).clamp(max=1) if everywhere else torch.ones_like(own)
 
     def _updates(self, fed: Any, state: State, weights: Tensor) -> tuple[Tensor, Tensor]:
         """The weighted sum of the updates (Eq. 13) and each one's agreement with it (Eq. 9)."""
@@ -298,7 +336,7 @@ class FairGraphFL(GinClassifier):
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """Counts and lists once, frozen sums once, the rest every round."""
-        once = {self._counts.name, self._counted.name, self.SIZE.name}
+        once = {self._counts.name, self._counted.name, self.VALUED_LISTS.name, self.SIZE.name}
         if self.settings.embedding == "frozen":
             once.add(self._sums.name)
         if channel.name == self._motifs.name:
@@ -394,6 +432,11 @@ class FairGraphFL(GinClassifier):
     def motif_lists(self, me: Any, given: State) -> Parts:
         """The same, to be read agent by agent."""
         return bounded.counts(me, self.settings)
+
+    @VALUED_LISTS.answer
+    def valued_lists(self, me: Any, given: State) -> Upload:
+        """Which motifs of the public vocabulary the agent keeps by TF-IDF, to be valued unread."""
+        return Upload(motifs.listed(me, given, self.settings))
 
     @MOTIF_SUMS.answer
     def motif_sums(self, me: Any, given: State) -> Parts:

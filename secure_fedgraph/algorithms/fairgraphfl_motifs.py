@@ -13,7 +13,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph import motifs
 from secure_fedgraph.graph.motifs import Motifs
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol.given import Forms, Integers, Numbers, Whole
+from secure_fedgraph.protocol.given import Expected, Integers, Numbers, Whole
 
 COUNTED = "counted"
 """Entry of an ask for motif counts, which a global idf is made of."""
@@ -33,7 +33,7 @@ def codes_of(settings: FairGraphFLSettings) -> Integers:
     return Integers((None, motifs.width_of(settings.rings)), -1, 2**31)
 
 
-def asks(settings: FairGraphFLSettings) -> Forms:
+def asks(settings: FairGraphFLSettings) -> Expected:
     """What an agent may be given with an ask for its motifs."""
     if settings.idf != "global":
         return ({},)

@@ -37,7 +37,9 @@ class FairGraphFLSettings(GinSettings):
         lists: of motifs. ``chosen`` by TF-IDF, which every graph has a part in, so that noise protects none;
             ``counted`` (needs ``vocabulary=public``): each agent's numbers of graphs by motif, of which one
             graph moves a bounded part, and whatever the server reads as ``support`` or more is on the list.
-            Bounded prototypes divide by the sum of these counts, and no others are sent.
+            Bounded prototypes divide by the sum of these counts, and no others are sent. ``valued`` (needs
+            ``vocabulary=public``): lists are chosen by TF-IDF and valued unread: the server learns how many
+            motifs each agent lists, how each list agrees with all, and how many agents list each motif.
         prototypes: ``sum``: the server reads their weighted sum over agents; ``each``: every agent's;
             ``bounded``: sums of clipped embeddings and counts over all agents' graphs, of which one graph
             moves a bounded part, so that noise protects it (needs ``vocabulary=public``; agents weigh by
@@ -73,7 +75,7 @@ class FairGraphFLSettings(GinSettings):
     idf: Literal["local", "global"] = "local"
     support: int = Field(1, ge=1)
     vocabulary: Literal["exchanged", "public"] = "exchanged"
-    lists: Literal["chosen", "counted"] = "chosen"
+    lists: Literal["chosen", "counted", "valued"] = "chosen"
     prototypes: Literal["sum", "each", "bounded", "none"] = "sum"
     embedding: Literal["frozen", "own"] = "frozen"
     clip: float = Field(50.0, gt=0, allow_inf_nan=False)
@@ -109,6 +111,14 @@ class FairGraphFLSettings(GinSettings):
             )
         if self.lists == "counted" and self.idf == "global":
             raise PydanticCustomError("lists", "counted lists are chosen by no idf: leave idf=local")
+        if self.lists == "valued" and self.vocabulary != "public":
+            raise PydanticCustomError(
+                "lists", "valued lists have a place for every motif: set vocabulary=public too"
+            )
+        if self.lists == "valued" and (self.idf == "global" or self.prototypes == "each"):
+            raise PydanticCustomError(
+                "lists", "valued lists are read of nobody: leave idf=local, and prototypes other than each"
+            )
         return self
 
     @field_validator("use_diversity")

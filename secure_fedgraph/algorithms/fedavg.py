@@ -16,7 +16,7 @@ from secure_fedgraph.algorithms.weighting import AveragingSettings, weighed, wei
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import buffers_of, difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import Forms, like
+from secure_fedgraph.protocol.given import Expected, like
 
 
 class FedAvg(NodeClassifier):
@@ -52,7 +52,7 @@ class FedAvg(NodeClassifier):
         params = parameters_of(self.start(schema, seed))
         return params | adaptive_clip.start() if self._adaptive else params
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The weights, and the clip where it follows the clients."""
         if channel == self.UPDATE.name:
             return (like(self.init(schema, 0)),)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms import fedego_batches as batches
 from secure_fedgraph.algorithms import fedego_bounded as bounded
 from secure_fedgraph.algorithms.fedego_settings import FedEgoSettings
@@ -36,7 +36,7 @@ from secure_fedgraph.models.ego_mash import (
 from secure_fedgraph.models.finite import finite
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Trees, Unit, Upload
-from secure_fedgraph.protocol.given import NOTHING, Form, Forms, Numbers, Whole, like
+from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Numbers, Whole, like
 
 ADAM, SEED, SHARES, RELEASED = "adam.", "seed", "shares", "released."
 TRAINED = "trained"
@@ -80,6 +80,12 @@ class FedEgo(NodeClassifier):
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings = FedEgoSettings
     settings: FedEgoSettings
+    forms = (
+        Form(
+            {"mash": "across"},
+            "the server reads sums of mashes over the clients, and not each client's own mashes",
+        ),
+    )
 
     REDUCTION = Channel("reduction", Reveal.SUM)
     EGOS = Channel("egos", Reveal.EACH, Unit.NODE)
@@ -159,11 +165,11 @@ class FedEgo(NodeClassifier):
         """First weights, which follow from a public seed: clients start from the same."""
         return {**parameters_of(self.start(schema, seed)), SEED: torch.tensor(seed)}
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The public seed, and what of the model is shared."""
         if channel == self.PERSONAL.name:
             return NOTHING
-        seed: Form = {SEED: Whole()}
+        seed: Entries = {SEED: Whole()}
         if channel in (self.EGOS.name, self.EGOS_ACROSS.name):
             return (seed,)
         if channel not in (self.REDUCTION.name, self.MIX.name):
@@ -171,7 +177,7 @@ class FedEgo(NodeClassifier):
         state = self.init(schema, 0)
         if channel == self.REDUCTION.name:
             return ({**like(_part(state, shared=True)), **seed},)
-        told: Form = {}
+        told: Entries = {}
         if self._mixes:
             told = {**like(_part(state, shared=False)), SHARES: Numbers((schema.classes,))}
         if self._takes_reduction:

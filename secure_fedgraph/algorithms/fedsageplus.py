@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
 from secure_fedgraph.algorithms.local_training import (
     TrainingSettings,
@@ -31,7 +31,7 @@ from secure_fedgraph.models.neighgen_losses import FeatLossNorm, random_neighbou
 from secure_fedgraph.models.neighgen_training import joint_loss, predict_neighbours, train_locally
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
-from secure_fedgraph.protocol.given import NOTHING, Entry, Forms, Numbers, like
+from secure_fedgraph.protocol.given import NOTHING, Entry, Expected, Numbers, like
 
 CANDIDATES = 5
 MOST = 2**28
@@ -203,6 +203,12 @@ class FedSagePlus(_Generates, FedSage):
     reference = PAPER
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
     settings: GeneratorSettings
+    forms = (
+        Form(
+            {"generator": "shared"},
+            "one generator is averaged over the owners, and no owner hands its own to the others",
+        ),
+    )
 
     PRETRAIN = Channel("pretrain", Reveal.NOTHING)
     GENERATOR = Channel("generator", Reveal.EACH, to="peer")
@@ -269,7 +275,7 @@ class FedSagePlus(_Generates, FedSage):
         """The classifier."""
         return {k: v for k, v in super().released(state).items() if not k.startswith(_SHARED)}
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The weights of the classifier or of the shared generator, a peer's offer, or nothing."""
         if channel in (self.PRETRAIN.name, self.GENERATOR.name):
             return NOTHING
@@ -280,7 +286,7 @@ class FedSagePlus(_Generates, FedSage):
             return (like({k: v for k, v in state.items() if k.startswith(_SHARED) == shared}),)
         return super().takes(channel, schema)
 
-    def shows(self, channel: str, schema: Schema) -> Forms | None:
+    def shows(self, channel: str, schema: Schema) -> Expected | None:
         """An offer, or the others' feedback to it."""
         if channel == self.GENERATOR.name:
             return self._offers(schema)

@@ -26,7 +26,7 @@ from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import NOTHING, Forms, Whole, like
+from secure_fedgraph.protocol.given import NOTHING, Expected, Whole, like
 
 LARGEST_OF_GRAPHS = 1000.0
 """A GIN adds up whole graphs, whose gradients are larger: up to 237 in the first rounds on imdb-binary."""
@@ -89,7 +89,7 @@ class GinClassifier(Algorithm):
         model.initialise(seed)
         return parameters_of(model)
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """For its scores: the model that is released."""
         if channel in (self.METRICS.name, self.OWN_TESTS.name):
             return self._takes_released(schema)
@@ -161,7 +161,7 @@ class GinFedAvg(GinClassifier):
         """Seeded first weights, which are public."""
         return self.start(schema, seed)
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The weights."""
         if channel == self.UPDATE.name:
             return (like(self.init(schema, 0)),)
@@ -193,7 +193,7 @@ class GinLocal(GinClassifier):
         """Nothing but the public seed."""
         return {"seed": torch.tensor(seed)}
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The public seed."""
         if channel == self.TRAIN.name:
             return ({"seed": Whole()},)

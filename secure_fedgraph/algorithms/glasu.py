@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms import glasu_messages as sent
 from secure_fedgraph.algorithms.glasu_client import MOST_SEED, Vertical, joined
 from secure_fedgraph.algorithms.glasu_savings import savings
@@ -21,7 +21,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.vertical import Noise, Tower
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload
-from secure_fedgraph.protocol.given import Form, Forms, Integers, Numbers, Text, Whole
+from secure_fedgraph.protocol.given import Entries, Expected, Integers, Numbers, Text, Whole
 
 TWO = (
     "the mean goes back to both of 2 clients, and each learns the other's rows by subtracting its own; take "
@@ -60,6 +60,12 @@ class Glasu(Vertical):
     reference = PAPER
     rounds = 32
     partitions: ClassVar[tuple[str, ...]] = ("vertical", "vertical_all_links")
+    forms = (
+        Form(
+            {"sampler": "public"},
+            "index sets are drawn from the public seed, so no client lists the nodes that it sampled",
+        ),
+    )
 
     SAMPLE = Channel("sample", Reveal.EACH, Unit.EDGE, exact=True)
     HIDDEN = Channel("hidden", Reveal.SUM, Unit.NODE, least=3, below=TWO)
@@ -113,16 +119,16 @@ class Glasu(Vertical):
             channel = replace(channel, largest=s.bound, largest_is="training.bound")
         return replace(channel, accepted=s.accept_two_clients)
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """The iteration's task, with index sets, aggregates or gradients where they are due."""
         if channel == self.EXAMINE.name:
-            asked: Form = {"parties": Text(), "nodes": Whole(1), "stretch": Whole()}
+            asked: Entries = {"parties": Text(), "nodes": Whole(1), "stretch": Whole()}
             return (asked, {**asked, "aggregate": Numbers((None, None))})
         if channel not in [one.name for one in self.channels]:
             return super().takes(channel, schema)
         task, numbered = self._task, {**self._task, "stretch": Whole()}
-        nodes: Form = {"nodes": Integers((None,), 0, sent.MOST_NODES)}
-        gradient: Form = {"gradient": Numbers((None, None))}
+        nodes: Entries = {"nodes": Integers((None,), 0, sent.MOST_NODES)}
+        gradient: Entries = {"gradient": Numbers((None, None))}
         if channel == self.SAMPLE.name:
             return (numbered, {**numbered, **nodes})
         if channel == self.BACKWARD.name:
@@ -131,7 +137,7 @@ class Glasu(Vertical):
             return (task, {**task, **self._rows}, {**task, **gradient})
         return (numbered, {**numbered, **nodes}, {**numbered, **self._rows})
 
-    def shows(self, channel: str, schema: Schema) -> Forms | None:
+    def shows(self, channel: str, schema: Schema) -> Expected | None:
         """Rows of a layer, or the gradient at them."""
         if channel in (self.HIDDEN_SHARED.name, self.GRADIENT.name):
             return ({"rows": Numbers((None, None))},)

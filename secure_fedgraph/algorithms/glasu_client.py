@@ -16,7 +16,7 @@ from secure_fedgraph.algorithms.glasu_settings import GlasuSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.models.vertical import Tower, stretches_of
-from secure_fedgraph.protocol.given import Form, Numbers, Text, Whole
+from secure_fedgraph.protocol.given import Entries, Numbers, Text, Whole
 
 MOST_SEED = 2**32
 LIVE = "live"
@@ -80,7 +80,7 @@ class Vertical(Algorithm):
         return self.settings.aggregated
 
     @property
-    def _task(self) -> Form:
+    def _task(self) -> Entries:
         """What comes with every ask of an iteration."""
         return {
             "step": Whole(0, self.settings.steps - 1),
@@ -89,7 +89,7 @@ class Vertical(Algorithm):
         }
 
     @property
-    def _rows(self) -> Form:
+    def _rows(self) -> Entries:
         """What is aggregated, and how many clients' rows it is of."""
         if self.settings.carried == "peers":
             return {}

@@ -17,7 +17,7 @@ from secure_fedgraph.graph.sampling import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol import Channel, Transcript, Upload
-from secure_fedgraph.protocol.given import Forms, Text, Whole
+from secure_fedgraph.protocol.given import Expected, Text, Whole
 
 
 class GlasuSimulated(Glasu):
@@ -97,7 +97,7 @@ class GlasuStandalone(Glasu):
         fed.scatter(self.STEP, dict.fromkeys(fed.cohort, given))
         return state
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """Who takes part, and the seed of the batches or the number of nodes."""
         if channel == self.STEP.name:
             return ({"seed": Whole(0, MOST_SEED - 1), "parties": Text()},)

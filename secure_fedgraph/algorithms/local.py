@@ -12,7 +12,7 @@ from secure_fedgraph.algorithms.node_classifier import NodeClassifier
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.given import NOTHING, Forms
+from secure_fedgraph.protocol.given import NOTHING, Expected
 
 
 class Local(NodeClassifier):
@@ -39,7 +39,7 @@ class Local(NodeClassifier):
         fed.scatter(self.TRAIN, {name: {} for name in fed.cohort})
         return state
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """Nothing."""
         return NOTHING
 

@@ -22,7 +22,7 @@ from secure_fedgraph.models.ego import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import glorot, load
 from secure_fedgraph.models.per_record import check_model
-from secure_fedgraph.protocol.given import Forms
+from secure_fedgraph.protocol.given import Expected
 
 
 class NodeClassifier(Algorithm):
@@ -82,7 +82,7 @@ class NodeClassifier(Algorithm):
             check_no_dropout(self.settings)
         check_model(self.model(schema), whole)
 
-    def takes(self, channel: str, schema: Schema) -> Forms | None:
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
         """For its scores: the model that is released."""
         if channel in (self.METRICS.name, self.OWN_TESTS.name):
             return self._takes_released(schema)

@@ -75,7 +75,13 @@ def points(
         mine = base.model_copy(update={"algorithm": algorithm, "epsilon": None})
         mine.make_algorithm()
         drawn: dict[str, Any] = dict.fromkeys(("links", "labels", "features"))
-        bare: dict[str, Any] = {"protection": {}, "steps": {}, **drawn, "policy": "plaintext"}
+        bare: dict[str, Any] = {
+            "protection": {},
+            "steps": {},
+            **drawn,
+            "policy": "plaintext",
+            "dropouts": 0.0,
+        }
         add(NO_PRIVACY, mine.model_copy(update=bare))
         alone = algorithm_named(algorithm_named(algorithm).alone)
         if base.partition in alone.partitions:

@@ -70,6 +70,7 @@ def row_of(
         "spent": spent,
         "accountant": held.get("accountant", ""),
         "computational": held.get("computational", False),
+        "form": results[0].get("form", {}),
         "measure": results[0]["metric"],
         "accuracy": {key: fmean(values) for key, values in scores.items()},
         "std": {key: stdev(values) if len(values) > 1 else 0.0 for key, values in scores.items()},

@@ -95,8 +95,8 @@ class Policy:
                 f"policy {self.name!r} has an exception for {sorted(unknown)}, which is no channel"
             )
         unlike = tuple(channel.name for channel in channels if not channel.alike)
-        bounds = {c.name: self._bind(c, clients) for c in channels}
-        return BoundPolicy(self, {name: replace(bound, unlike=unlike) for name, bound in bounds.items()})
+        bounds = {c.name: replace(self._bind(c, clients), unlike=unlike) for c in channels}
+        return BoundPolicy(self, _sharing_carriers(bounds))
 
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
         if channel.to == "referee":
@@ -105,6 +105,19 @@ class Policy:
             return SILENT.bind(channel, clients, self.relation)
         protection = self.exceptions.get(channel.name) or self.recipe(channel)
         return protection.bind(channel, clients, self.relation)
+
+
+def _sharing_carriers(bounds: dict[str, Bound]) -> dict[str, Bound]:
+    """Channels with equal carriers have one between them: it is set up once a run, and keeps its keys."""
+    found: list[Carrier] = []
+
+    def shared(carrier: Carrier) -> Carrier:
+        same = next((one for one in found if one == carrier), None)
+        if same is None:
+            found.append(carrier)
+        return same or carrier
+
+    return {name: replace(bound, carrier=shared(bound.carrier)) for name, bound in bounds.items()}
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,15 @@ class BoundPolicy:
         if channel not in self.bounds:
             raise Unbound(f"channel {channel!r} has no protection under {self.policy.name}: nothing leaves")
         return self.bounds[channel]
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """The channels whose uploads anybody who holds the bytes can read, without noise or key."""
+        return tuple(
+            name
+            for name, bound in self.bounds.items()
+            if bound.bare and bound.protection not in (OUTSIDE, SILENT)
+        )
 
     @property
     def carriers(self) -> dict[str, Carrier]:
@@ -400,11 +422,10 @@ class _Strictest(Policy):
             except Refused as refusal:
                 reasons.append(f"{candidate.name}: {refusal}")
                 continue
-            bare = bound.carrier.gives.readable and not any(stage.noise() for stage in bound.stages)
             # never less than what was refused as too little
-            if bare and len(clients) < channel.least and not channel.accepted:
+            if bound.bare and len(clients) < channel.least and not channel.accepted:
                 raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
-            if bare and bound.protection not in (OUTSIDE, SILENT):
+            if bound.bare and bound.protection not in (OUTSIDE, SILENT):
                 warnings.warn(
                     f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",
                     PlaintextWarning,

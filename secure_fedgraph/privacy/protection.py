@@ -425,6 +425,11 @@ class Bound:
         return int(self.protection.quorum)
 
     @property
+    def bare(self) -> bool:
+        """Whether its uploads are readable, and nothing is added to them."""
+        return self.carrier.gives.readable and not any(stage.noise() for stage in self.stages)
+
+    @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
         found = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))

@@ -96,11 +96,11 @@ class Text:
 
 
 Entry = Numbers | Integers | Whole | Real | Text
-Form = Mapping[str, "Entry | Mapping[str, Entry]"]
+Entries = Mapping[str, "Entry | Mapping[str, Entry]"]
 """Names to what stands under each; nothing else may come, and nothing may be missing."""
-Forms = tuple[Form, ...]
+Expected = tuple[Entries, ...]
 """What may come, one of these."""
-NOTHING: Forms = ({},)
+NOTHING: Expected = ({},)
 
 
 def like(state: Mapping[str, torch.Tensor]) -> dict[str, Entry]:
@@ -112,7 +112,7 @@ def like(state: Mapping[str, torch.Tensor]) -> dict[str, Entry]:
     return {name: _entry(value) for name, value in state.items()}
 
 
-def check(forms: Iterable[Form], values: Mapping[str, Any], where: str) -> None:
+def check(forms: Iterable[Entries], values: Mapping[str, Any], where: str) -> None:
     """Holds values to the form that has their names.
 
     Args:

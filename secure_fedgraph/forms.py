@@ -1,0 +1,210 @@
+"""The form in which an algorithm runs under a policy: as configured where that binds, else one that does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from secure_fedgraph.algorithm import Algorithm, Form
+from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
+from secure_fedgraph.privacy.policy import NOISED, RECIPES, BoundPolicy, PlaintextWarning, Policy
+from secure_fedgraph.protocol.channel import Channel, Reveal
+
+Channels = Callable[[Algorithm], Sequence[Channel]]
+"""What an algorithm sends, and so a policy has to bind."""
+TRIED = ("masked", "homomorphic", "distributed_dp", "local_dp")
+"""The recipes that a refusal may recommend, in this order."""
+
+
+class FormWarning(UserWarning):
+    """A policy that made an algorithm run in another form than it was configured in."""
+
+
+def sent(algorithm: Algorithm) -> Sequence[Channel]:
+    """The channels of an algorithm whose clients answer, but for the referee's."""
+    return [c for c in algorithm.in_use if c.to != "referee" and c.reveal is not Reveal.NOTHING]
+
+
+def fit(
+    algorithm: Algorithm,
+    policy: Policy,
+    clients: tuple[str, ...],
+    allow_plaintext: bool = False,
+    channels: Channels = sent,
+    check: Callable[[Algorithm], None] = lambda algorithm: None,
+) -> Algorithm:
+    """The first form of an algorithm that a policy protects: as configured, or one that the class declares.
+
+    A setting that was given by hand is never changed. What a policy leaves in plaintext is not protected,
+    unless that was allowed by name; ``plaintext`` is such a name.
+
+    Args:
+        clients: everybody who may ever contribute.
+        channels: what the policy has to bind.
+        check: refuses, with :class:`BadInput`, a form that the data are not fit for.
+
+    Raises:
+        Refused: where no form fits, naming the channel, and the command that works where there is one.
+    """
+    allowed = allow_plaintext or policy.name == "plaintext"
+    tried = [_try(algorithm, policy, clients, allowed, channels)]
+    if tried[0].fits:
+        return algorithm
+    for one in _others(algorithm, check):
+        try:
+            tried.append(_try(one, policy, clients, allowed, channels))
+        except BadInput:  # a named exception for a channel that this form does not send
+            continue
+        if tried[-1].fits:
+            return tried[-1].algorithm
+    raise _refusal(tried, policy, clients, channels, check)
+
+
+def said(algorithm: Algorithm, policy: str) -> str:
+    """In a sentence what form an algorithm was made to take; empty as configured."""
+    form = algorithm.form
+    return "" if form is None else f"{algorithm.name} takes the form {form} under {policy}: {form.why}"
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What came of one form.
+
+    Args:
+        failed: how many channels do not bind.
+        refusal: of the first of them.
+    """
+
+    algorithm: Algorithm
+    failed: int
+    refusal: Refused | None
+
+    @property
+    def fits(self) -> bool:
+        return self.refusal is None
+
+
+def _try(
+    algorithm: Algorithm, policy: Policy, clients: tuple[str, ...], allowed: bool, channels: Channels
+) -> _Tried:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaintextWarning)  # binding says it again when the run starts
+        try:
+            bound = policy.bind(channels(algorithm), clients)
+        except Refused:
+            refusals = list(_refusals(channels(algorithm), policy, clients))
+            return _Tried(algorithm, len(refusals), refusals[0])
+    left = [] if allowed else _left(bound, algorithm)
+    return _Tried(algorithm, len(left), LeftInPlaintext(_in_plaintext(bound, algorithm)) if left else None)
+
+
+def _refusals(channels: Sequence[Channel], policy: Policy, clients: tuple[str, ...]) -> Iterator[Refused]:
+    for channel in channels:
+        mine = {name: one for name, one in policy.exceptions.items() if name == channel.name}
+        try:
+            replace(policy, exceptions=mine).bind([channel], clients)
+        except Refused as refusal:
+            yield refusal
+
+
+def _left(bound: BoundPolicy, algorithm: Algorithm) -> list[str]:
+    """The channels that a policy leaves in plaintext without having been asked to."""
+    if bound.policy.name != "strictest":  # every other recipe says by its name what it does
+        return []
+    return [name for name in bound.unprotected if name not in bound.policy.exceptions]
+
+
+def _in_plaintext(bound: BoundPolicy, algorithm: Algorithm) -> str:
+    left = _left(bound, algorithm)
+    names = " and ".join(repr(name) for name in left)
+    several = len(left) > 1
+    return (
+        f"{bound.policy.name} leaves channel{'s' * several} {names} of {algorithm.name} in plaintext, since "
+        f"nothing stricter binds to {'them' if several else 'it'}"
+    )
+
+
+def _others(algorithm: Algorithm, check: Callable[[Algorithm], None]) -> Iterator[Algorithm]:
+    """The declared forms that leave alone what was set by hand, and that the data are fit for."""
+    for form in type(algorithm).forms:
+        try:
+            made = algorithm.in_form(form)
+            check(made)
+        except BadInput:
+            continue
+        yield made
+
+
+def _refusal(
+    tried: Sequence[_Tried],
+    policy: Policy,
+    clients: tuple[str, ...],
+    channels: Channels,
+    check: Callable[[Algorithm], None],
+) -> Refused:
+    """The refusal of the form that came furthest, and what would work."""
+    nearest = min(tried, key=lambda one: one.failed)
+    first, refusal = tried[0].algorithm, nearest.refusal
+    assert refusal is not None
+    form = nearest.algorithm.form
+    told = f"with {form}: {refusal}" if form is not None and nearest is not tried[0] else str(refusal)
+    mends = []
+    if first.pools:
+        mends.append(f"{first.name} pools all data, which --policy plaintext says")
+    elif free := _without_by_hand(first, policy, clients, channels, check):
+        mends.append(free)
+    elif named := _that_fits(first, clients, channels, check, policy.name):
+        mends.append(f"--policy {named} works for {first.name}")
+    if isinstance(refusal, LeftInPlaintext):
+        mends.append("--allow-plaintext accepts it")
+    return type(refusal)("; ".join([told, *mends]))
+
+
+def _without_by_hand(
+    algorithm: Algorithm,
+    policy: Policy,
+    clients: tuple[str, ...],
+    channels: Channels,
+    check: Callable[[Algorithm], None],
+) -> str:
+    """Which settings by hand are in the way of a form that would fit."""
+    for form in type(algorithm).forms:
+        try:
+            algorithm.in_form(form)
+            continue
+        except BadInput as in_the_way:
+            kept = {k: v for k, v in algorithm.by_hand.items() if k not in form.settings}
+            made = _made(algorithm, kept, form)
+            if made is None:
+                continue
+            try:
+                check(made)
+            except BadInput:
+                continue
+            if _try(made, policy, clients, False, channels).fits:
+                return str(in_the_way)
+    return ""
+
+
+def _made(algorithm: Algorithm, kept: dict[str, object], form: Form) -> Algorithm | None:
+    try:
+        return type(algorithm)(**algorithm.made_with(), **kept).in_form(form)
+    except BadInput:
+        return None
+
+
+def _that_fits(
+    algorithm: Algorithm,
+    clients: tuple[str, ...],
+    channels: Channels,
+    check: Callable[[Algorithm], None],
+    but: str,
+) -> str:
+    """A recipe that some form of the algorithm fits."""
+    for name in (one for one in TRIED if one != but):
+        policy = RECIPES[name](**(dict.fromkeys(("norm", "multiplier"), 1.0) if name in NOISED else {}))
+        for one in (algorithm, *_others(algorithm, check)):
+            if _try(one, policy, clients, False, channels).fits:
+                return name
+    return ""
