@@ -1,0 +1,248 @@
+"""Noise of an upload, coordinate by coordinate: as wide as claimed everywhere, and unlike any other noise.
+
+A protection seals uploads whose value is known, with the names and the shapes that the run sent, in round
+after round. What comes out less what went in is the noise of every coordinate in every round.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import chi2
+
+from audits.conformance_record import LEVEL, Finding, noise_of
+from audits.mechanisms import Transparent
+from secure_fedgraph.crypto import Identity
+from secure_fedgraph.privacy.clipping import Clip
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.protection import Bound, Scope
+from secure_fedgraph.protocol.channel import Domain, Unit
+from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload
+
+VALUES = 2_000_000
+"""Values that are noised for one channel, about."""
+FEWEST, MOST = 12, 400
+"""Rounds."""
+CLIENTS = 2
+"""How many clients' noise is held against each other."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of one party on one channel, over its standard deviation.
+
+    Args:
+        channel, party: whose; the server's where it adds the noise.
+        values: ``[rounds, coordinates]``.
+        names: of the coordinates, ``(name, first, last)``.
+    """
+
+    channel: str
+    party: str
+    values: np.ndarray
+    names: tuple[tuple[str, int, int], ...]
+
+    def name_of(self, coordinate: int) -> str:
+        """Where a coordinate is."""
+        name, first, _ = next(row for row in self.names if row[1] <= coordinate < row[2])
+        return f"{name}[{coordinate - first}]"
+
+
+def known_upload(bound: Bound, example: Upload | Parts | Trees, seed: int = 0) -> tuple[Any, np.ndarray]:
+    """An upload in an example's shape whose clipped value is known, and that value ``[coordinates]``.
+
+    Whole uploads are half as long as the clip; sums are over units that add nothing.
+    """
+    if not isinstance(example, Upload):
+        zeros = {name: torch.zeros_like(value) for name, value in example.values.items()}
+        made = replace(example, values=zeros)
+        return made, np.zeros(made.size)
+    generator = torch.Generator().manual_seed(seed)
+    values = {name: torch.randn(value.shape, generator=generator) for name, value in example.values.items()}
+    norm = next((float(s.norm) for s in bound.stages if isinstance(s, Clip)), 1.0)
+    length = math.sqrt(sum(float(value.square().sum()) for value in values.values()))
+    if length > 0:
+        values = {name: value * (norm / 2 / length) for name, value in values.items()}
+    made = Upload(values)
+    return made, made.packed(bound.channel.unit)[1].astype(np.float64).reshape(-1)
+
+
+def noises(bound: Bound, examples: Mapping[str, Upload | Parts | Trees], rounds: int) -> Iterator[Noise]:
+    """What a protection adds to known uploads, round by round.
+
+    Args:
+        bound: with noise.
+        examples: client -> an upload in the shape that it sends.
+        rounds: how many.
+    """
+    stage = noise_of(bound)
+    assert stage is not None
+    real = bound.carrier.gives is Domain.REAL
+    road = bound if real else replace(bound, carrier=Transparent(bound.carrier))
+    known = {name: known_upload(bound, example) for name, example in examples.items()}
+    parties = {name: Party(name, Identity.generate(), {}) for name in known}
+    found: dict[str, list[np.ndarray]] = {}
+    layout = Layout(())
+    for number in range(1, rounds + 1):
+        scope = Scope("probe", number, number, bound.channel.name, tuple(known))
+        replies = {name: road.seal(upload, scope, parties[name]) for name, (upload, _) in known.items()}
+        layout = Layout.from_text(next(iter(replies.values()))["layout"])
+        if stage.by == "server":
+            opened = road.open_sum(replies, scope, _nobody).total
+            total = sum(value for _, value in known.values())
+            flat = _flat(opened, layout, bound.channel.unit)
+            found.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
+            continue
+        for name, tree in replies.items():
+            sent = np.asarray(road.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
+            sent = sent.reshape(-1) * (stage.step if road.carrier.gives is Domain.RING else 1.0)
+            found.setdefault(name, []).append((sent - known[name][1]) / (stage.step * stage.sigma))
+    for party, rows in found.items():
+        yield Noise(bound.channel.name, party, np.array(rows), _names(layout))
+
+
+def _flat(values: Mapping[str, torch.Tensor], layout: Layout, unit: Unit) -> np.ndarray:
+    rows = 1 if unit is Unit.CLIENT else layout.rows
+    parts = [value.to(torch.float64).numpy().reshape(rows, -1) for value in values.values()]
+    return np.concatenate(parts, axis=1).reshape(-1)
+
+
+def _names(layout: Layout) -> tuple[tuple[str, int, int], ...]:
+    """Of every row, one after another."""
+    found, start = [], 0
+    for row in range(layout.rows):
+        for name, shape in layout.fields:
+            end = start + math.prod(shape)
+            found.append((name if layout.rows == 1 else f"{name}, row {row}", start, end))
+            start = end
+    return tuple(found)
+
+
+def rounds_for(width: int) -> int:
+    """As many rounds as there is time for at that width."""
+    return min(max(VALUES // max(width, 1), FEWEST), MOST)
+
+
+def widths(noise: Noise, level: float = LEVEL) -> list[Finding]:
+    """That every coordinate, every tensor and every round is as noisy as claimed; more noise breaks nothing.
+
+    Args:
+        level: the probability that chance accuses right noise, over all these tests.
+    """
+    squares = np.square(noise.values)
+    rounds, width = squares.shape
+    by_name = [(name, squares[:, first:last]) for name, first, last in noise.names if last > first]
+    tests = width + len(by_name) + rounds + 1
+    alpha = level / max(tests, 1)
+
+    def short(sums: np.ndarray, of: np.ndarray | int) -> np.ndarray:
+        return np.atleast_1d(sums < chi2.ppf(alpha, of))
+
+    who = f"{noise.party} on channel {noise.channel!r}"
+    each = np.flatnonzero(short(squares.sum(0), rounds))
+    found = []
+    if len(each):
+        named = ", ".join(noise.name_of(int(i)) for i in each[:3])
+        found.append(f"{len(each)} of {width} coordinates of {who} lack their noise: {named}")
+    for name, part in by_name:
+        if short(part.sum(), part.size)[0] and not len(each):
+            found.append(f"{name} of {who} has {_rms(part):.3g} of the noise that is claimed")
+    late = np.flatnonzero(short(squares.sum(1), width))
+    if len(late) and len(each) < width:
+        found.append(
+            f"in {len(late)} of {rounds} rounds, from round {late[0] + 1} on, {who} has "
+            f"{_rms(squares[late]):.3g} of the noise that is claimed"
+        )
+    if not found and short(squares.sum(), squares.size)[0]:
+        found.append(f"{who} has {_rms(squares):.3g} of the noise that is claimed")
+    return [Finding("width", noise.channel, what) for what in found]
+
+
+def _rms(squares: np.ndarray) -> float:
+    return float(math.sqrt(squares.mean())) if squares.size else 0.0
+
+
+def likenesses(found: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
+    """That no noise resembles another: of other rounds, other clients, other channels, other coordinates.
+
+    Sums of products of independent normal numbers stay within the bound of Laurent and Massart (2000),
+    lemma 1: no hypothesis on how many there are.
+
+    Args:
+        found: the noise of all channels and parties.
+        level: the probability that chance accuses right noise, over all these tests.
+    """
+    tests = list(_products(found))
+    each = math.log(2 * max(len(tests), 1) / level)
+    complaints: dict[str, tuple[float, Finding]] = {}
+    for kind, where, what, total, count in tests:
+        beyond = abs(total) - (math.sqrt(2 * count * each) + 2 * each)
+        if beyond > 0 and beyond > complaints.get(kind + where, (0.0, None))[0]:
+            text = f"{what} correlates by {total / count:+.2f}"
+            complaints[kind + where] = beyond, Finding("correlation", where, text)
+    return [finding for _, finding in complaints.values()]
+
+
+LAGS = (1, 2, 3, 4)
+"""Rounds, and coordinates, that are held against those so many later."""
+Product = tuple[str, str, str, float, int]
+"""Kind, channel, what, the sum of products and how many."""
+
+
+def _products(found: Sequence[Noise]) -> Iterator[Product]:
+    for noise in found:
+        yield from _own_products(noise)
+    for one, other in itertools.combinations(found, 2):
+        rounds = min(len(one.values), len(other.values))
+        width = min(one.values.shape[1], other.values.shape[1])
+        a, b = one.values[:rounds], other.values[:rounds]
+        channels = sorted({one.channel, other.channel})
+        where = " and ".join(channels)
+        what = f"the noise of {one.party} on {one.channel!r} and of {other.party} on {other.channel!r}"
+        for kind, first, second in (
+            ("start", a[:, :width], b[:, :width]),
+            ("end", a[:, a.shape[1] - width :], b[:, b.shape[1] - width :]),
+        ):
+            yield f"{kind}", where, what, float((first * second).sum()), first.size
+            for lag in (1,) if rounds > 1 else ():
+                yield kind, where, f"{what} a round later", *_dot(first[:-lag], second[lag:])
+                yield kind, where, f"{what} a round earlier", *_dot(first[lag:], second[:-lag])
+
+
+def _own_products(noise: Noise) -> Iterator[Product]:
+    values, where = noise.values, noise.channel
+    rounds, width = values.shape
+    who = f"the noise of {noise.party} on channel {noise.channel!r}"
+    for lag in (k for k in LAGS if k < rounds):
+        yield "rounds", where, f"{who} in rounds {lag} apart", *_dot(values[:-lag], values[lag:])
+    for start in (0, 1):  # pairs (1, 2), (3, 4), ... and (2, 3), (4, 5), ...
+        pairs = (rounds - start) // 2
+        if pairs:
+            block = values[start : start + 2 * pairs]
+            yield "rounds", where, f"{who} in every other round", *_dot(block[::2], block[1::2])
+    gram = values @ values.T
+    for i, j in itertools.combinations(range(min(rounds, 40)), 2):
+        yield "rounds", where, f"{who} in rounds {i + 1} and {j + 1}", float(gram[i, j]), width
+    half = width // 2
+    for lag in {k for k in (*LAGS, half) if 0 < k < width}:
+        yield "coordinates", where, f"{who} at coordinates {lag} apart", *_dot(
+            values[:, :-lag], values[:, lag:]
+        )
+    if width > 1:
+        back = values[:, ::-1][:, :half]
+        yield "coordinates", where, f"{who} at mirrored coordinates", *_dot(values[:, :half], back)
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> tuple[float, int]:
+    return float((a * b).sum()), a.size
+
+
+def _nobody(step: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {}
