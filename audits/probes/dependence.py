@@ -93,14 +93,14 @@ class _Listening:
 def other_data(graph: Data, classes: int, seed: int, what: tuple[str, ...] = ("x", "y", "edge_index")) -> Data:
     """Other values in the same public shape: as many nodes, links and training nodes.
 
-    Features are other nodes' of the same owner, classes the next one, links those of other nodes; graphs of a set
-    keep their links.
+    Features are those of some of the owner's nodes, each any number of times, classes the next one, links those of
+    other nodes; graphs of a set keep their links.
     """
     found = graph.clone()
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(int(graph.num_nodes or 0), generator=generator)
     if "x" in what and graph.x is not None:
-        found.x = graph.x[order]
+        found.x = graph.x[torch.randint(len(graph.x), (len(graph.x),), generator=generator)]
     y = graph.get("y")
     if "y" in what and isinstance(y, torch.Tensor):
         whole = not y.is_floating_point()

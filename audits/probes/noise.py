@@ -192,6 +192,8 @@ def likenesses(found: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
 
 LAGS = (1, 2, 3, 4)
 """Rounds, and coordinates, that are held against those so many later."""
+ROUNDS = 40
+"""Rounds of which each is held against each."""
 Product = tuple[str, str, str, float, int]
 """Kind, channel, what, the sum of products and how many."""
 
@@ -199,21 +201,37 @@ Product = tuple[str, str, str, float, int]
 def _products(found: Sequence[Noise]) -> Iterator[Product]:
     for noise in found:
         yield from _own_products(noise)
+    yield from _each_with_each(found)
     for one, other in itertools.combinations(found, 2):
         rounds = min(len(one.values), len(other.values))
         width = min(one.values.shape[1], other.values.shape[1])
         a, b = one.values[:rounds], other.values[:rounds]
-        channels = sorted({one.channel, other.channel})
-        where = " and ".join(channels)
+        where = _channels(one, other)
         what = f"the noise of {one.party} on {one.channel!r} and of {other.party} on {other.channel!r}"
-        for kind, first, second in (
-            ("start", a[:, :width], b[:, :width]),
-            ("end", a[:, a.shape[1] - width :], b[:, b.shape[1] - width :]),
+        for first, second in (
+            (a[:, :width], b[:, :width]),
+            (a[:, a.shape[1] - width :], b[:, b.shape[1] - width :]),
         ):
-            yield f"{kind}", where, what, float((first * second).sum()), first.size
-            for lag in (1,) if rounds > 1 else ():
-                yield kind, where, f"{what} a round later", *_dot(first[:-lag], second[lag:])
-                yield kind, where, f"{what} a round earlier", *_dot(first[lag:], second[:-lag])
+            yield "parties", where, what, *_dot(first, second)
+            if rounds > 1:
+                yield "parties", where, f"{what} a round later", *_dot(first[:-1], second[1:])
+                yield "parties", where, f"{what} a round earlier", *_dot(first[1:], second[:-1])
+
+
+def _each_with_each(found: Sequence[Noise]) -> Iterator[Product]:
+    """Any round of any party and channel with any other, over the coordinates that both have."""
+    for one, other in itertools.combinations_with_replacement(found, 2):
+        width = min(one.values.shape[1], other.values.shape[1])
+        gram = one.values[:ROUNDS, :width] @ other.values[:ROUNDS, :width].T
+        where = _channels(one, other)
+        for i, j in itertools.product(*map(range, gram.shape)):
+            if one is not other or i < j:
+                what = f"the noise of {one.party} in round {i + 1} and of {other.party} in round {j + 1}"
+                yield "rounds", where, what, float(gram[i, j]), width
+
+
+def _channels(one: Noise, other: Noise) -> str:
+    return " and ".join(dict.fromkeys((one.channel, other.channel)))
 
 
 def _own_products(noise: Noise) -> Iterator[Product]:
@@ -227,9 +245,6 @@ def _own_products(noise: Noise) -> Iterator[Product]:
         if pairs:
             block = values[start : start + 2 * pairs]
             yield "rounds", where, f"{who} in every other round", *_dot(block[::2], block[1::2])
-    gram = values @ values.T
-    for i, j in itertools.combinations(range(min(rounds, 40)), 2):
-        yield "rounds", where, f"{who} in rounds {i + 1} and {j + 1}", float(gram[i, j]), width
     half = width // 2
     for lag in {k for k in (*LAGS, half) if 0 < k < width}:
         yield "coordinates", where, f"{who} at coordinates {lag} apart", *_dot(
