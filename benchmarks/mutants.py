@@ -29,7 +29,7 @@ import torch
 
 import secure_fedgraph as sfg
 from audits.conformance_rows import FAILED, conformance_rows
-from audits.empirical import BROKEN, empirical_rows
+from audits.empirical import BROKEN, empirical_or_why_not
 from audits.probes.rows import probe_rows
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
@@ -44,7 +44,7 @@ from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.protocol.upload import Parts, Upload
 
 P = sfg.policies
-DELTA, TRIALS = 1e-5, 3_000
+DELTA = 1e-5
 EVEN = 2
 
 # --- scenes: small runs, each with what a mutant needs
@@ -180,7 +180,7 @@ def complaints(scene: str) -> list[str]:
     except Refused as refusal:
         return [f"the run ends: {refusal}"]
     found = [row["check"] for row in (*conformance_rows(run), *probe_rows(run)) if row["outcome"] == FAILED]
-    measured = [row for row in empirical_rows(run, DELTA, TRIALS) if row["outcome"] == BROKEN]
+    measured = [row for row in empirical_or_why_not(run, DELTA) if row["outcome"] == BROKEN]
     return [*found, *(f"epsilon of {row['noise']}" for row in measured)]
 
 
@@ -353,8 +353,9 @@ def previous_upload(set_: Set) -> None:
         return SEAL(self, upload, scope, party)
 
     def apply(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
-        earlier = before.get(whose[0], np.zeros_like(matrix))
-        before[whose[0]] = matrix
+        key = (*whose[0], matrix.shape)
+        earlier = before.get(key, np.zeros_like(matrix))
+        before[key] = matrix
         return APPLY(self, matrix, scope) + np.rint(0.1 * earlier / self.step) * self.step
 
     set_(Bound, "seal", seal)
