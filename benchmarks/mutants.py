@@ -157,7 +157,9 @@ class Scene:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             made = self.algorithm(hidden=(8, 8), fanout=(2, 2))
-            return sfg.train(made, _federation(self.nodes), self.policy(), rounds=self.rounds, keep=everything)
+            return sfg.train(
+                made, _federation(self.nodes), self.policy(), rounds=self.rounds, keep=everything
+            )
 
 
 STEPS = PrivateSteps(4.0, rate=0.3, steps=3)
@@ -218,7 +220,9 @@ def bias_without_noise(set_: Set) -> None:
     quiet: list[np.ndarray] = []
 
     def run(self: Training, optimizer: Any, parameters: Any, *more: Any, **named: Any) -> None:
-        quiet[:] = [np.concatenate([np.full(p.numel(), name.endswith("bias")) for name, p in parameters.items()])]
+        quiet[:] = [
+            np.concatenate([np.full(p.numel(), name.endswith("bias")) for name, p in parameters.items()])
+        ]
         RUN(self, optimizer, parameters, *more, **named)
 
     class Sampler:
@@ -282,7 +286,13 @@ def labels_drawn_again(set_: Set) -> None:
 
 def gradient_in_the_rate(set_: Set) -> None:
     def run(
-        self: Training, optimizer: Any, parameters: Any, records: int, gradients: Any, *more: Any, **named: Any
+        self: Training,
+        optimizer: Any,
+        parameters: Any,
+        records: int,
+        gradients: Any,
+        *more: Any,
+        **named: Any,
     ) -> None:
         rate = optimizer.param_groups[0]["lr"]
 
@@ -486,7 +496,9 @@ FURTHER: dict[str, Mutant] = {
         "noised updates",
     ),
     "last step": Mutant(
-        "the last noisy step of a round takes every record and is charged as sampled", last_step, "noisy steps"
+        "the last noisy step of a round takes every record and is charged as sampled",
+        last_step,
+        "noisy steps",
     ),
     "lowest bits": Mutant(
         "training labels replace the lowest bits of the noised numbers", lowest_bits, "noised updates"
@@ -574,7 +586,9 @@ def main() -> None:
         print(table(found))
     else:
         for row in found:
-            print(f"{row['name']}, {row['scene']}: {', '.join(row['caught_by']) or 'nothing'} ({row['seconds']} s)")
+            print(
+                f"{row['name']}, {row['scene']}: {', '.join(row['caught_by']) or 'nothing'} ({row['seconds']} s)"
+            )
 
 
 if __name__ == "__main__":

@@ -90,7 +90,9 @@ class _Listening:
                 self.answers[me.round, channel, me.name, "places"] = made.places.clone()
 
 
-def other_data(graph: Data, classes: int, seed: int, what: tuple[str, ...] = ("x", "y", "edge_index")) -> Data:
+def other_data(
+    graph: Data, classes: int, seed: int, what: tuple[str, ...] = ("x", "y", "edge_index")
+) -> Data:
     """Other values in the same public shape: as many nodes, links and training nodes.
 
     Features are those of some of the owner's nodes, each any number of times, classes the next one, links those of
@@ -104,7 +106,11 @@ def other_data(graph: Data, classes: int, seed: int, what: tuple[str, ...] = ("x
     y = graph.get("y")
     if "y" in what and isinstance(y, torch.Tensor):
         whole = not y.is_floating_point()
-        found.y = torch.where(y >= 0, (y + 1) % classes, y) if whole else y[torch.randperm(len(y), generator=generator)]
+        found.y = (
+            torch.where(y >= 0, (y + 1) % classes, y)
+            if whole
+            else y[torch.randperm(len(y), generator=generator)]
+        )
     if "edge_index" in what and graph.edge_index is not None and graph.get("graph") is None:
         found.edge_index = order[graph.edge_index]
     return found
@@ -116,7 +122,9 @@ def _answers(rehearsal: Rehearsal, rounds: int, steps: PrivateSteps | None = Non
     return listening
 
 
-def trained_channels(rehearsal: Rehearsal, rounds: int = 2) -> tuple[list[Finding], dict[str, tuple[int, ...]]]:
+def trained_channels(
+    rehearsal: Rehearsal, rounds: int = 2
+) -> tuple[list[Finding], dict[str, tuple[int, ...]]]:
     """That channels which say that noisy steps made what they carry, carry nothing else of the data.
 
     Returns:

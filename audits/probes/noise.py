@@ -30,6 +30,10 @@ VALUES = 2_000_000
 """Values that are noised for one channel, about."""
 FEWEST, MOST = 12, 400
 """Rounds."""
+UNITS = 1_000
+"""The fewest that a sum is over, as far as that is cheap."""
+BEYOND = 10.0
+"""How far uploads lie beyond the clip."""
 CLIENTS = 2
 """How many clients' noise is held against each other."""
 
@@ -55,42 +59,96 @@ class Noise:
         return f"{name}[{coordinate - first}]"
 
 
-def known_upload(bound: Bound, example: Upload | Parts | Trees, seed: int = 0) -> tuple[Any, np.ndarray]:
+def known_upload(
+    bound: Bound, example: Upload | Parts | Trees, long: bool = False, units: int = 0
+) -> tuple[Any, np.ndarray]:
     """An upload in an example's shape whose clipped value is known, and that value ``[coordinates]``.
 
-    Whole uploads are half as long as the clip; sums are over units that add nothing.
+    Whole uploads are half as long as the clip, or ten times as long. In sums every other unit is within the clip and
+    the others are beyond it; sums over trees are over units that add nothing.
+
+    Args:
+        bound: with noise.
+        example: an upload in the shape that a client sends.
+        long: beyond the clip.
+        units: in a sum; as many as the example has where that is more.
     """
-    if not isinstance(example, Upload):
-        zeros = {name: torch.zeros_like(value) for name, value in example.values.items()}
-        made = replace(example, values=zeros)
+    stage = noise_of(bound)
+    assert stage is not None
+    if isinstance(example, Trees):
+        made: Any = replace(example, values={k: torch.zeros_like(v) for k, v in example.values.items()})
         return made, np.zeros(made.size)
-    generator = torch.Generator().manual_seed(seed)
+    if isinstance(example, Parts):
+        made, known = _known_sum(bound, example, units, stage.step)
+    else:
+        made, known = _known_row(bound, example, long)
+    return made, np.clip(known, -stage.limit, stage.limit).reshape(-1)
+
+
+def _known_row(bound: Bound, example: Upload, long: bool) -> tuple[Upload, np.ndarray]:
+    generator = torch.Generator().manual_seed(int(long))
     values = {name: torch.randn(value.shape, generator=generator) for name, value in example.values.items()}
-    norm = next((float(s.norm) for s in bound.stages if isinstance(s, Clip)), 1.0)
+    clip = next((stage for stage in bound.stages if isinstance(stage, Clip)), None)
+    norm = clip.norm if clip is not None else 1.0
     length = math.sqrt(sum(float(value.square().sum()) for value in values.values()))
-    if length > 0:
-        values = {name: value * (norm / 2 / length) for name, value in values.items()}
-    made = Upload(values)
-    return made, made.packed(bound.channel.unit)[1].astype(np.float64).reshape(-1)
+    size = norm * (BEYOND if long and clip is not None else 0.5) / max(length, 1e-30)
+    made = Upload({name: value * size for name, value in values.items()})
+    matrix = made.packed(bound.channel.unit)[1].astype(np.float64)
+    rows = matrix.reshape(1, -1) if clip is None or clip.whole else matrix
+    return made, rows * np.minimum(1.0, norm / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30))
 
 
-def noises(bound: Bound, examples: Mapping[str, Upload | Parts | Trees], rounds: int) -> Iterator[Noise]:
-    """What a protection adds to known uploads, round by round.
+def _known_sum(bound: Bound, example: Parts, units: int, step: float) -> tuple[Parts, np.ndarray]:
+    """Units in one row of the sum each: along one coordinate beyond the clip, or half a step above whole steps."""
+    touches, shapes = bound.channel.touches, {k: v.shape[1:] for k, v in example.values.items()}
+    assert touches is not None
+    width, rows = sum(math.prod(shape) for shape in shapes.values()), example.places.shape[1]
+    many = max(units, len(example.places), 2)
+    rng = np.random.default_rng(0)
+    whole = rng.integers(0, max(int(touches.norm / step / 2 / math.sqrt(width)), 1), (many, width))
+    parts = (whole + 0.5) * step
+    far = np.arange(many) % 2 == 1
+    at = rng.integers(0, width, many)
+    parts[far] = 0
+    parts[far, at[far]] = BEYOND * touches.norm
+    whole[far] = 0
+    known = np.zeros((rows, width))
+    places = torch.zeros(many, rows, dtype=torch.bool)
+    row = np.arange(many) // 2 % rows
+    places[torch.arange(many), torch.from_numpy(row)] = True
+    np.add.at(known, row, whole * step)
+    np.add.at(known, (row[far], at[far]), touches.norm)
+    split = torch.from_numpy(parts.astype(np.float32)).split([math.prod(s) for s in shapes.values()], dim=1)
+    values = {
+        name: part.reshape(many, *shape) for (name, shape), part in zip(shapes.items(), split, strict=True)
+    }
+    return Parts(values, places), known
+
+
+def noises(
+    bound: Bound, examples: Mapping[str, Upload | Parts | Trees], rounds: int, units: int = 0
+) -> Iterator[Noise]:
+    """What a protection adds to known uploads, round by round: within the clip, and beyond it in every other one.
 
     Args:
         bound: with noise.
         examples: client -> an upload in the shape that it sends.
         rounds: how many.
+        units: that sums are over.
     """
     stage = noise_of(bound)
     assert stage is not None
     real = bound.carrier.gives is Domain.REAL
     road = bound if real else replace(bound, carrier=Transparent(bound.carrier))
-    known = {name: known_upload(bound, example) for name, example in examples.items()}
-    parties = {name: Party(name, Identity.generate(), {}) for name in known}
+    both = [
+        {name: known_upload(bound, example, long, units) for name, example in examples.items()}
+        for long in (False, True)
+    ]
+    parties = {name: Party(name, Identity.generate(), {}) for name in examples}
     found: dict[str, list[np.ndarray]] = {}
     layout = Layout(())
     for number in range(1, rounds + 1):
+        known = both[(number - 1) // 2 % 2]
         scope = Scope("probe", number, number, bound.channel.name, tuple(known))
         replies = {name: road.seal(upload, scope, parties[name]) for name, (upload, _) in known.items()}
         layout = Layout.from_text(next(iter(replies.values()))["layout"])
@@ -102,8 +160,10 @@ def noises(bound: Bound, examples: Mapping[str, Upload | Parts | Trees], rounds:
             continue
         for name, tree in replies.items():
             sent = np.asarray(road.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
-            sent = sent.reshape(-1) * (stage.step if road.carrier.gives is Domain.RING else 1.0)
-            found.setdefault(name, []).append((sent - known[name][1]) / (stage.step * stage.sigma))
+            value = known[name][1]
+            # what stages put behind the values is no value
+            sent = sent.reshape(-1)[: value.size] * (stage.step if road.carrier.gives is Domain.RING else 1.0)
+            found.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
     for party, rows in found.items():
         yield Noise(bound.channel.name, party, np.array(rows), _names(layout))
 
@@ -163,6 +223,22 @@ def widths(noise: Noise, level: float = LEVEL) -> list[Finding]:
     if not found and short(squares.sum(), squares.size)[0]:
         found.append(f"{who} has {_rms(squares):.3g} of the noise that is claimed")
     return [Finding("width", noise.channel, what) for what in found]
+
+
+def beyond(noise: Noise, level: float = LEVEL) -> list[Finding]:
+    """That nothing but noise is left of an upload when its clipped value is taken away.
+
+    Args:
+        level: the probability that chance accuses right noise, over all these tests.
+    """
+    squares = np.square(noise.values)
+    rounds, width = squares.shape
+    alpha = level / max(width + rounds + 1, 1)
+    totals = (squares.sum(0), rounds), (squares.sum(1), width), (squares.sum(), squares.size)
+    if not any(np.any(total > chi2.isf(alpha, of)) for total, of in totals):
+        return []
+    what = f"{noise.party} sends more than its clipped upload and noise: {_rms(squares):.3g} of the noise is left"
+    return [Finding("clip", noise.channel, what)]
 
 
 def _rms(squares: np.ndarray) -> float:
@@ -247,8 +323,11 @@ def _own_products(noise: Noise) -> Iterator[Product]:
             yield "rounds", where, f"{who} in every other round", *_dot(block[::2], block[1::2])
     half = width // 2
     for lag in {k for k in (*LAGS, half) if 0 < k < width}:
-        yield "coordinates", where, f"{who} at coordinates {lag} apart", *_dot(
-            values[:, :-lag], values[:, lag:]
+        yield (
+            "coordinates",
+            where,
+            f"{who} at coordinates {lag} apart",
+            *_dot(values[:, :-lag], values[:, lag:]),
         )
     if width > 1:
         back = values[:, ::-1][:, :half]

@@ -12,7 +12,8 @@ from audits.conformance_record import LEVEL, Finding, noise_of
 from audits.conformance_rows import FAILED, NOTHING, PASSED, row
 from audits.conformance_steps import steps as steps_at_rest
 from audits.probes.dependence import randomised_data, trained_channels
-from audits.probes.noise import CLIENTS, Noise, likenesses, noises, rounds_for, widths
+from audits.probes.door import answer_alone, behaviour
+from audits.probes.noise import CLIENTS, UNITS, Noise, beyond, likenesses, noises, rounds_for, widths
 from audits.probes.rehearsal import Rehearsal
 from audits.probes.stepping import Shapes, steps_of, taken
 from audits.probes.twins import Sample, same_in_two_copies
@@ -27,15 +28,19 @@ SAYS = {
     "written ahead": "a charge is on disk before its upload is clipped, noised or sealed",
     "width": "every coordinate of every upload and step has its noise, in every round",
     "correlation": "no noise resembles that of another round, client, channel or coordinate",
+    "clip": "what is sent is the clipped upload and noise, whatever its length and however many units it is of",
     "predictable": "noise, coins and drawings differ between two copies of one process",
     "randomised data": "what is randomised is drawn once, and the owner's own is not used",
     "own links": "clients train on as few of their own links as randomised response leaves",
     "records": "a record's gradient is its own, and a unit is in no more records than are charged",
     "steps": "a step moves by clipped records and noise, on coins at the rate that is charged",
+    "answer alone": "what leaves follows from the answer: not from the client's data or its earlier answers",
+    "behaviour": "data decide neither whether nor when nor how much a client sends",
     "trained": "channels that are paid for by noisy steps carry nothing else of the data",
 }
 """Check -> what it holds where it passes."""
 SMALL_SAMPLE = 64
+MOST_UNITS = 5_000
 
 
 def probe_rows(run: Run) -> list[dict[str, Any]]:
@@ -47,24 +52,34 @@ def probe_rows(run: Run) -> list[dict[str, Any]]:
         run: under audit; its data are used only where no synthetic data fit its algorithm and they are small.
     """
     noised = {n: b for n, b in run.policy.bounds.items() if noise_of(b) and b.channel.to != REFEREE}
+    hidden = noised or any(not b.carrier.gives.readable for b in run.policy.bounds.values())
     steps, drawn = run.policy.steps, run.policy.drawn
     wanted: dict[str, bool] = {
         "written ahead": True,
         "width": bool(noised),
         "correlation": bool(noised),
+        "clip": bool(noised),
         "predictable": bool(noised or steps or drawn),
         "randomised data": bool(drawn),
         "own links": any(one.kind == "links" for one in drawn),
         "records": steps is not None,
         "steps": steps is not None,
         "trained": steps is not None,
+        "answer alone": bool(hidden),
+        "behaviour": bool(hidden),
     }
     try:
         rehearsal = Rehearsal.of(run)
     except SecureFedGraphError as error:
-        return [_missing(name, f"it could not be played on little data: {error}" if on else "") for name, on in wanted.items()]
+        return [
+            _missing(name, f"it could not be played on little data: {error}" if on else "")
+            for name, on in wanted.items()
+        ]
     probes = _Probes(run, rehearsal)
-    return [_row(name, getattr(probes, name.replace(" ", "_"))) if on else _missing(name) for name, on in wanted.items()]
+    return [
+        _row(name, getattr(probes, name.replace(" ", "_"))) if on else _missing(name)
+        for name, on in wanted.items()
+    ]
 
 
 def _row(name: str, probe: Callable[[], list[Finding]]) -> dict[str, Any]:
@@ -92,11 +107,16 @@ class _Probes:
         return written_ahead(one.algorithm, one.federation, one.policy)
 
     def width(self) -> list[Finding]:
-        found = [finding for noise in self._noises() for finding in widths(noise, LEVEL / len(self._noises()))]
+        found = [
+            finding for noise in self._noises() for finding in widths(noise, LEVEL / len(self._noises()))
+        ]
         return found
 
     def correlation(self) -> list[Finding]:
         return likenesses(self._noises())
+
+    def clip(self) -> list[Finding]:
+        return [finding for noise in self._noises() for finding in beyond(noise, LEVEL / len(self._noises()))]
 
     def predictable(self) -> list[Finding]:
         return same_in_two_copies(self._sample())
@@ -120,6 +140,12 @@ class _Probes:
     def trained(self) -> list[Finding]:
         return self._of_training()[0]
 
+    def answer_alone(self) -> list[Finding]:
+        return answer_alone(self._rehearsal.fresh())
+
+    def behaviour(self) -> list[Finding]:
+        return behaviour(self._rehearsal.fresh())
+
     def _of_training(self) -> tuple[list[Finding], Shapes]:
         if self._trained is None:
             self._trained = trained_channels(self._rehearsal.fresh())
@@ -138,7 +164,8 @@ class _Probes:
         for name, by_client in examples.items():
             bound = self._bounds()[name]
             width = next(iter(by_client.values())).size
-            yield from noises(bound, by_client, rounds_for(width * len(by_client)))
+            units = max(UNITS, *(int(graph.num_nodes or 0) for graph in self._run.federation.owners.values()))
+            yield from noises(bound, by_client, rounds_for(width * len(by_client)), min(units, MOST_UNITS))
 
     def _bounds(self) -> Mapping[str, Bound]:
         one = self._rehearsal
@@ -176,10 +203,10 @@ class _Probes:
                 if how.rate < 1:
                     made["coins of steps"] = watched.asked
             for one in drawn:
-                value = type(one)(**{**vars(one), "epsilon": 1.0}).anew(graph, classes)  # coins that lie often
+                value = type(one)(**{**vars(one), "epsilon": 1.0}).anew(
+                    graph, classes
+                )  # coins that lie often
                 made[f"coins of {one.kind}"] = value.numpy().astype(np.float64)
             return made
 
         return sample
-
-

@@ -81,7 +81,8 @@ class Pulling:
         rows = torch.from_numpy(np.stack([self.row(int(i)) for i in chosen]))
         parts = rows.split([math.prod(shape) for shape in self.shapes.values()], dim=1)
         return {
-            name: part.reshape(-1, *shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+            name: part.reshape(-1, *shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
         }
 
 
@@ -119,7 +120,8 @@ def taken(how: PrivateSteps, shapes: Shapes) -> Steps:
     chosen: list[np.ndarray] = []
     for _ in range(math.ceil(steps / each)):
         parameters = {
-            name: torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for name, shape in shapes.items()
+            name: torch.nn.Parameter(torch.zeros(shape, dtype=torch.float64))
+            for name, shape in shapes.items()
         }
         moving = _Moving(parameters)
         training = Training(PrivateSteps(how.noise, how.clip, how.rate, each, how.unit), "zero-out")
@@ -167,7 +169,9 @@ def steps_of(how: PrivateSteps, shapes: Shapes, level: float = LEVEL) -> list[Fi
         rms = math.sqrt(float(squares.mean()))
         found.append(
             Finding(
-                "pull", "steps", f"a step moves by more than its clipped sum and noise: {rms:.3g} of the noise is left"
+                "pull",
+                "steps",
+                f"a step moves by more than its clipped sum and noise: {rms:.3g} of the noise is left",
             )
         )
     return found + _rates(how, watched, part)

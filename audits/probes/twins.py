@@ -11,8 +11,7 @@ import select
 import signal
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -42,7 +41,7 @@ def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Findi
     Raises:
         NoTwins: where no copy can be made.
     """
-    one, other = _copy(sample), _copy(sample)
+    one, other = copies([sample, sample])
     found = []
     for what in one:
         a, b = one[what], other.get(what)
@@ -53,6 +52,15 @@ def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Findi
         if alike == 1.0 if what.startswith("coins") else alike > ALIKE:
             found.append(Finding(check, what, "comes out the same in two copies of one process"))
     return found
+
+
+def copies(samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
+    """What copies of this process make, each of one sample.
+
+    Raises:
+        NoTwins: where no copy can be made, or one does not answer.
+    """
+    return [_copy(sample) for sample in samples]
 
 
 def _copy(sample: Sample) -> dict[str, np.ndarray]:
@@ -114,5 +122,3 @@ def _end(child: int) -> None:
         time.sleep(0.01)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-
-
