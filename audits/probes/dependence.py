@@ -1,4 +1,4 @@
-"""What an upload depends on: runs on other data that must send the same, since what they share is all that counts."""
+"""What an upload depends on: runs on other data that must send the same."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def other_data(
 ) -> Data:
     """Other values in the same public shape: as many nodes, links and training nodes.
 
-    Features are those of some of the owner's nodes, each any number of times, classes the next one, links those of
-    other nodes; graphs of a set keep their links.
+    Features are those of some of the owner's nodes, each any number of times, classes the next one, links those
+    of other nodes; graphs of a set keep their links.
     """
     found = graph.clone()
     generator = torch.Generator().manual_seed(seed)
@@ -174,7 +174,7 @@ def _first_differences(one: Answers, other: Answers) -> dict[str, str]:
 
 
 def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
-    """That clients whose data are randomised use what was drawn: once, for everything, and nothing of their own."""
+    """That clients with randomised data use one drawing for everything, and nothing of their own."""
     found = []
     for one in rehearsal.policy.drawn:
         found += _drawn_once(rehearsal, one, rounds) + _own_unused(rehearsal, one)
@@ -255,7 +255,7 @@ def _values(one: Redrawn, graphs: Mapping[str, Data], classes: int) -> list[torc
 
 
 def _known(one: Redrawn, graphs: Mapping[str, Data], classes: int) -> Redrawn:
-    """A drawing of that kind and cost that always gives what everybody knows, by the shape of the owner's own."""
+    """A drawing of that kind and cost that gives what everybody knows, by the shape of the owner's own."""
     values = _values(one, graphs, classes)
 
     def anew(_: Redrawn, graph: Data, classes: int) -> torch.Tensor:

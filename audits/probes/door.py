@@ -1,7 +1,8 @@
-"""What a client shows besides its answer: the same answers on other data, and other answers in the same shape.
+"""What a client shows besides its answer: the same answers on other data, other answers in the same shape.
 
-Clients answer by a script here and not by their data. What leaves them then follows from the script, whatever their
-data are, and whatever they answered before; and a script decides values, never whether, when or how much is sent.
+Clients answer by a script here and not by their data. What leaves them then follows from the script, whatever
+their data are, and whatever they answered before; and a script decides values, never whether, when or how much
+is sent.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def shapes_of(rehearsal: Rehearsal) -> dict[tuple[str, str], list[Answer]]:
 
 
 def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
-    """That what leaves a client follows from its answer and from randomness: not from data or earlier answers.
+    """That what leaves a client follows from its answer and from randomness, not from data or earlier answers.
 
     Randomness is the same in all runs, which copies of this process make.
 
@@ -243,7 +244,7 @@ def _opened(run: Run) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def behaviour(rehearsal: Rehearsal) -> list[Finding]:
-    """That data decide neither whether nor when nor how much clients send, on channels that hide something."""
+    """That data decide neither whether nor when nor how much clients send on channels that hide something."""
     hidden = {
         name
         for name, bound in rehearsal.policy.bind(
@@ -277,7 +278,8 @@ def behaviour(rehearsal: Rehearsal) -> list[Finding]:
                 _, channel, sender, _ = key
                 fixed = key in steady or key not in usual
                 if channel in hidden and fixed and usual.get(key) != trace.get(key):
-                    what = f"{where} change what {sender} shows: {_shown(usual.get(key))}, then {_shown(trace.get(key))}"
+                    instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
+                    what = f"{where} change what {sender} shows: {instead}"
                     found.setdefault(channel, Finding("behaviour", channel, what))
     return list(found.values())
 

@@ -64,8 +64,8 @@ def known_upload(
 ) -> tuple[Any, np.ndarray]:
     """An upload in an example's shape whose clipped value is known, and that value ``[coordinates]``.
 
-    Whole uploads are half as long as the clip, or ten times as long. In sums every other unit is within the clip and
-    the others are beyond it; sums over trees are over units that add nothing.
+    Whole uploads are half as long as the clip, or ten times as long. In sums every other unit is within the clip
+    and the others are beyond it; sums over trees are over units that add nothing.
 
     Args:
         bound: with noise.
@@ -99,7 +99,7 @@ def _known_row(bound: Bound, example: Upload, long: bool) -> tuple[Upload, np.nd
 
 
 def _known_sum(bound: Bound, example: Parts, units: int, step: float) -> tuple[Parts, np.ndarray]:
-    """Units in one row of the sum each: along one coordinate beyond the clip, or half a step above whole steps."""
+    """Units in one row of the sum each: half a step above whole steps, or beyond the clip in one coordinate."""
     touches, shapes = bound.channel.touches, {k: v.shape[1:] for k, v in example.values.items()}
     assert touches is not None
     width, rows = sum(math.prod(shape) for shape in shapes.values()), example.places.shape[1]
@@ -128,7 +128,7 @@ def _known_sum(bound: Bound, example: Parts, units: int, step: float) -> tuple[P
 def noises(
     bound: Bound, examples: Mapping[str, Upload | Parts | Trees], rounds: int, units: int = 0
 ) -> Iterator[Noise]:
-    """What a protection adds to known uploads, round by round: within the clip, and beyond it in every other one.
+    """What a protection adds to known uploads, round by round: two within the clip, two beyond it, and so on.
 
     Args:
         bound: with noise.
@@ -237,7 +237,7 @@ def beyond(noise: Noise, level: float = LEVEL) -> list[Finding]:
     totals = (squares.sum(0), rounds), (squares.sum(1), width), (squares.sum(), squares.size)
     if not any(np.any(total > chi2.isf(alpha, of)) for total, of in totals):
         return []
-    what = f"{noise.party} sends more than its clipped upload and noise: {_rms(squares):.3g} of the noise is left"
+    what = f"{noise.party} sends more than its clipped upload and noise: {_rms(squares):.3g} of it is left"
     return [Finding("clip", noise.channel, what)]
 
 

@@ -20,6 +20,7 @@ from audits.probes.twins import Sample, same_in_two_copies
 from audits.same_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.upload import Parts, Trees, Upload
 from secure_fedgraph.train import Run
@@ -28,7 +29,7 @@ SAYS = {
     "written ahead": "a charge is on disk before its upload is clipped, noised or sealed",
     "width": "every coordinate of every upload and step has its noise, in every round",
     "correlation": "no noise resembles that of another round, client, channel or coordinate",
-    "clip": "what is sent is the clipped upload and noise, whatever its length and however many units it is of",
+    "clip": "what is sent is the clipped upload and noise, however long it is and of however many units",
     "predictable": "noise, coins and drawings differ between two copies of one process",
     "randomised data": "what is randomised is drawn once, and the owner's own is not used",
     "own links": "clients train on as few of their own links as randomised response leaves",
@@ -44,54 +45,57 @@ MOST_UNITS = 5_000
 
 
 def probe_rows(run: Run) -> list[dict[str, Any]]:
-    """Rows as :func:`audits.conformance_rows.conformance_rows` gives them, with ``reason`` where one has none.
+    """Rows as :func:`audits.conformance_rows.conformance_rows` gives them, for the probes that a run calls for.
 
-    The algorithm and the protections of the run are called again on a small federation: about ten seconds.
+    The algorithm and the protections of the run are called again on a small federation: some ten seconds. A
+    probe that could not be made has nothing to check, and a ``reason``.
 
     Args:
         run: under audit; its data are used only where no synthetic data fit its algorithm and they are small.
     """
-    noised = {n: b for n, b in run.policy.bounds.items() if noise_of(b) and b.channel.to != REFEREE}
-    hidden = noised or any(not b.carrier.gives.readable for b in run.policy.bounds.values())
-    steps, drawn = run.policy.steps, run.policy.drawn
+    bounds = {n: b for n, b in run.policy.bounds.items() if b.channel.to != REFEREE}
+    sent = [b for b in bounds.values() if b.channel.reveal is not Reveal.NOTHING]
+    noised = any(noise_of(b) for b in sent)
+    hidden = noised or any(not b.carrier.gives.readable for b in sent)
+    stepped, drawn = run.policy.steps is not None, run.policy.drawn
     wanted: dict[str, bool] = {
-        "written ahead": True,
-        "width": bool(noised),
-        "correlation": bool(noised),
-        "clip": bool(noised),
-        "predictable": bool(noised or steps or drawn),
+        "written ahead": bool(sent),
+        "width": noised,
+        "correlation": noised,
+        "clip": noised,
+        "predictable": noised or stepped or bool(drawn),
+        "answer alone": hidden,
+        "behaviour": hidden,
         "randomised data": bool(drawn),
         "own links": any(one.kind == "links" for one in drawn),
-        "records": steps is not None,
-        "steps": steps is not None,
-        "trained": steps is not None,
-        "answer alone": bool(hidden),
-        "behaviour": bool(hidden),
+        "records": stepped,
+        "steps": stepped,
+        "trained": stepped,
     }
+    names = [name for name, on in wanted.items() if on]
+    if not names:
+        return []
     try:
-        rehearsal = Rehearsal.of(run)
-    except SecureFedGraphError as error:
-        return [
-            _missing(name, f"it could not be played on little data: {error}" if on else "")
-            for name, on in wanted.items()
-        ]
-    probes = _Probes(run, rehearsal)
-    return [
-        _row(name, getattr(probes, name.replace(" ", "_"))) if on else _missing(name)
-        for name, on in wanted.items()
-    ]
+        probes = _Probes(run, Rehearsal.of(run))
+    except Exception as error:
+        return [_missing(name, f"it cannot be played on little data: {_said(error)}") for name in names]
+    return [_row(name, getattr(probes, name.replace(" ", "_"))) for name in names]
 
 
 def _row(name: str, probe: Callable[[], list[Finding]]) -> dict[str, Any]:
     try:
         found = probe()
-    except SecureFedGraphError as error:
-        return _missing(name, str(error))
+    except Exception as error:  # a probe that cannot be made is not the loss of what was attacked
+        return _missing(name, _said(error))
     return row(name, FAILED if found else PASSED, found, SAYS)
 
 
 def _missing(name: str, reason: str = "") -> dict[str, Any]:
     return {**row(name, NOTHING, [], SAYS), "reason": reason}
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, SecureFedGraphError) else f"{type(error).__name__}: {error}"
 
 
 class _Probes:

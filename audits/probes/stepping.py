@@ -1,4 +1,4 @@
-"""Noisy steps with a model's real parameters and with records that pull: what is left of each step is noise."""
+"""Noisy steps with a model's real parameters and records that pull: what is left of each step is noise."""
 
 from __future__ import annotations
 
@@ -187,7 +187,8 @@ def _rates(how: PrivateSteps, watched: Steps, level: float) -> list[Finding]:
         Finding(
             "rate",
             "steps",
-            f"step {place + 1} of a round draws {by_place[place] / trials:.3g} of the records, {how.rate:.3g} are charged",
+            f"step {place + 1} of a round draws {by_place[place] / trials:.3g} of the records, "
+            f"{how.rate:.3g} are charged",
         )
         for place in wrong[:1]
     ]

@@ -1,7 +1,7 @@
 """Two copies of one process: what comes out the same in both does not come from the operating system.
 
-A copy shares everything with its original but fresh randomness: the state of every generator, global or kept by a
-module, every counter, every seed. So coins and noise that any of these decide are the same in both copies.
+A copy shares everything with its original but fresh randomness: the state of every generator, global or kept by
+a module, every counter, every seed. So coins and noise that any of these decide are the same in both copies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from secure_fedgraph.protocol import wire
 
 ALIKE = 0.2
 """The share of equal values from which on two samples are called the same."""
-SECONDS = 30.0
+SECONDS = 60.0
 Sample = Callable[[], Mapping[str, np.ndarray]]
 """Values by what they are: a copy calls it."""
 
@@ -35,7 +35,7 @@ def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Findi
     """That what must be random differs between two copies of this process.
 
     Args:
-        sample: values by what they are, of at least some 32 values each; ``"coins/..."`` are sets, compared whole.
+        sample: values by what they are, of at least some 32 values each; ``"coins ..."`` are compared whole.
         check: the finding's name.
 
     Raises:
