@@ -3,10 +3,11 @@
     python benchmarks/mutants.py [--table] [--json] [--only NAME ...]
 
 One row a mutant: what it breaks, every check that complains when the mutated code is audited, and since when.
-An audit here is what ``secure-fedgraph audit`` does to one run besides attacking it: the checks of its record,
-the probes of its algorithm and protections, and the noise measured against worst-case neighbours. Every scene
-is audited without a mutant first, and has to pass. About five minutes on one core; ``--table`` prints the table
-of ``docs/audits.md``, and the status is 1 where a mutant escapes its check or a scene without one is accused.
+An audit here is what ``secure-fedgraph audit`` does to one run besides attacking it: the checks of its
+record, the probes of its algorithm and protections, and the noise measured against worst-case neighbours.
+Every scene is audited without a mutant first, and has to pass. About five minutes on one core; ``--table``
+prints the table of ``docs/audits.md``. The status is 1 where a mutant escapes its check, or a scene
+without one is accused.
 """
 
 from __future__ import annotations

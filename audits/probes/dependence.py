@@ -95,8 +95,8 @@ def other_data(
 ) -> Data:
     """Other values in the same public shape: as many nodes, links and training nodes.
 
-    Features are those of some of the owner's nodes, each any number of times, classes the next one, links those
-    of other nodes; graphs of a set keep their links.
+    Features are those of some of the owner's nodes, each any number of times, classes the next one, links
+    those of other nodes; graphs of a set keep their links.
     """
     found = graph.clone()
     generator = torch.Generator().manual_seed(seed)

@@ -1,8 +1,8 @@
 """What a client shows besides its answer: the same answers on other data, other answers in the same shape.
 
 Clients answer by a script here and not by their data. What leaves them then follows from the script, whatever
-their data are, and whatever they answered before; and a script decides values, never whether, when or how much
-is sent.
+their data are and whatever they answered before. A script decides values, never whether, when or how much is
+sent.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def shapes_of(rehearsal: Rehearsal) -> dict[tuple[str, str], list[Answer]]:
 
 
 def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
-    """That what leaves a client follows from its answer and from randomness, not from data or earlier answers.
+    """That what leaves a client follows from its answer and randomness, not from data or earlier answers.
 
     Randomness is the same in all runs, which copies of this process make.
 

@@ -64,7 +64,7 @@ def known_upload(
 ) -> tuple[Any, np.ndarray]:
     """An upload in an example's shape whose clipped value is known, and that value ``[coordinates]``.
 
-    Whole uploads are half as long as the clip, or ten times as long. In sums every other unit is within the clip
+    Whole uploads are half as long as the clip, or ten times as long. In sums every other unit is within it
     and the others are beyond it; sums over trees are over units that add nothing.
 
     Args:
@@ -99,7 +99,7 @@ def _known_row(bound: Bound, example: Upload, long: bool) -> tuple[Upload, np.nd
 
 
 def _known_sum(bound: Bound, example: Parts, units: int, step: float) -> tuple[Parts, np.ndarray]:
-    """Units in one row of the sum each: half a step above whole steps, or beyond the clip in one coordinate."""
+    """Units in one row of the sum each: half a step above whole ones, or beyond the clip along one axis."""
     touches, shapes = bound.channel.touches, {k: v.shape[1:] for k, v in example.values.items()}
     assert touches is not None
     width, rows = sum(math.prod(shape) for shape in shapes.values()), example.places.shape[1]

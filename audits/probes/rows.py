@@ -45,7 +45,7 @@ MOST_UNITS = 5_000
 
 
 def probe_rows(run: Run) -> list[dict[str, Any]]:
-    """Rows as :func:`audits.conformance_rows.conformance_rows` gives them, for the probes that a run calls for.
+    """Rows as :func:`audits.conformance_rows.conformance_rows` gives them, of the probes that a run needs.
 
     The algorithm and the protections of the run are called again on a small federation: some ten seconds. A
     probe that could not be made has nothing to check, and a ``reason``.

@@ -135,8 +135,8 @@ def taken(how: PrivateSteps, shapes: Shapes) -> Steps:
         names.append((name, start, start + math.prod(shape)))
         start += math.prod(shape)
     noise = Noise("steps", "a client's training", np.array(rows), tuple(names))
-    asked = np.array(chosen)
-    return Steps(noise, asked.sum(1).reshape(-1, each), number, asked)
+    who = np.array(chosen)
+    return Steps(noise, who.sum(1).reshape(-1, each), number, who)
 
 
 def _asked_by_step(

@@ -1,7 +1,7 @@
 """Two copies of one process: what comes out the same in both does not come from the operating system.
 
-A copy shares everything with its original but fresh randomness: the state of every generator, global or kept by
-a module, every counter, every seed. So coins and noise that any of these decide are the same in both copies.
+A copy shares everything with its original but fresh randomness: the state of every generator, global or of a
+module, every counter, every seed. So coins and noise that any of these decide are the same in both copies.
 """
 
 from __future__ import annotations
