@@ -17,6 +17,7 @@ from audits.conformance_rows import conformance_rows
 from audits.empirical import empirical_or_why_not
 from audits.groups import Group
 from audits.one_run import one_run_rows
+from audits.probes.rows import probe_rows
 from secure_fedgraph import files
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.results import execute, run_result, write_json
@@ -81,6 +82,8 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     if variant.plays is None:  # of a party that plays its own game nothing was promised
         about = _about(group)
         grid.conformance += [{**about, **row} for row in conformance_rows(run)]
+        if group.probed:
+            grid.conformance += [{**about, **row} for row in probe_rows(run)]
         if group.configured:  # controls change what is learned from, and no noise
             grid.empirical += [{**about, **row} for row in empirical_or_why_not(run, experiment.delta)]
     grid.runs.append(

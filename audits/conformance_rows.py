@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,24 +62,25 @@ def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -
     """
     read = replace(run, transcript=_first(run.transcript, most))
     if run.transcript.sent and not any(sent.kept for sent in read.transcript.sent):
-        return [_row(name, NOTHING, []) for name in CHECKS]
+        return [row(name, NOTHING, []) for name in CHECKS]
     record, rows = Record(read, LEVEL), []
     for name, one in CHECKS.items():
         if name in unseen:
-            rows.append(_row(name, NOTHING, []))
+            rows.append(row(name, NOTHING, []))
             continue
         found = list(one(record))
         leaks = name == "data" and bool(found) and all(_left_open(run, finding) for finding in found)
-        rows.append(_row(name, LEAK if leaks else FAILED if found else PASSED, found))
+        rows.append(row(name, LEAK if leaks else FAILED if found else PASSED, found))
     return [*rows, _seeded(run)]
 
 
-def _row(name: str, outcome: str, found: list[Finding]) -> dict[str, Any]:
+def row(name: str, outcome: str, found: list[Finding], says: Mapping[str, str] = SAYS) -> dict[str, Any]:
+    """One row: what a check holds, what came of it, and its findings, the most frequent ones first."""
     counted = Counter(
         f"{f.where}: {re.sub(r'^message [0-9]+ holds', 'a message holds', f.what)}" for f in found
     )
     shown = [f"{what} ({times} times)" if times > 1 else what for what, times in counted.most_common(SHOWN)]
-    return {"check": name, "says": SAYS[name], "outcome": outcome, "count": len(found), "findings": shown}
+    return {"check": name, "says": says[name], "outcome": outcome, "count": len(found), "findings": shown}
 
 
 def _left_open(run: Run, finding: Finding) -> bool:
@@ -131,7 +132,7 @@ def _seeded(run: Run) -> dict[str, Any]:
             probed += 1
         except SecureFedGraphError:
             continue  # no worst case is at hand for this kind of channel
-    return _row("seeded noise", FAILED if found else PASSED if probed else NOTHING, found)
+    return row("seeded noise", FAILED if found else PASSED if probed else NOTHING, found)
 
 
 def _norm(bound: Bound) -> float:

@@ -13,6 +13,7 @@ from audits.cells import Audit, cells
 from audits.choices import AS_CONFIGURED, adversaries
 from audits.conformance_rows import OF_CHARGES, conformance_rows
 from audits.empirical import empirical_or_why_not
+from audits.probes.rows import probe_rows
 from secure_fedgraph.config import Experiment, experiment_of
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.ledger import read_ledger
@@ -60,6 +61,7 @@ def audit_folder(
         {**about, **row}
         for row in conformance_rows(run, unseen=UNSEEN if charged else (*UNSEEN, *OF_CHARGES))
     ]
+    found.conformance += [{**about, **row} for row in probe_rows(run)]
     found.empirical += [
         {**about, **row} for row in (empirical_or_why_not(run, experiment.delta) if charged else ())
     ]

@@ -151,7 +151,9 @@ def groups(
             for policy in policies:
                 chosen = one.under(policy).model_copy(update={"seed": seed})
                 for variant in variants(chosen, mine, controls):
-                    found.append(Group(chosen, variant, who, named, effort))
+                    # probes depend on no seed, and controls are settings of what is attacked
+                    probed = variant.name == AS_CONFIGURED and seed == seeds[0]
+                    found.append(Group(chosen, variant, who, named, effort, probed=probed))
                 if canaries and chosen.adds_noise and seed == seeds[0]:
                     alone = Variant(CANARIES, {}, ())
                     found.append(Group(chosen, alone, who, canaries=canaries))

@@ -37,6 +37,7 @@ class Group:
         who: adversaries.
         controls, effort: as :func:`audits.grid.audit`'s.
         canaries: how many its runs are to have in place of data; 0 for a run that is attacked.
+        probed: whether its algorithm and protections are called again on little data, besides.
     """
 
     chosen: Experiment
@@ -45,6 +46,7 @@ class Group:
     controls: tuple[str, ...] | None = None
     effort: float | None = None
     canaries: int = 0
+    probed: bool = False
 
     @property
     def experiment(self) -> Experiment:
@@ -96,6 +98,7 @@ class Group:
             "controls": self.controls,
             "effort": self.effort,
             "canaries": self.canaries,
+            "probed": self.probed,
             "versions": versions(),
         }
         return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]

@@ -118,7 +118,7 @@ def _nearest(given: str, names: list[str]) -> str | None:
     last = given.rpartition(".")[2].lower()
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     by_initials = [name for name in names if len(last) > 1 and _initials(name) == last]
-    return (by_initials or near or [None])[0]
+    return next(iter([*by_initials, *near]), None)
 
 
 def _initials(name: str) -> str:

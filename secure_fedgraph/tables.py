@@ -200,7 +200,8 @@ def _conformance(rows: list[dict[str, Any]]) -> list[Any]:
     for check in dict.fromkeys(row["check"] for row in rows):
         mine = [row for row in rows if row["check"] == check]
         counts = [sum(row["outcome"] == outcome for row in mine) for outcome in ("passed", "leak", "failed")]
-        told = dict.fromkeys(f"{row['policy']}: {f}" for row in mine for f in row["findings"])
+        texts = ((row["policy"], f) for row in mine for f in row["findings"] or [row.get("reason")] if f)
+        told = dict.fromkeys(f"{policy}: {text}" for policy, text in texts)
         style = "red" if counts[2] else ""
         table.add_row(check, *(str(n or "") for n in counts), "; ".join(list(told)[:2]), style=style)
     return [table]

@@ -31,7 +31,7 @@ from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
-from secure_fedgraph.protocol.given import NOTHING, Expected, Integers, Numbers, Real, Whole
+from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Integers, Numbers, Real, Whole
 
 OWN = "fair."
 """What the names in the server's state begin with that are no parameter."""
@@ -179,7 +179,8 @@ class FairGraphFL(GinClassifier):
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """Seeds, motifs, prototypes and rewards, each where it is due."""
-        s, seed = self.settings, {SEED: Whole()}
+        s = self.settings
+        seed: Entries = {SEED: Whole()}
         if channel in (self.UPDATE.name, self.VALUED.name):
             told = {PROTOTYPES: Numbers((None, s.hidden)), KNOWN: Integers((None,), 0, 1)}
             return (seed, {**seed, **told}) if self._prototypes else (seed,)

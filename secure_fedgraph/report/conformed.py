@@ -35,6 +35,10 @@ def conformed(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] |
             worst = min((str(r["outcome"]) for r in mine), key=ORDER.index, default="nothing to check")
             places.append({"state": worst.split(" ")[0], "text": SHOWN.get(worst, worst)})
             told = list(dict.fromkeys(f for r in mine for f in r.get("findings") or []))
+            unchecked = list(dict.fromkeys(str(r["reason"]) for r in mine if r.get("reason")))
+            if unchecked:
+                where = f"{head}: {check} was not checked"
+                findings.append({"where": where, "leak": False, "told": unchecked})
             if told:
                 findings.append({"where": f"{head}: {check}", "leak": worst == "leak", "told": told})
         table.append({"label": head, "places": places})

@@ -1,0 +1,4 @@
+"""Probes of an audited run's algorithm and policy: a small federation that is watched, and trials by hand.
+
+Every check here calls the code that the run used, on data that nobody owns, and says which promise it breaks.
+"""

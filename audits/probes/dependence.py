@@ -1,0 +1,266 @@
+"""What an upload depends on: runs on other data that must send the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from scipy.stats import binom
+from torch_geometric.data import Data
+
+from audits.conformance_record import LEVEL, Finding
+from audits.probes.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.privacy.accounting import Event
+from secure_fedgraph.privacy.drawn import Redrawn
+from secure_fedgraph.privacy.local_step import PrivateSteps
+from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+
+Key = tuple[int, str, str, str]
+"""Round, channel, client, the tensor's name."""
+Answers = dict[Key, torch.Tensor]
+
+
+class DeafTraining:
+    """Noisy steps that no record takes part in: gradients follow from a public seed alone.
+
+    What a channel sends that shows noisy steps only cannot depend on the data then.
+
+    Args:
+        how: the steps.
+    """
+
+    def __init__(self, how: PrivateSteps) -> None:
+        self.how = how
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.rounds = 0
+
+    @property
+    def unit(self) -> str:
+        """Whose data a record is."""
+        return self.how.unit
+
+    def run(
+        self,
+        optimizer: torch.optim.Optimizer,
+        parameters: Mapping[str, torch.nn.Parameter],
+        records: int,
+        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        occurrences: int = 1,
+        penalty: Callable[[], Any] | None = None,
+    ) -> None:
+        """A round of steps, as :meth:`~secure_fedgraph.privacy.local_step.Training.run` takes them."""
+        self.rounds += 1
+        self.shapes = {name: tuple(p.shape) for name, p in parameters.items()}
+        generator = torch.Generator().manual_seed(self.rounds)
+        for _ in range(min(self.how.steps, 3)):
+            optimizer.zero_grad()
+            if penalty is not None:
+                penalty()
+            for p in parameters.values():
+                pull = torch.randn(p.shape, generator=generator).to(p.dtype) * self.how.clip
+                p.grad = pull if p.grad is None else p.grad + pull
+            optimizer.step()
+
+    def taken(self) -> dict[str, tuple[Event, ...]]:
+        """Nothing, for this unit."""
+        return {self.how.unit: ()}
+
+
+@dataclass
+class _Listening:
+    """Collects answers; in clients' noisy training it puts the deaf one."""
+
+    steps: PrivateSteps | None = None
+    answers: Answers = field(default_factory=dict)
+    trainings: dict[str, DeafTraining] = field(default_factory=dict)
+
+    def before(self, me: Any) -> None:
+        if self.steps is not None and me.name not in self.trainings:
+            me.training = self.trainings[me.name] = DeafTraining(self.steps)
+
+    def after(self, me: Any, channel: str, made: Any) -> None:
+        if isinstance(made, Upload | Parts | Trees):
+            for name, value in made.values.items():
+                self.answers[me.round, channel, me.name, name] = value.detach().clone()
+            if not isinstance(made, Upload):
+                self.answers[me.round, channel, me.name, "places"] = made.places.clone()
+
+
+def other_data(
+    graph: Data, classes: int, seed: int, what: tuple[str, ...] = ("x", "y", "edge_index")
+) -> Data:
+    """Other values in the same public shape: as many nodes, links and training nodes.
+
+    Features are those of some of the owner's nodes, each any number of times, classes the next one, links
+    those of other nodes; graphs of a set keep their links.
+    """
+    found = graph.clone()
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(int(graph.num_nodes or 0), generator=generator)
+    if "x" in what and graph.x is not None:
+        found.x = graph.x[torch.randint(len(graph.x), (len(graph.x),), generator=generator)]
+    y = graph.get("y")
+    if "y" in what and isinstance(y, torch.Tensor):
+        whole = not y.is_floating_point()
+        found.y = (
+            torch.where(y >= 0, (y + 1) % classes, y)
+            if whole
+            else y[torch.randperm(len(y), generator=generator)]
+        )
+    if "edge_index" in what and graph.edge_index is not None and graph.get("graph") is None:
+        found.edge_index = order[graph.edge_index]
+    return found
+
+
+def _answers(rehearsal: Rehearsal, rounds: int, steps: PrivateSteps | None = None, **more: Any) -> _Listening:
+    listening = _Listening(steps)
+    rehearsal.play(rounds, listening.before, listening.after, **more)
+    return listening
+
+
+def trained_channels(
+    rehearsal: Rehearsal, rounds: int = 2
+) -> tuple[list[Finding], dict[str, tuple[int, ...]]]:
+    """That channels which say that noisy steps made what they carry, carry nothing else of the data.
+
+    Returns:
+        findings, and the shapes of the parameters that were trained.
+    """
+    steps = rehearsal.policy.steps
+    assert steps is not None
+    classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
+    one = _answers(rehearsal, rounds, steps)
+    shapes = next((t.shapes for t in one.trainings.values() if t.shapes), {})
+    trained = {c.name for c in rehearsal.algorithm.in_use if c.trained}
+    others = {name: other_data(graph, classes, 1) for name, graph in graphs.items()}
+    differing = _differing(rehearsal, one, others, rounds, steps=steps)
+    found = [
+        Finding("trained", channel, f"{what} follows the data where no record takes part in a step")
+        for channel, what in differing.items()
+        if channel in trained
+    ]
+    return found, shapes
+
+
+def _differing(
+    rehearsal: Rehearsal, one: _Listening, owners: Mapping[str, Data], rounds: int, **more: Any
+) -> dict[str, str]:
+    """Channel -> what differs on other data and not from run to run."""
+    try:
+        other = _answers(rehearsal, rounds, owners=owners, **more)
+    except OutOfTime:
+        raise
+    except SecureFedGraphError as error:
+        return {channel: f"whether it answers ({error})" for _, channel, _, _ in one.answers}
+    differing = _first_differences(one.answers, other.answers)
+    if differing:  # what differs from run to run on the same data is drawn, and says nothing
+        again = _first_differences(one.answers, _answers(rehearsal, rounds, **more).answers)
+        differing = {channel: what for channel, what in differing.items() if channel not in again}
+    return differing
+
+
+def _first_differences(one: Answers, other: Answers) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key in sorted({*one, *other}):
+        a, b = one.get(key), other.get(key)
+        if a is None or b is None or a.shape != b.shape or not torch.equal(a, b):
+            round, channel, client, name = key
+            found.setdefault(channel, f"{name!r} of {client} in round {round}")
+    return found
+
+
+def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
+    """That clients with randomised data use one drawing for everything, and nothing of their own."""
+    found = []
+    for one in rehearsal.policy.drawn:
+        found += _drawn_once(rehearsal, one, rounds) + _own_unused(rehearsal, one)
+    return found
+
+
+def _drawn_once(rehearsal: Rehearsal, one: Redrawn, rounds: int) -> list[Finding]:
+    """One drawing for all answers, that differs from the owner's as often as its epsilon says."""
+    seen: dict[str, list[torch.Tensor]] = {}
+
+    def look(me: Any, *_: Any) -> None:
+        value = getattr(me.graph, one.place)
+        before = seen.setdefault(me.name, [])
+        if not before or not torch.equal(before[-1], value):
+            before.append(value.clone())
+
+    rehearsal.play(rounds, look, look)
+    where = f"{one.kind} of one {one.unit}"
+    again = {name: values for name, values in seen.items() if len(values) > 1}
+    if again:
+        name, values = next(iter(again.items()))
+        text = f"{name} used {len(values)} different drawings in {rounds} rounds and paid for one"
+        return [Finding("randomised data", where, text)]
+    found = []
+    graphs = rehearsal.federation.owners
+    same = [torch.equal(values[0], getattr(graphs[name], one.place)) for name, values in seen.items()]
+    if one.kind == "labels":
+        kept = total = 0
+        for name, values in seen.items():
+            own = graphs[name].y
+            there = own >= 0
+            kept, total = kept + int((values[0] == own)[there].sum()), total + int(there.sum())
+        classes = rehearsal.federation.schema.classes
+        lie = (classes - 1) / (classes - 1 + float(torch.tensor(one.epsilon).double().exp()))
+        if float(binom.sf(kept - 1, total, 1 - lie)) < LEVEL:
+            found.append(Finding("randomised data", where, f"{kept} of {total} labels are the owners' own"))
+    elif same and all(same) and one.kind != "links":
+        found.append(Finding("randomised data", where, "they are the owners' own"))
+    return found
+
+
+def _own_unused(rehearsal: Rehearsal, one: Redrawn) -> list[Finding]:
+    """With a drawing that everybody knows, an owner's own values change nothing that it sends."""
+    classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
+    drawn = tuple(_known(each, graphs, classes) for each in rehearsal.policy.drawn)
+    policy = replace(rehearsal.policy, drawn=drawn)
+    known = _values(one, graphs, classes)
+    unused: list[str] = []
+
+    def look(me: Any, *_: Any) -> None:
+        value = getattr(me.graph, one.place)
+        if not any(torch.equal(value, v) for v in known if v.shape == value.shape):
+            unused.append(me.name)
+
+    listening = _Listening()
+
+    def after(me: Any, channel: str, made: Any) -> None:
+        look(me)
+        listening.after(me, channel, made)
+
+    rehearsal.play(1, look, after, policy=policy)
+    where = f"{one.kind} of one {one.unit}"
+    if unused:
+        return [Finding("randomised data", where, f"{unused[0]} answers from others than were drawn")]
+    others = {name: other_data(graph, classes, 9, (one.place,)) for name, graph in graphs.items()}
+    differing = _differing(rehearsal, listening, others, 1, policy=policy)
+    to = {c.name: c.to for c in rehearsal.algorithm.in_use}
+    return [
+        Finding("randomised data", where, f"channel {channel!r}: {what} follows the owner's own values")
+        for channel, what in differing.items()
+        if to.get(channel) != REFEREE
+    ]
+
+
+def _values(one: Redrawn, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
+    """For each owner a value in its own one's shape that is not its own."""
+    return [getattr(other_data(graph, classes, 5, (one.place,)), one.place) for graph in graphs.values()]
+
+
+def _known(one: Redrawn, graphs: Mapping[str, Data], classes: int) -> Redrawn:
+    """A drawing of that kind and cost that gives what everybody knows, by the shape of the owner's own."""
+    values = _values(one, graphs, classes)
+
+    def anew(_: Redrawn, graph: Data, classes: int) -> torch.Tensor:
+        shape = getattr(graph, one.place).shape
+        return next(value for value in values if value.shape == shape).clone()
+
+    kind: type[Redrawn] = type(type(one).__name__, (type(one),), {"anew": anew})
+    return kind(**vars(one))

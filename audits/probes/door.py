@@ -1,0 +1,345 @@
+"""What a client shows besides its answer: the same answers on other data, other answers in the same shape.
+
+Clients answer by a script here and not by their data. What leaves them then follows from the script, whatever
+their data are and whatever they answered before. A script decides values, never whether, when or how much is
+sent.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from audits.conformance_record import Finding
+from audits.probes.dependence import other_data
+from audits.probes.rehearsal import OutOfTime, Rehearsal
+from audits.probes.twins import NoTwins, copies
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
+from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
+from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.protocol.wire import decode
+from secure_fedgraph.train import Run
+
+Answer = Upload | Parts | Trees
+ROUNDS = 2
+LENGTH = 0.5
+"""Of a scripted answer."""
+LONG = 1e6
+"""Times as long."""
+PLAIN, ZEROS, FAR, BROKEN = "short", "all zeros", "a million times as long", "not finite"
+EXTREMES = (ZEROS, FAR, BROKEN)
+Trace = dict[tuple[int, str, str, int], tuple[int, str]]
+"""Exchange, channel, sender, step's place -> bytes and layout."""
+
+
+class Tape:
+    """Bytes in the operating system's place that are the same again after each :meth:`rewind`."""
+
+    def __init__(self) -> None:
+        self.place, self.count = "", 0
+
+    def rewind(self, place: str) -> None:
+        """From the start of a place's own tape."""
+        self.place, self.count = place, 0
+
+    def __call__(self, size: int) -> bytes:
+        """So many bytes."""
+        self.count += 1
+        return hashlib.shake_256(f"{self.place}/{self.count}".encode()).digest(size)
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """In a copy of the process only: whoever draws randomness here draws it from the tape."""
+        with mock.patch.object(os, "urandom", self):
+            yield
+
+
+@dataclass
+class Script:
+    """Answers in the shapes that clients really send, by which they answer instead.
+
+    Args:
+        shapes: (channel, client) -> what it answered in one round, in order.
+        kind: how values are made: :data:`PLAIN` or one of :data:`EXTREMES`.
+        changed: rounds in which values are others than usual.
+    """
+
+    shapes: Mapping[tuple[str, str], list[Answer]]
+    kind: str = PLAIN
+    changed: frozenset[int] = frozenset()
+    tape: Tape | None = None
+    _asked: Counter[tuple[int, str, str]] = field(default_factory=Counter)
+
+    def answer(self, channel: Channel, me: Any) -> Any:
+        """The next one of a client on a channel."""
+        place = me.round, channel.name, me.name
+        number = self._asked[place]
+        self._asked[place] += 1
+        if self.tape is not None:
+            self.tape.rewind(f"{place} {number}")
+        known = self.shapes.get((channel.name, me.name))
+        if channel.reveal is Reveal.NOTHING or not known:
+            return None
+        example = known[number % len(known)]
+        if channel.exact:
+            return example
+        seed = f"{place} {number} {me.round in self.changed}"
+        return _filled(example, seed, self.kind)
+
+
+def _filled(example: Answer, seed: str, kind: str) -> Answer:
+    number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:7], "little")
+    generator = torch.Generator().manual_seed(number)
+    made = {name: torch.randn(value.shape, generator=generator) for name, value in example.values.items()}
+    length = sum(float(value.square().sum()) for value in made.values()) ** 0.5
+    scale = {ZEROS: 0.0, FAR: LONG}.get(kind, 1.0) * LENGTH / max(length, 1e-30)
+    values = {name: value * scale for name, value in made.items()}
+    if kind == BROKEN:
+        for value in values.values():
+            value.reshape(-1)[::2] = float("nan")
+            value.reshape(-1)[1::4] = float("inf")
+    return Upload(values) if isinstance(example, Upload) else replace(example, values=values)
+
+
+def scripted(algorithm: Algorithm, script: Script) -> Algorithm:
+    """A copy of an algorithm whose clients answer by a script, and read nothing."""
+    made = copy.copy(algorithm)
+    by_name = {channel.name: channel for channel in (*algorithm.in_use, algorithm.METRICS)}
+    for name, method in algorithm.answers.items():
+        if name in by_name and by_name[name].to != REFEREE:
+            setattr(made, method, _by(script, by_name[name], getattr(algorithm, method)))
+    for method in algorithm.readers.values():
+        setattr(made, method, lambda me, read: None)
+    return made
+
+
+def _by(script: Script, channel: Channel, work: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def answer(me: Any, given: Any) -> Any:
+        if channel.reveal is not Reveal.NOTHING and (channel.name, me.name) not in script.shapes:
+            return work(me, given)  # asked for the first time now
+        return script.answer(channel, me)
+
+    return answer
+
+
+def shapes_of(rehearsal: Rehearsal) -> dict[tuple[str, str], list[Answer]]:
+    """What clients answer in the first round in which they are asked on a channel."""
+    found: dict[tuple[str, str], list[Answer]] = {}
+    first: dict[tuple[str, str], int] = {}
+
+    def after(me: Any, channel: str, made: Any) -> None:
+        place = channel, me.name
+        if isinstance(made, Answer) and first.setdefault(place, me.round) == me.round:
+            found.setdefault(place, []).append(made)
+
+    rehearsal.play(ROUNDS, after=after)
+    return found
+
+
+def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
+    """That what leaves a client follows from its answer and randomness, not from data or earlier answers.
+
+    Randomness is the same in all runs, which copies of this process make.
+
+    Raises:
+        NoTwins: where no copies can be made, or runs do not repeat.
+    """
+    shapes = shapes_of(rehearsal)
+    classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
+    others = {name: other_data(graph, classes, 3) for name, graph in graphs.items()}
+    last = rehearsal.algorithm.warm_up + ROUNDS
+
+    def sample(
+        owners: Mapping[str, Data] | None, changed: frozenset[int]
+    ) -> Callable[[], dict[str, np.ndarray]]:
+        def played() -> dict[str, np.ndarray]:
+            tape = Tape()
+            script = Script(shapes, changed=changed, tape=tape)
+            with tape.playing():
+                run = _play(rehearsal, script, owners)
+            return dict(_values(run))
+
+        return played
+
+    earlier = frozenset(range(1, last))
+    one, again, on_others, after_others = copies(
+        [
+            sample(None, frozenset()),
+            sample(None, frozenset()),
+            sample(others, frozenset()),
+            sample(None, earlier),
+        ]
+    )
+    steady = {key for key in one if _same(one, again, key)}
+    if not steady:
+        raise NoTwins("what leaves clients differs from run to run with the same randomness")
+    found = []
+    for which, world, why in (
+        (steady, on_others, "the data of its client"),
+        ({key for key in steady if int(key.split("/")[0]) == last}, after_others, "what was answered before"),
+    ):
+        wrong = sorted(key for key in which if not _same(one, world, key))
+        if wrong:
+            _, channel, whose, _ = wrong[0].split("/")
+            found.append(
+                Finding("answer alone", channel, f"what {whose} sends follows {why}, besides its answer")
+            )
+    return found
+
+
+def _same(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], key: str) -> bool:
+    a, b = one.get(key), other.get(key)
+    return a is not None and b is not None and a.shape == b.shape and bool(np.array_equal(a, b))
+
+
+def _play(rehearsal: Rehearsal, script: Script, owners: Mapping[str, Data] | None = None) -> Run:
+    made = replace(rehearsal, algorithm=scripted(rehearsal.algorithm, script))
+    return made.play(ROUNDS, owners=owners, keep=everything)
+
+
+def _values(run: Run) -> Iterator[tuple[str, np.ndarray]]:
+    """What anybody can read: uploads that travel readably, and what was opened of the others."""
+    numbers: Counter[str] = Counter()
+    for place, value in (*_sent(run), *_opened(run)):
+        numbers[place] += 1
+        yield f"{place}/{numbers[place]}", value
+
+
+def _sent(run: Run) -> Iterator[tuple[str, np.ndarray]]:
+    for sent in run.transcript.sent:
+        bound = run.policy.bounds.get(sent.channel)
+        if bound is None or sent.sender == SERVER or sent.step != ANSWER or bound.channel.to == REFEREE:
+            continue
+        data = Message.from_bytes(run.transcript.body(sent.number)).tree().get("data")
+        if bound.carrier.gives.readable and isinstance(data, np.ndarray):
+            yield f"{sent.round}/{sent.channel}/{sent.sender}", np.asarray(data, dtype=np.float64).reshape(-1)
+
+
+def _opened(run: Run) -> Iterator[tuple[str, np.ndarray]]:
+    for note in run.transcript.opened:
+        if not note.kept or note.reader == REFEREE or note.contributors == (note.reader,):
+            continue
+        values = decode(run.transcript.body(note.number))
+        flat = [
+            np.asarray(v, dtype=np.float64).reshape(-1)
+            for v in values.values()
+            if not isinstance(v, str | bytes)
+        ]
+        if flat:
+            yield f"{note.round}/{note.channel}/the cohort", np.concatenate(flat)
+
+
+def behaviour(rehearsal: Rehearsal) -> list[Finding]:
+    """That data decide neither whether nor when nor how much clients send on channels that hide something."""
+    hidden = {
+        name
+        for name, bound in rehearsal.policy.bind(
+            rehearsal.algorithm.in_use, rehearsal.federation.names
+        ).bounds.items()
+        if not bound.carrier.gives.readable or any(stage.noise() for stage in bound.stages)
+    }
+    shapes = shapes_of(rehearsal)
+    worlds: list[tuple[str, Callable[[str], Run]]] = [
+        ("answers that are {}", lambda kind: _play(rehearsal, Script(shapes, kind))),
+        (
+            "data with {}",
+            lambda kind: rehearsal.play(ROUNDS, owners=_owners(rehearsal, kind), keep=everything),
+        ),
+    ]
+    found: dict[str, Finding] = {}
+    for (sentence, play), kinds in zip(worlds, (EXTREMES, tuple(CHANGES)), strict=True):
+        usual, again = _trace(play(PLAIN)), _trace(play(PLAIN))
+        steady = {key for key in usual.keys() | again.keys() if usual.get(key) == again.get(key)}
+        for kind in kinds:
+            where = sentence.format(kind)
+            try:
+                trace = _trace(play(kind))
+            except OutOfTime:
+                raise
+            except SecureFedGraphError as error:
+                channel = next((name for name in hidden if repr(name) in str(error)), "all")
+                found.setdefault(channel, Finding("behaviour", channel, f"{where} end the run: {error}"))
+                continue
+            for key in sorted(usual.keys() | trace.keys()):
+                _, channel, sender, _ = key
+                fixed = key in steady or key not in usual
+                if channel in hidden and fixed and usual.get(key) != trace.get(key):
+                    instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
+                    what = f"{where} change what {sender} shows: {instead}"
+                    found.setdefault(channel, Finding("behaviour", channel, what))
+    return list(found.values())
+
+
+def _shown(one: tuple[int, str] | None) -> str:
+    return "no answer" if one is None else f"{one[0]} bytes"
+
+
+def _trace(run: Run) -> Trace:
+    found: Trace = {}
+    places: Counter[tuple[int, str, str]] = Counter()
+    for sent in run.transcript.sent:
+        if (
+            sent.sender == SERVER
+            or REFEREE in (sent.sender, sent.recipient)
+            or sent.channel.startswith(CARRIER)
+        ):
+            continue
+        place = sent.exchange, sent.channel, sent.sender
+        places[place] += 1
+        layout = Message.from_bytes(run.transcript.body(sent.number)).tree().get("layout", "")
+        found[*place, places[place]] = sent.bytes, str(layout)
+    return found
+
+
+def _without_a_class(graph: Data, classes: int) -> Data:
+    made, y = graph.clone(), graph.get("y")
+    if isinstance(y, torch.Tensor) and not y.is_floating_point() and classes > 1:
+        made.y = torch.where(y == 0, 1, y)
+    return made
+
+
+def _with_fewer_links(graph: Data, classes: int) -> Data:
+    made = graph.clone()
+    if graph.edge_index is not None and graph.get("graph") is None:
+        low, high = graph.edge_index.min(0).values, graph.edge_index.max(0).values
+        made.edge_index = graph.edge_index[:, (low + high) % 2 == 0]
+    return made
+
+
+def _without_features(graph: Data, classes: int) -> Data:
+    made = graph.clone()
+    if graph.x is not None:
+        made.x = torch.zeros_like(graph.x)
+    return made
+
+
+CHANGES: Mapping[str, Callable[[Data, int], Data]] = {
+    "other values": lambda graph, classes: other_data(graph, classes, 4),
+    "a class less": _without_a_class,
+    "fewer links": _with_fewer_links,
+    "no features": _without_features,
+}
+
+
+def _owners(rehearsal: Rehearsal, kind: str) -> dict[str, Data] | None:
+    if kind == PLAIN:
+        return None
+    classes = rehearsal.federation.schema.classes
+    graphs = rehearsal.federation.owners
+    # one owner's data change: the others' answers must be as they were
+    first = min(graphs)
+    return {name: CHANGES[kind](graph, classes) if name == first else graph for name, graph in graphs.items()}

@@ -1,0 +1,342 @@
+"""Noise of an upload, coordinate by coordinate: as wide as claimed everywhere, and unlike any other noise.
+
+A protection seals uploads whose value is known, with the names and the shapes that the run sent, in round
+after round. What comes out less what went in is the noise of every coordinate in every round.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import chi2
+
+from audits.conformance_record import LEVEL, Finding, noise_of
+from audits.mechanisms import Transparent
+from secure_fedgraph.crypto import Identity
+from secure_fedgraph.privacy.clipping import Clip
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.protection import Bound, Scope
+from secure_fedgraph.protocol.channel import Domain, Unit
+from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload
+
+VALUES = 2_000_000
+"""Values that are noised for one channel, about."""
+FEWEST, MOST = 12, 400
+"""Rounds."""
+UNITS = 1_000
+"""The fewest that a sum is over, as far as that is cheap."""
+BEYOND = 10.0
+"""How far uploads lie beyond the clip."""
+CLIENTS = 2
+"""How many clients' noise is held against each other."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of one party on one channel, over its standard deviation.
+
+    Args:
+        channel, party: whose; the server's where it adds the noise.
+        values: ``[rounds, coordinates]``.
+        names: of the coordinates, ``(name, first, last)``.
+    """
+
+    channel: str
+    party: str
+    values: np.ndarray
+    names: tuple[tuple[str, int, int], ...]
+
+    def name_of(self, coordinate: int) -> str:
+        """Where a coordinate is."""
+        name, first, _ = next(row for row in self.names if row[1] <= coordinate < row[2])
+        return f"{name}[{coordinate - first}]"
+
+
+def known_upload(
+    bound: Bound, example: Upload | Parts | Trees, long: bool = False, units: int = 0
+) -> tuple[Any, np.ndarray]:
+    """An upload in an example's shape whose clipped value is known, and that value ``[coordinates]``.
+
+    Whole uploads are half as long as the clip, or ten times as long. In sums every other unit is within it
+    and the others are beyond it; sums over trees are over units that add nothing.
+
+    Args:
+        bound: with noise.
+        example: an upload in the shape that a client sends.
+        long: beyond the clip.
+        units: in a sum; as many as the example has where that is more.
+    """
+    stage = noise_of(bound)
+    assert stage is not None
+    if isinstance(example, Trees):
+        made: Any = replace(example, values={k: torch.zeros_like(v) for k, v in example.values.items()})
+        return made, np.zeros(made.size)
+    if isinstance(example, Parts):
+        made, known = _known_sum(bound, example, units, stage.step)
+    else:
+        made, known = _known_row(bound, example, long)
+    return made, np.clip(known, -stage.limit, stage.limit).reshape(-1)
+
+
+def _known_row(bound: Bound, example: Upload, long: bool) -> tuple[Upload, np.ndarray]:
+    generator = torch.Generator().manual_seed(int(long))
+    values = {name: torch.randn(value.shape, generator=generator) for name, value in example.values.items()}
+    clip = next((stage for stage in bound.stages if isinstance(stage, Clip)), None)
+    norm = clip.norm if clip is not None else 1.0
+    length = math.sqrt(sum(float(value.square().sum()) for value in values.values()))
+    size = norm * (BEYOND if long and clip is not None else 0.5) / max(length, 1e-30)
+    made = Upload({name: value * size for name, value in values.items()})
+    matrix = made.packed(bound.channel.unit)[1].astype(np.float64)
+    rows = matrix.reshape(1, -1) if clip is None or clip.whole else matrix
+    return made, rows * np.minimum(1.0, norm / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30))
+
+
+def _known_sum(bound: Bound, example: Parts, units: int, step: float) -> tuple[Parts, np.ndarray]:
+    """Units in one row of the sum each: half a step above whole ones, or beyond the clip along one axis."""
+    touches, shapes = bound.channel.touches, {k: v.shape[1:] for k, v in example.values.items()}
+    assert touches is not None
+    width, rows = sum(math.prod(shape) for shape in shapes.values()), example.places.shape[1]
+    many = max(units, len(example.places), 2)
+    rng = np.random.default_rng(0)
+    whole = rng.integers(0, max(int(touches.norm / step / 2 / math.sqrt(width)), 1), (many, width))
+    parts = (whole + 0.5) * step
+    far = np.arange(many) % 2 == 1
+    at = rng.integers(0, width, many)
+    parts[far] = 0
+    parts[far, at[far]] = BEYOND * touches.norm
+    whole[far] = 0
+    known = np.zeros((rows, width))
+    places = torch.zeros(many, rows, dtype=torch.bool)
+    row = np.arange(many) // 2 % rows
+    places[torch.arange(many), torch.from_numpy(row)] = True
+    np.add.at(known, row, whole * step)
+    np.add.at(known, (row[far], at[far]), touches.norm)
+    split = torch.from_numpy(parts.astype(np.float32)).split([math.prod(s) for s in shapes.values()], dim=1)
+    values = {
+        name: part.reshape(many, *shape) for (name, shape), part in zip(shapes.items(), split, strict=True)
+    }
+    return Parts(values, places), known
+
+
+def noises(
+    bound: Bound, examples: Mapping[str, Upload | Parts | Trees], rounds: int, units: int = 0
+) -> Iterator[Noise]:
+    """What a protection adds to known uploads, round by round: two within the clip, two beyond it, and so on.
+
+    Args:
+        bound: with noise.
+        examples: client -> an upload in the shape that it sends.
+        rounds: how many.
+        units: that sums are over.
+    """
+    stage = noise_of(bound)
+    assert stage is not None
+    real = bound.carrier.gives is Domain.REAL
+    road = bound if real else replace(bound, carrier=Transparent(bound.carrier))
+    both = [
+        {name: known_upload(bound, example, long, units) for name, example in examples.items()}
+        for long in (False, True)
+    ]
+    parties = {name: Party(name, Identity.generate(), {}) for name in examples}
+    found: dict[str, list[np.ndarray]] = {}
+    layout = Layout(())
+    for number in range(1, rounds + 1):
+        known = both[(number - 1) // 2 % 2]
+        scope = Scope("probe", number, number, bound.channel.name, tuple(known))
+        replies = {name: road.seal(upload, scope, parties[name]) for name, (upload, _) in known.items()}
+        layout = Layout.from_text(next(iter(replies.values()))["layout"])
+        if stage.by == "server":
+            opened = road.open_sum(replies, scope, _nobody).total
+            total = sum(value for _, value in known.values())
+            flat = _flat(opened, layout, bound.channel.unit)
+            found.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
+            continue
+        for name, tree in replies.items():
+            sent = np.asarray(road.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
+            value = known[name][1]
+            # what stages put behind the values is no value
+            sent = sent.reshape(-1)[: value.size] * (stage.step if road.carrier.gives is Domain.RING else 1.0)
+            found.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
+    for party, rows in found.items():
+        yield Noise(bound.channel.name, party, np.array(rows), _names(layout))
+
+
+def _flat(values: Mapping[str, torch.Tensor], layout: Layout, unit: Unit) -> np.ndarray:
+    rows = 1 if unit is Unit.CLIENT else layout.rows
+    parts = [value.to(torch.float64).numpy().reshape(rows, -1) for value in values.values()]
+    return np.concatenate(parts, axis=1).reshape(-1)
+
+
+def _names(layout: Layout) -> tuple[tuple[str, int, int], ...]:
+    """Of every row, one after another."""
+    found, start = [], 0
+    for row in range(layout.rows):
+        for name, shape in layout.fields:
+            end = start + math.prod(shape)
+            found.append((name if layout.rows == 1 else f"{name}, row {row}", start, end))
+            start = end
+    return tuple(found)
+
+
+def rounds_for(width: int) -> int:
+    """As many rounds as there is time for at that width."""
+    return min(max(VALUES // max(width, 1), FEWEST), MOST)
+
+
+def widths(noise: Noise, level: float = LEVEL) -> list[Finding]:
+    """That every coordinate, every tensor and every round is as noisy as claimed; more noise breaks nothing.
+
+    Args:
+        level: the probability that chance accuses right noise, over all these tests.
+    """
+    squares = np.square(noise.values)
+    rounds, width = squares.shape
+    by_name = [(name, squares[:, first:last]) for name, first, last in noise.names if last > first]
+    tests = width + len(by_name) + rounds + 1
+    alpha = level / max(tests, 1)
+
+    def short(sums: np.ndarray, of: np.ndarray | int) -> np.ndarray:
+        return np.atleast_1d(sums < chi2.ppf(alpha, of))
+
+    who = f"{noise.party} on channel {noise.channel!r}"
+    each = np.flatnonzero(short(squares.sum(0), rounds))
+    found = []
+    if len(each):
+        named = ", ".join(noise.name_of(int(i)) for i in each[:3])
+        found.append(f"{len(each)} of {width} coordinates of {who} lack their noise: {named}")
+    for name, part in by_name:
+        if short(part.sum(), part.size)[0] and not len(each):
+            found.append(f"{name} of {who} has {_rms(part):.3g} of the noise that is claimed")
+    late = np.flatnonzero(short(squares.sum(1), width))
+    if len(late) and len(each) < width:
+        found.append(
+            f"in {len(late)} of {rounds} rounds, from round {late[0] + 1} on, {who} has "
+            f"{_rms(squares[late]):.3g} of the noise that is claimed"
+        )
+    if not found and short(squares.sum(), squares.size)[0]:
+        found.append(f"{who} has {_rms(squares):.3g} of the noise that is claimed")
+    return [Finding("width", noise.channel, what) for what in found]
+
+
+def beyond(noise: Noise, level: float = LEVEL) -> list[Finding]:
+    """That nothing but noise is left of an upload when its clipped value is taken away.
+
+    Args:
+        level: the probability that chance accuses right noise, over all these tests.
+    """
+    squares = np.square(noise.values)
+    rounds, width = squares.shape
+    alpha = level / max(width + rounds + 1, 1)
+    totals = (squares.sum(0), rounds), (squares.sum(1), width), (squares.sum(), squares.size)
+    if not any(np.any(total > chi2.isf(alpha, of)) for total, of in totals):
+        return []
+    what = f"{noise.party} sends more than its clipped upload and noise: {_rms(squares):.3g} of it is left"
+    return [Finding("clip", noise.channel, what)]
+
+
+def _rms(squares: np.ndarray) -> float:
+    return float(math.sqrt(squares.mean())) if squares.size else 0.0
+
+
+def likenesses(found: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
+    """That no noise resembles another: of other rounds, other clients, other channels, other coordinates.
+
+    Sums of products of independent normal numbers stay within the bound of Laurent and Massart (2000),
+    lemma 1: no hypothesis on how many there are.
+
+    Args:
+        found: the noise of all channels and parties.
+        level: the probability that chance accuses right noise, over all these tests.
+    """
+    tests = list(_products(found))
+    each = math.log(2 * max(len(tests), 1) / level)
+    complaints: dict[str, tuple[float, Finding]] = {}
+    for kind, where, what, total, count in tests:
+        beyond = abs(total) - (math.sqrt(2 * count * each) + 2 * each)
+        if beyond > 0 and beyond > complaints.get(kind + where, (0.0, None))[0]:
+            text = f"{what} correlates by {total / count:+.2f}"
+            complaints[kind + where] = beyond, Finding("correlation", where, text)
+    return [finding for _, finding in complaints.values()]
+
+
+LAGS = (1, 2, 3, 4)
+"""Rounds, and coordinates, that are held against those so many later."""
+ROUNDS = 40
+"""Rounds of which each is held against each."""
+Product = tuple[str, str, str, float, int]
+"""Kind, channel, what, the sum of products and how many."""
+
+
+def _products(found: Sequence[Noise]) -> Iterator[Product]:
+    for noise in found:
+        yield from _own_products(noise)
+    yield from _each_with_each(found)
+    for one, other in itertools.combinations(found, 2):
+        rounds = min(len(one.values), len(other.values))
+        width = min(one.values.shape[1], other.values.shape[1])
+        a, b = one.values[:rounds], other.values[:rounds]
+        where = _channels(one, other)
+        what = f"the noise of {one.party} on {one.channel!r} and of {other.party} on {other.channel!r}"
+        for first, second in (
+            (a[:, :width], b[:, :width]),
+            (a[:, a.shape[1] - width :], b[:, b.shape[1] - width :]),
+        ):
+            yield "parties", where, what, *_dot(first, second)
+            if rounds > 1:
+                yield "parties", where, f"{what} a round later", *_dot(first[:-1], second[1:])
+                yield "parties", where, f"{what} a round earlier", *_dot(first[1:], second[:-1])
+
+
+def _each_with_each(found: Sequence[Noise]) -> Iterator[Product]:
+    """Any round of any party and channel with any other, over the coordinates that both have."""
+    for one, other in itertools.combinations_with_replacement(found, 2):
+        width = min(one.values.shape[1], other.values.shape[1])
+        gram = one.values[:ROUNDS, :width] @ other.values[:ROUNDS, :width].T
+        where = _channels(one, other)
+        for i, j in itertools.product(*map(range, gram.shape)):
+            if one is not other or i < j:
+                what = f"the noise of {one.party} in round {i + 1} and of {other.party} in round {j + 1}"
+                yield "rounds", where, what, float(gram[i, j]), width
+
+
+def _channels(one: Noise, other: Noise) -> str:
+    return " and ".join(dict.fromkeys((one.channel, other.channel)))
+
+
+def _own_products(noise: Noise) -> Iterator[Product]:
+    values, where = noise.values, noise.channel
+    rounds, width = values.shape
+    who = f"the noise of {noise.party} on channel {noise.channel!r}"
+    for lag in (k for k in LAGS if k < rounds):
+        yield "rounds", where, f"{who} in rounds {lag} apart", *_dot(values[:-lag], values[lag:])
+    for start in (0, 1):  # pairs (1, 2), (3, 4), ... and (2, 3), (4, 5), ...
+        pairs = (rounds - start) // 2
+        if pairs:
+            block = values[start : start + 2 * pairs]
+            yield "rounds", where, f"{who} in every other round", *_dot(block[::2], block[1::2])
+    half = width // 2
+    for lag in {k for k in (*LAGS, half) if 0 < k < width}:
+        yield (
+            "coordinates",
+            where,
+            f"{who} at coordinates {lag} apart",
+            *_dot(values[:, :-lag], values[:, lag:]),
+        )
+    if width > 1:
+        back = values[:, ::-1][:, :half]
+        yield "coordinates", where, f"{who} at mirrored coordinates", *_dot(values[:, :half], back)
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> tuple[float, int]:
+    return float((a * b).sum()), a.size
+
+
+def _nobody(step: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {}

@@ -1,0 +1,216 @@
+"""Probes of a run's algorithm and protections, as rows beside those of :mod:`audits.conformance_rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from audits.conformance_probes import own_links, records, written_ahead
+from audits.conformance_record import LEVEL, Finding, noise_of
+from audits.conformance_rows import FAILED, NOTHING, PASSED, row
+from audits.conformance_steps import steps as steps_at_rest
+from audits.probes.dependence import randomised_data, trained_channels
+from audits.probes.door import answer_alone, behaviour
+from audits.probes.noise import CLIENTS, UNITS, Noise, beyond, likenesses, noises, rounds_for, widths
+from audits.probes.rehearsal import Rehearsal
+from audits.probes.stepping import Shapes, steps_of, taken
+from audits.probes.twins import Sample, same_in_two_copies
+from audits.same_state import frozen_state
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.train import Run
+
+SAYS = {
+    "written ahead": "a charge is on disk before its upload is clipped, noised or sealed",
+    "width": "every coordinate of every upload and step has its noise, in every round",
+    "correlation": "no noise resembles that of another round, client, channel or coordinate",
+    "clip": "what is sent is the clipped upload and noise, however long it is and of however many units",
+    "predictable": "noise, coins and drawings differ between two copies of one process",
+    "randomised data": "what is randomised is drawn once, and the owner's own is not used",
+    "own links": "clients train on as few of their own links as randomised response leaves",
+    "records": "a record's gradient is its own, and a unit is in no more records than are charged",
+    "steps": "a step moves by clipped records and noise, on coins at the rate that is charged",
+    "answer alone": "what leaves follows from the answer: not from the client's data or its earlier answers",
+    "behaviour": "data decide neither whether nor when nor how much a client sends",
+    "trained": "channels that are paid for by noisy steps carry nothing else of the data",
+}
+"""Check -> what it holds where it passes."""
+SMALL_SAMPLE = 64
+MOST_UNITS = 5_000
+
+
+def probe_rows(run: Run) -> list[dict[str, Any]]:
+    """Rows as :func:`audits.conformance_rows.conformance_rows` gives them, of the probes that a run needs.
+
+    The algorithm and the protections of the run are called again on a small federation: some ten seconds. A
+    probe that could not be made has nothing to check, and a ``reason``.
+
+    Args:
+        run: under audit; its data are used only where no synthetic data fit its algorithm and they are small.
+    """
+    bounds = {n: b for n, b in run.policy.bounds.items() if b.channel.to != REFEREE}
+    sent = [b for b in bounds.values() if b.channel.reveal is not Reveal.NOTHING]
+    noised = any(noise_of(b) for b in sent)
+    hidden = noised or any(not b.carrier.gives.readable for b in sent)
+    stepped, drawn = run.policy.steps is not None, run.policy.drawn
+    wanted: dict[str, bool] = {
+        "written ahead": bool(sent),
+        "width": noised,
+        "correlation": noised,
+        "clip": noised,
+        "predictable": noised or stepped or bool(drawn),
+        "answer alone": hidden,
+        "behaviour": hidden,
+        "randomised data": bool(drawn),
+        "own links": any(one.kind == "links" for one in drawn),
+        "records": stepped,
+        "steps": stepped,
+        "trained": stepped,
+    }
+    names = [name for name, on in wanted.items() if on]
+    if not names:
+        return []
+    try:
+        probes = _Probes(run, Rehearsal.of(run))
+    except Exception as error:
+        return [_missing(name, f"it cannot be played on little data: {_said(error)}") for name in names]
+    return [_row(name, getattr(probes, name.replace(" ", "_"))) for name in names]
+
+
+def _row(name: str, probe: Callable[[], list[Finding]]) -> dict[str, Any]:
+    try:
+        found = probe()
+    except Exception as error:  # a probe that cannot be made is not the loss of what was attacked
+        return _missing(name, _said(error))
+    return row(name, FAILED if found else PASSED, found, SAYS)
+
+
+def _missing(name: str, reason: str = "") -> dict[str, Any]:
+    return {**row(name, NOTHING, [], SAYS), "reason": reason}
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, SecureFedGraphError) else f"{type(error).__name__}: {error}"
+
+
+class _Probes:
+    """The probes of one run; what several need is made once."""
+
+    def __init__(self, run: Run, rehearsal: Rehearsal) -> None:
+        self._run, self._rehearsal = run, rehearsal
+        self._noise: list[Noise] | None = None
+        self._trained: tuple[list[Finding], Shapes] | None = None
+
+    def written_ahead(self) -> list[Finding]:
+        one = self._rehearsal
+        return written_ahead(one.algorithm, one.federation, one.policy)
+
+    def width(self) -> list[Finding]:
+        found = [
+            finding for noise in self._noises() for finding in widths(noise, LEVEL / len(self._noises()))
+        ]
+        return found
+
+    def correlation(self) -> list[Finding]:
+        return likenesses(self._noises())
+
+    def clip(self) -> list[Finding]:
+        return [finding for noise in self._noises() for finding in beyond(noise, LEVEL / len(self._noises()))]
+
+    def predictable(self) -> list[Finding]:
+        return same_in_two_copies(self._sample())
+
+    def randomised_data(self) -> list[Finding]:
+        return randomised_data(self._rehearsal.fresh())
+
+    def own_links(self) -> list[Finding]:
+        one = self._rehearsal
+        return own_links(one.algorithm, one.federation, one.policy)
+
+    def records(self) -> list[Finding]:
+        one = self._rehearsal
+        return records(one.algorithm, one.federation, one.policy)
+
+    def steps(self) -> list[Finding]:
+        how = self._rehearsal.policy.steps
+        assert how is not None
+        return steps_at_rest(how, frozen_state()) + steps_of(how, self._shapes())
+
+    def trained(self) -> list[Finding]:
+        return self._of_training()[0]
+
+    def answer_alone(self) -> list[Finding]:
+        return answer_alone(self._rehearsal.fresh())
+
+    def behaviour(self) -> list[Finding]:
+        return behaviour(self._rehearsal.fresh())
+
+    def _of_training(self) -> tuple[list[Finding], Shapes]:
+        if self._trained is None:
+            self._trained = trained_channels(self._rehearsal.fresh())
+        return self._trained
+
+    def _shapes(self) -> Shapes:
+        return self._of_training()[1] or {"weights": (64,)}
+
+    def _noises(self) -> list[Noise]:
+        if self._noise is None:
+            self._noise = list(self._drawn_noises())
+        return self._noise
+
+    def _drawn_noises(self) -> Iterator[Noise]:
+        examples = self._examples()
+        for name, by_client in examples.items():
+            bound = self._bounds()[name]
+            width = next(iter(by_client.values())).size
+            units = max(UNITS, *(int(graph.num_nodes or 0) for graph in self._run.federation.owners.values()))
+            yield from noises(bound, by_client, rounds_for(width * len(by_client)), min(units, MOST_UNITS))
+
+    def _bounds(self) -> Mapping[str, Bound]:
+        one = self._rehearsal
+        return one.policy.bind(one.algorithm.in_use, one.federation.names).bounds
+
+    def _examples(self) -> dict[str, dict[str, Upload | Parts | Trees]]:
+        """Channel with noise -> what some clients sent on it."""
+        noised = {n for n, b in self._bounds().items() if noise_of(b) and b.channel.to != REFEREE}
+        found: dict[str, dict[str, Upload | Parts | Trees]] = {}
+
+        def after(me: Any, channel: str, made: Any) -> None:
+            if channel in noised and isinstance(made, Upload | Parts | Trees) and made.size:
+                mine = found.setdefault(channel, {})
+                if len(mine) < CLIENTS:
+                    mine.setdefault(me.name, made)
+
+        self._rehearsal.fresh().play(1, after=after)
+        return found
+
+    def _sample(self) -> Sample:
+        """What must be random, as a copy of this process makes it."""
+        examples, bounds = self._examples(), self._bounds()
+        how, drawn = self._rehearsal.policy.steps, self._rehearsal.policy.drawn
+        graph = max(self._rehearsal.federation.owners.values(), key=lambda one: int(one.num_nodes or 0))
+        classes = self._rehearsal.federation.schema.classes
+
+        def sample() -> dict[str, np.ndarray]:
+            made: dict[str, np.ndarray] = {}
+            for name, by_client in examples.items():
+                for noise in noises(bounds[name], by_client, 3):
+                    made[f"noise of {noise.party} on channel {name!r}"] = np.rint(noise.values * 4096)
+            if how is not None:
+                watched = taken(how, {"weights": (SMALL_SAMPLE,)})
+                made["noise of steps"] = np.rint(watched.noise.values * 4096)
+                if how.rate < 1:
+                    made["coins of steps"] = watched.asked
+            for one in drawn:
+                value = type(one)(**{**vars(one), "epsilon": 1.0}).anew(
+                    graph, classes
+                )  # coins that lie often
+                made[f"coins of {one.kind}"] = value.numpy().astype(np.float64)
+            return made
+
+        return sample

@@ -1,0 +1,124 @@
+"""Two copies of one process: what comes out the same in both does not come from the operating system.
+
+A copy shares everything with its original but fresh randomness: the state of every generator, global or of a
+module, every counter, every seed. So coins and noise that any of these decide are the same in both copies.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from audits.conformance_record import Finding
+from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.protocol import wire
+
+ALIKE = 0.2
+"""The share of equal values from which on two samples are called the same."""
+SECONDS = 60.0
+Sample = Callable[[], Mapping[str, np.ndarray]]
+"""Values by what they are: a copy calls it."""
+
+
+class NoTwins(SecureFedGraphError):
+    """This system makes no copies of a process, or one did not answer."""
+
+
+def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Finding]:
+    """That what must be random differs between two copies of this process.
+
+    Args:
+        sample: values by what they are, of at least some 32 values each; ``"coins ..."`` are compared whole.
+        check: the finding's name.
+
+    Raises:
+        NoTwins: where no copy can be made.
+    """
+    one, other = copies([sample, sample])
+    found = []
+    for what in one:
+        a, b = one[what], other.get(what)
+        same = b is not None and a.shape == b.shape and a.size > 0
+        if not same or b is None:
+            continue
+        alike = float(np.mean(a == b))
+        if alike == 1.0 if what.startswith("coins") else alike > ALIKE:
+            found.append(Finding(check, what, "comes out the same in two copies of one process"))
+    return found
+
+
+def copies(samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
+    """What copies of this process make, each of one sample.
+
+    Raises:
+        NoTwins: where no copy can be made, or one does not answer.
+    """
+    return [_copy(sample) for sample in samples]
+
+
+def _copy(sample: Sample) -> dict[str, np.ndarray]:
+    """What a forked copy of this process makes of it."""
+    if not hasattr(os, "fork"):
+        raise NoTwins("this system makes no copies of a process")
+    here, there = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of this process: the copy starts none
+        child = os.fork()
+    if not child:
+        _answer(sample, here, there)
+    os.close(there)
+    try:
+        raw = _all_of(here, time.monotonic() + SECONDS)
+    finally:
+        os.close(here)
+        _end(child)
+    try:
+        tree = wire.decode(raw) if raw else {}
+    except HostileMessage:
+        tree = {}
+    if not tree:
+        raise NoTwins("a copy of this process did not answer")
+    return {name: np.asarray(value) for name, value in tree.items()}
+
+
+def _answer(sample: Sample, here: int, there: int) -> None:
+    """In the copy: never returns."""
+    status = 1
+    try:
+        os.close(here)
+        torch.set_num_threads(1)  # no pool of threads came along
+        raw = wire.encode({name: np.ascontiguousarray(value) for name, value in sample().items()})
+        with os.fdopen(there, "wb") as pipe:
+            pipe.write(raw)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _all_of(pipe: int, deadline: float) -> bytes:
+    pieces: list[bytes] = []
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([pipe], [], [], left)[0]:
+            break
+        piece = os.read(pipe, 2**16)
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+    return b""
+
+
+def _end(child: int) -> None:
+    """Waits for a copy that has answered; one that has not is ended."""
+    for _ in range(100):
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)

@@ -1,0 +1,651 @@
+"""Privacy bugs that are put into the code on purpose, and the check of ``audit`` that catches each.
+
+    python benchmarks/mutants.py [--table] [--json] [--only NAME ...]
+
+One row a mutant: what it breaks, every check that complains when the mutated code is audited, and since when.
+An audit here is what ``secure-fedgraph audit`` does to one run besides attacking it: the checks of its
+record, the probes of its algorithm and protections, and the noise measured against worst-case neighbours.
+Every scene is audited without a mutant first, and has to pass. About five minutes on one core; ``--table``
+prints the table of ``docs/audits.md``. The status is 1 where a mutant escapes its check, or a scene
+without one is accused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+import secure_fedgraph as sfg
+from audits.conformance_rows import FAILED, conformance_rows
+from audits.empirical import BROKEN, empirical_or_why_not
+from audits.probes.rows import probe_rows
+from secure_fedgraph.client import Client
+from secure_fedgraph.errors import Refused
+from secure_fedgraph.privacy import local_step, pooling
+from secure_fedgraph.privacy.labels import RandomisedLabels
+from secure_fedgraph.privacy.local_step import PrivateSteps, Training
+from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.protocol import Channel, Reveal
+from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.transcript import everything
+from secure_fedgraph.protocol.upload import Parts, Upload
+
+P = sfg.policies
+DELTA = 1e-5
+EVEN = 2
+
+# --- scenes: small runs, each with what a mutant needs
+
+
+class RawMeans(sfg.FedSage):
+    """FedSage with a second channel that says that noisy steps made it."""
+
+    name = "raw-means"
+    MEANS = Channel("means", Reveal.SUM, trained=True)
+
+    def round(self, fed: Any, state: Any) -> Any:
+        """As FedSage, and the means."""
+        fed.reduce(self.MEANS)
+        return super().round(fed, state)
+
+    @MEANS.answer
+    def means(self, me: Any, given: Any) -> Upload:
+        """Nothing that a step made: the mean of the client's features."""
+        return Upload({"mean": self.mean(me)})
+
+    def mean(self, me: Any) -> torch.Tensor:
+        """What is right: nothing of the data."""
+        return torch.zeros(me.schema.features)
+
+
+class TwoChannels(sfg.FedSage):
+    """FedSage with class means on a channel of their own."""
+
+    name = "two-channels"
+    MEANS = Channel("means", Reveal.SUM)
+
+    def round(self, fed: Any, state: Any) -> Any:
+        """As FedSage, and the means."""
+        fed.reduce(self.MEANS)
+        return super().round(fed, state)
+
+    @MEANS.answer
+    def means(self, me: Any, given: Any) -> Upload:
+        """The mean of each class's features."""
+        return Upload({"means": _means(me)})
+
+
+class EachMeans(sfg.FedSage):
+    """Class means that the server reads client by client."""
+
+    name = "each-means"
+    MEANS = Channel("means", Reveal.EACH)
+
+    def round(self, fed: Any, state: Any) -> Any:
+        """As FedSage, and the means."""
+        fed.gather(self.MEANS)
+        return super().round(fed, state)
+
+    @MEANS.answer
+    def means(self, me: Any, given: Any) -> Upload:
+        """One entry a class, whether the client has it or not."""
+        return Upload({f"class {c}": mean for c, mean in enumerate(_means(me)) if self.sends(me, c)})
+
+    def sends(self, me: Any, label: int) -> bool:
+        """What is right: every class."""
+        return True
+
+
+class NodeSums(sfg.FedSage):
+    """Class sums of node features, each node's part clipped by the door."""
+
+    name = "node-sums"
+    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=Touches(1, 1.0))
+
+    def round(self, fed: Any, state: Any) -> Any:
+        """As FedSage, and the sums."""
+        fed.reduce(self.SUMS)
+        return super().round(fed, state)
+
+    @SUMS.answer
+    def sums(self, me: Any, given: Any) -> Parts:
+        """Every node's features, in the row of its class."""
+        graph = me.graph
+        return Parts({"features": graph.x}, torch.nn.functional.one_hot(graph.y, me.schema.classes).bool())
+
+
+def _means(me: Any) -> torch.Tensor:
+    member = torch.nn.functional.one_hot(me.graph.y, me.schema.classes).float()
+    return (member.T @ me.graph.x) / member.sum(0).clamp(min=1)[:, None]
+
+
+@cache
+def _federation(nodes: int) -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, nodes=nodes, features=24, seed=0)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A run to audit.
+
+    Args:
+        algorithm: its class.
+        policy: makes its policy.
+        rounds, nodes: how many.
+    """
+
+    algorithm: type[sfg.FedSage]
+    policy: Callable[[], Any]
+    rounds: int = 4
+    nodes: int = 90
+
+    def run(self) -> sfg.Run:
+        """The run, with every message kept."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = self.algorithm(hidden=(8, 8), fanout=(2, 2))
+            return sfg.train(
+                made, _federation(self.nodes), self.policy(), rounds=self.rounds, keep=everything
+            )
+
+
+STEPS = PrivateSteps(4.0, rate=0.3, steps=3)
+SCENES: dict[str, Scene] = {
+    "noised updates": Scene(sfg.FedSage, lambda: P.local_dp(1.0, 2.0)),
+    "updates within a wide clip": Scene(sfg.FedSage, lambda: P.local_dp(50.0, 2.0)),
+    "two noised channels": Scene(TwoChannels, lambda: P.local_dp(1.0, 2.0)),
+    "single class means": Scene(EachMeans, lambda: P.local_dp(1.0, 2.0)),
+    "sums over nodes": Scene(NodeSums, lambda: P.local_dp(1.0, 2.0), nodes=1_200),
+    "noisy steps": Scene(sfg.FedSage, lambda: replace(P.masked(), steps=STEPS)),
+    "noisy steps and means": Scene(RawMeans, lambda: replace(P.masked(), steps=STEPS)),
+    "randomised labels": Scene(sfg.FedSage, lambda: replace(P.plaintext(), drawn=(RandomisedLabels(1.0),))),
+}
+
+
+def complaints(scene: str) -> list[str]:
+    """The names of the checks of an audit that the code, as it is now, fails in a scene."""
+    try:
+        run = SCENES[scene].run()
+    except Refused as refusal:
+        return [f"the run ends: {refusal}"]
+    found = [row["check"] for row in (*conformance_rows(run), *probe_rows(run)) if row["outcome"] == FAILED]
+    measured = [row for row in empirical_or_why_not(run, DELTA) if row["outcome"] == BROKEN]
+    return [*found, *(f"epsilon of {row['noise']}" for row in measured)]
+
+
+# --- mutants
+
+Set = Callable[[Any, str, Any], None]
+DRAW, APPLY, COINS, RUN, SEAL = (
+    Gaussian._draw,
+    Gaussian.apply,
+    local_step.secret_coins,
+    Training.run,
+    Bound.seal,
+)
+NOISE_OF_STEPS, CLIPPED, DOOR_DRAWS, UPLOAD = (
+    local_step.rounded_gaussian,
+    pooling.clipped,
+    Client._draw,
+    Client._upload,
+)
+
+
+def with_scopes(set_: Set, change: Callable[[Gaussian, np.ndarray, np.ndarray, Any], np.ndarray]) -> None:
+    """Noise that knows its round and its upload: ``change(stage, noise, upload, scope)`` is drawn instead."""
+    now: list[Any] = []
+
+    def apply(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
+        now[:] = matrix, scope
+        return APPLY(self, matrix, scope)
+
+    set_(Gaussian, "apply", apply)
+    set_(Gaussian, "_draw", lambda self, shape: change(self, DRAW(self, shape), *now))
+
+
+def bias_without_noise(set_: Set) -> None:
+    quiet: list[np.ndarray] = []
+
+    def run(self: Training, optimizer: Any, parameters: Any, *more: Any, **named: Any) -> None:
+        quiet[:] = [
+            np.concatenate([np.full(p.numel(), name.endswith("bias")) for name, p in parameters.items()])
+        ]
+        RUN(self, optimizer, parameters, *more, **named)
+
+    class Sampler:
+        def __init__(self, sigma: int) -> None:
+            self.real = NOISE_OF_STEPS(sigma)
+            self.total_variation = self.real.total_variation
+
+        def draw(self, size: int) -> np.ndarray:
+            return np.where(quiet[0], 0, self.real.draw(size))
+
+    set_(Training, "run", run)
+    set_(local_step, "rounded_gaussian", Sampler)
+
+
+def last_three_without_noise(set_: Set) -> None:
+    def draw(self: Gaussian, shape: Any) -> np.ndarray:
+        noise = DRAW(self, shape)
+        if noise.size > 50:
+            noise.reshape(-1)[-3:] = 0
+        return noise
+
+    set_(Gaussian, "_draw", draw)
+
+
+def noise_taken_back(set_: Set) -> None:
+    before: dict[Any, list[np.ndarray]] = {}
+
+    def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
+        waiting = before.setdefault((scope.channel, noise.shape), [])
+        if scope.round % EVEN or not waiting:
+            waiting.append(noise)
+            return noise
+        return -waiting.pop(0)
+
+    with_scopes(set_, change)
+
+
+def counted_coins(set_: Set) -> None:
+    counter = itertools.count()
+
+    def coins(records: int, rate: float) -> torch.Tensor:
+        heads = np.random.default_rng(next(counter)).random(records) < rate
+        return torch.from_numpy(np.flatnonzero(heads))
+
+    set_(local_step, "secret_coins", coins)
+
+
+def true_labels(set_: Set) -> None:
+    set_(RandomisedLabels, "anew", lambda self, graph, classes: graph.y.clone())
+
+
+def labels_drawn_again(set_: Set) -> None:
+    def draw(self: Client, scope: Any) -> None:
+        DOOR_DRAWS(self, scope)
+        for one in self._policy.drawn:
+            self.graph = self.graph.clone()
+            setattr(self.graph, one.place, one.anew(self._own, self.schema.classes))
+
+    set_(Client, "_draw", draw)
+
+
+def gradient_in_the_rate(set_: Set) -> None:
+    def run(
+        self: Training,
+        optimizer: Any,
+        parameters: Any,
+        records: int,
+        gradients: Any,
+        *more: Any,
+        **named: Any,
+    ) -> None:
+        rate = optimizer.param_groups[0]["lr"]
+
+        def pulled(chosen: torch.Tensor) -> Any:
+            found = gradients(chosen)
+            length = float(sum(g.sum(0).square().sum() for g in found.values())) ** 0.5
+            optimizer.param_groups[0]["lr"] = rate / max(length, 1e-3)
+            return found
+
+        RUN(self, optimizer, parameters, records, pulled, *more, **named)
+
+    set_(Training, "run", run)
+
+
+def raw_mean(set_: Set) -> None:
+    set_(RawMeans, "mean", lambda self, me: me.graph.x.mean(0))
+
+
+def cut_noise(set_: Set) -> None:
+    set_(
+        Gaussian,
+        "_draw",
+        lambda self, shape: np.clip(DRAW(self, shape), -2 * self.sigma, 2 * self.sigma),
+    )
+
+
+def noise_of_its_own_length(set_: Set) -> None:
+    def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
+        return np.rint(noise * min(1.0, float(np.linalg.norm(upload)) / stage.moved)).astype(noise.dtype)
+
+    with_scopes(set_, change)
+
+
+def later_rounds(set_: Set) -> None:
+    def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
+        return np.rint(noise / 2).astype(noise.dtype) if scope.round > 2 else noise
+
+    with_scopes(set_, change)
+
+
+def shared_channels(set_: Set) -> None:
+    drawn: dict[Any, dict[str, list[np.ndarray]]] = {}
+
+    def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
+        by_channel = drawn.setdefault((scope.run, scope.round), {})
+        mine = by_channel.setdefault(scope.channel, [])
+        mine.append(noise)
+        first = next(iter(by_channel.values()))
+        return np.resize(first[(len(mine) - 1) % len(first)], noise.shape)
+
+    with_scopes(set_, change)
+
+
+def first_chunk(set_: Set) -> None:
+    set_(
+        pooling,
+        "clipped",
+        lambda matrix, norm: np.concatenate([CLIPPED(matrix[:256], norm), matrix[256:].astype(np.float32)]),
+    )
+
+
+def previous_upload(set_: Set) -> None:
+    before: dict[Any, np.ndarray] = {}
+    whose: list[Any] = []
+
+    def seal(self: Bound, upload: Any, scope: Any, party: Any) -> Any:
+        whose[:] = [(scope.run, scope.channel, party.name)]
+        return SEAL(self, upload, scope, party)
+
+    def apply(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
+        key = (*whose[0], matrix.shape)
+        earlier = before.get(key, np.zeros_like(matrix))
+        before[key] = matrix
+        return APPLY(self, matrix, scope) + np.rint(0.1 * earlier / self.step) * self.step
+
+    set_(Bound, "seal", seal)
+    set_(Gaussian, "apply", apply)
+
+
+def last_step(set_: Set) -> None:
+    step = [0, 0]
+
+    def run(self: Training, *arguments: Any, **named: Any) -> None:
+        step[:] = 0, self.how.steps
+        RUN(self, *arguments, **named)
+
+    def coins(records: int, rate: float) -> torch.Tensor:
+        step[0] += 1
+        return torch.arange(records) if step[0] == step[1] else COINS(records, rate)
+
+    set_(Training, "run", run)
+    set_(local_step, "secret_coins", coins)
+
+
+def lowest_bits(set_: Set) -> None:
+    labels: list[np.ndarray] = []
+
+    def upload(self: Client, *arguments: Any) -> Any:
+        labels[:] = [self.graph.y[self.graph.train_mask].numpy()]
+        return UPLOAD(self, *arguments)
+
+    def draw(self: Gaussian, shape: Any) -> np.ndarray:
+        return DRAW(self, shape)
+
+    def apply(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
+        made = APPLY(self, matrix, scope)
+        steps = np.rint(made / self.step).astype(np.int64).reshape(-1)
+        if labels and self.by == "client":
+            bits = labels[0][: len(steps)] % 2
+            steps[: len(bits)] += bits - steps[: len(bits)] % 2
+        return steps.reshape(made.shape) * self.step
+
+    set_(Client, "_upload", upload)
+    set_(Gaussian, "_draw", draw)
+    set_(Gaussian, "apply", apply)
+
+
+def length_by_data(set_: Set) -> None:
+    set_(EachMeans, "sends", lambda self, me, label: bool((me.graph.y == label).any()))
+
+
+def refusal_by_data(set_: Set) -> None:
+    def seal(self: Bound, upload: Any, scope: Any, party: Any) -> Any:
+        norm = next((stage.norm for stage in self.stages if hasattr(stage, "norm")), None)
+        length = float(sum(value.square().sum() for value in upload.values.values())) ** 0.5
+        if norm is not None and length > norm:
+            raise Refused(f"{party.name}'s upload is longer than {norm}")
+        return SEAL(self, upload, scope, party)
+
+    set_(Bound, "seal", seal)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One bug.
+
+    Args:
+        breaks: what is wrong, in a line.
+        wrong: puts it into the code.
+        scene: whose audit has to complain.
+        check: by this name.
+        since: "first try", of those that were written down before any audit was run, or the check that had
+            to be added or widened first.
+    """
+
+    breaks: str
+    wrong: Callable[[Set], None]
+    scene: str
+    check: str = ""
+    since: str = ""
+
+
+MISSED: dict[str, Mutant] = {
+    "bias without noise": Mutant(
+        "in noisy steps, parameters named *bias get no noise",
+        bias_without_noise,
+        "noisy steps",
+        "steps",
+        "`steps` has the model's own parameters",
+    ),
+    "last three without noise": Mutant(
+        "the last 3 of more than 50 coordinates of an upload get no noise",
+        last_three_without_noise,
+        "noised updates",
+        "width",
+        "`width`",
+    ),
+    "noise taken back": Mutant(
+        "the noise of an even round is minus that of the round before",
+        noise_taken_back,
+        "noised updates",
+        "correlation",
+        "`correlation`",
+    ),
+    "counted coins": Mutant(
+        "sampling coins come from a public generator whose seed is a counter",
+        counted_coins,
+        "noisy steps",
+        "predictable",
+        "`predictable`",
+    ),
+    "true labels": Mutant(
+        "randomised response is charged and the true labels are used",
+        true_labels,
+        "randomised labels",
+        "randomised data",
+        "`randomised data`",
+    ),
+    "labels drawn again": Mutant(
+        "labels are drawn again before every upload and charged once",
+        labels_drawn_again,
+        "randomised labels",
+        "randomised data",
+        "`randomised data`",
+    ),
+    "gradient in the rate": Mutant(
+        "the learning rate is divided by the norm of the gradient before noise",
+        gradient_in_the_rate,
+        "noisy steps",
+        "steps",
+        "`steps` has records that pull",
+    ),
+    "raw mean": Mutant(
+        "a channel that says trained=True carries a mean of raw features",
+        raw_mean,
+        "noisy steps and means",
+        "trained",
+        "`trained`",
+    ),
+}
+"""Eight that an independent check put in, and no audit saw."""
+
+FURTHER: dict[str, Mutant] = {
+    "cut noise": Mutant(
+        "noise beyond two standard deviations is cut off", cut_noise, "noised updates", "width", "first try"
+    ),
+    "noise of its own length": Mutant(
+        "noise is scaled to the upload's own length where that is below the clip",
+        noise_of_its_own_length,
+        "noised updates",
+        "width",
+        "first try",
+    ),
+    "later rounds": Mutant(
+        "from round 3 on noise has half its width", later_rounds, "noised updates", "width", "first try"
+    ),
+    "shared channels": Mutant(
+        "two channels of one round get the same draw of noise",
+        shared_channels,
+        "two noised channels",
+        "correlation",
+        "first try",
+    ),
+    "first chunk": Mutant(
+        "only the first 256 units' parts of a sum are clipped",
+        first_chunk,
+        "sums over nodes",
+        "clip",
+        "`clip`",
+    ),
+    "previous upload": Mutant(
+        "a tenth of the client's previous upload, before noise, is added after the noise",
+        previous_upload,
+        "noised updates",
+        "answer alone",
+        "`answer alone`",
+    ),
+    "last step": Mutant(
+        "the last noisy step of a round takes every record and is charged as sampled",
+        last_step,
+        "noisy steps",
+        "steps",
+        "first try",
+    ),
+    "lowest bits": Mutant(
+        "training labels replace the lowest bits of the noised numbers",
+        lowest_bits,
+        "noised updates",
+        "answer alone",
+        "`answer alone`",
+    ),
+    "length by data": Mutant(
+        "an upload holds only the entries of the classes that the client has",
+        length_by_data,
+        "single class means",
+        "behaviour",
+        "`behaviour`",
+    ),
+    "refusal by data": Mutant(
+        "after the charge, a client refuses to answer where its upload is longer than the clip",
+        refusal_by_data,
+        "updates within a wide clip",
+        "behaviour",
+        "`behaviour`",
+    ),
+}
+"""Ten that were written down before any audit was run on them."""
+
+MUTANTS = {**MISSED, **FURTHER}
+
+
+@contextmanager
+def in_the_code(wrong: Callable[[Set], None]) -> Iterator[None]:
+    """The code with a mutant in it."""
+    with ExitStack() as stack:
+        wrong(lambda target, name, value: stack.enter_context(mock.patch.object(target, name, value)))
+        yield
+
+
+def rows(names: list[str]) -> list[dict[str, Any]]:
+    """What the audits of the mutants say, and before them those of their scenes without any."""
+    found: list[dict[str, Any]] = []
+    for scene in dict.fromkeys(MUTANTS[name].scene for name in names):
+        started = time.perf_counter()
+        found.append(_row("no mutant", scene, complaints(scene), "", "", "", started))
+    for name in names:
+        mutant, started = MUTANTS[name], time.perf_counter()
+        with in_the_code(mutant.wrong):
+            by = complaints(mutant.scene)
+        found.append(_row(name, mutant.scene, by, mutant.breaks, mutant.check, mutant.since, started))
+    return found
+
+
+def _row(
+    name: str, scene: str, by: list[str], breaks: str, check: str, since: str, started: float
+) -> dict[str, Any]:
+    seconds = round(time.perf_counter() - started, 1)
+    if sys.stderr.isatty():
+        print(f"{name}, {scene}: {', '.join(by) or 'nothing'} ({seconds} s)", file=sys.stderr)
+    return {
+        "name": name,
+        "scene": scene,
+        "breaks": breaks,
+        "check": check,
+        "caught_by": by,
+        "caught": check in by if check else bool(by),
+        "since": since,
+        "seconds": seconds,
+    }
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """The table of ``docs/audits.md``."""
+    lines = ["| mutant | what it breaks | caught by | caught since |", "|---|---|---|---|"]
+    for row in found:
+        if row["breaks"]:
+            by = ", ".join(f"`{name}`" for name in row["caught_by"]) or "**nothing**"
+            lines.append(f"| {row['name']} | {row['breaks']} | {by} | {row['since']} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Prints the rows, or the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="one object with rows")
+    parser.add_argument("--table", action="store_true", help="the table of docs/audits.md")
+    parser.add_argument("--only", nargs="+", choices=MUTANTS, default=list(MUTANTS), metavar="NAME")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    found = rows(args.only)
+    if args.json:
+        print(json.dumps({"rows": found}))
+    elif args.table:
+        print(table(found))
+    else:
+        for row in found:
+            by = ", ".join(row["caught_by"]) or "nothing"
+            print(f"{row['name']}, {row['scene']}: {by} ({row['seconds']} s)")
+    sys.exit(any(row["caught"] != bool(row["breaks"]) for row in found))
+
+
+if __name__ == "__main__":
+    main()
