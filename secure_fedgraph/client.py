@@ -144,11 +144,14 @@ class Client:
             self._shelf.save(self.memory, label, committed)
 
     def load(self, label: str) -> None:
-        """Takes its memory back from its own shelf.
+        """Takes its memory back from its own shelf, before it has answered anything in this process.
 
         Raises:
             BadInput: where it is missing or damaged.
+            HostileMessage: once it has answered: what it counted and drew in this run is not undone.
         """
+        if self._last[0]:
+            raise HostileMessage(f"{self.name} has answered in this run and does not go back to {label!r}")
         if self._shelf is not None:
             self.memory = self._shelf.load(label)
             for one in self._policy.drawn:
