@@ -98,7 +98,8 @@ class Client:
         self._data = data
         self._witness = witness
         self._shelf = shelf
-        self._answered = after
+        # its own ledger knows it, too, should whoever starts it say less
+        self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
         self._offered = 0
         self._last: tuple[str, bytes] = ("", b"")

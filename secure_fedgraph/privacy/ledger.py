@@ -168,7 +168,8 @@ class Ledger:
           budget is checked and the line written in one step under a lock, also against other processes;
         - with a budget, what would exceed it is refused and not written;
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
-        - any other damage is refused, and so is a client's name with other data than it is known with.
+        - any other damage is refused, and so is a client's name with other data than it is known with;
+        - a file that lacks what this process has seen in it is refused, while the run goes on.
 
     Args:
         path: the file, one JSON line a charge; in memory without one. Runs over the same data may share it:
@@ -185,6 +186,9 @@ class Ledger:
         self._charges: list[Charge] = []
         self._lock = Lock()
         self._read = 0
+        self._last = b""
+        """The line that ends there."""
+        self._answered: dict[tuple[str, str], int] = {}
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
         if path is not None:
@@ -208,7 +212,7 @@ class Ledger:
                     file.write(line)
                     file.flush()
                     os.fsync(file.fileno())
-                self._read += len(line)
+                self._read, self._last = self._read + len(line), line
             self._count(charge)
             self._charges.append(charge)
 
@@ -240,6 +244,10 @@ class Ledger:
         """What a client was charged, and what is everybody's."""
         return sum((self._costs[name] for name in (client, *EVERYBODY)), Counter[Cost]())
 
+    def answered(self, client: str, run: str) -> int:
+        """The highest exchange of a run that a client was charged for, by whichever process; -1 for none."""
+        return self._answered.get((client, run), -1)
+
     def mark(self) -> dict[str, Any]:
         """How long the file is, and a digest of it: what a checkpoint notes."""
         with self._locked():  # half a line that another run is writing is no mark
@@ -260,16 +268,29 @@ class Ledger:
 
     def _count(self, charge: Charge) -> None:
         self._costs[charge.client][charge.cost] += 1
+        place = (charge.client, charge.run)
+        self._answered[place] = max(charge.exchange, self._answered.get(place, -1))
         if charge.data:
             self._data.setdefault(charge.client, charge.data)
 
     def _catch_up(self) -> None:
         """Takes note of what other processes have charged."""
-        if self.path is None or not self.path.is_file() or self.path.stat().st_size == self._read:
+        if self.path is None:
             return
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            fresh = file.read()
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        if size == self._read:
+            return
+        fresh = b""
+        if size > self._read:
+            with self.path.open("rb") as file:
+                file.seek(self._read - len(self._last))
+                fresh = file.read()
+        if not fresh.startswith(self._last) or size < self._read:
+            raise BadInput(
+                f"{self.path} lacks charges that this process has seen in it: a ledger that was rolled back "
+                "under-counts; put the newest one back, or treat the budget as spent"
+            )
+        fresh = fresh.removeprefix(self._last)
         if not fresh.endswith(b"\n"):
             raise BadInput(
                 f"{self.path} ends in a torn line, as a crash leaves it: 'resume' the run that tore it, "
@@ -278,6 +299,7 @@ class Ledger:
             )
         for number, line in enumerate(fresh.split(b"\n")[:-1], start=1):
             self._count(_charge(line, self.path, number))
+            self._last = line + b"\n"
         self._read += len(fresh)
 
     @contextmanager

@@ -15,8 +15,8 @@ largest number that meets the second:
     P[Hypergeometric(present, dropped, degree + 1) > degree + 1 - shares] * present <= 2**-AVAILABILITY
 
 In the first, ``2 * shares - (degree + 1)`` is ``2 * shares > holders + colluders`` among the holders of
-each client's secrets, for a client that helps to open nothing; ``shares - 1`` is for one that does: it insists
-on so many living neighbours, and they must not all be colluders. Whoever opens
+each client's secrets, for a client that helps to open nothing; ``shares - 1`` is for one that does: it
+insists on so many living neighbours, and they must not all be colluders. Whoever opens
 a client's own mask has ``shares`` of them; the client masked with ``shares - 1`` at least, whatever the
 server handed it; so some honest one is in both, alive on the one list of survivors, and the mask with it
 stays on. No upload is opened by itself then, however the server lies about who shared or dropped out.
