@@ -118,7 +118,8 @@ class Client:
         self._data = data
         self._witness = witness
         self._shelf = shelf
-        self._answered = after
+        # its own ledger knows it, too, should whoever starts it say less
+        self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
         self._reached = 0
         self._offered = 0
@@ -184,11 +185,14 @@ class Client:
             self._shelf.save({**self.memory, _ROUND: self._reached}, label, committed)
 
     def load(self, label: str) -> None:
-        """Takes its memory back from its own shelf.
+        """Takes its memory back from its own shelf, before it has answered anything in this process.
 
         Raises:
             BadInput: where it is missing or damaged.
+            HostileMessage: once it has answered: what it counted and drew in this run is not undone.
         """
+        if self._last[0]:
+            raise HostileMessage(f"{self.name} has answered in this run and does not go back to {label!r}")
         if self._shelf is not None:
             self.memory, self._unconfirmed = self._shelf.load(label), None
             self._reached = int(self.memory.pop(_ROUND, 0))

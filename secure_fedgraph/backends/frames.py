@@ -8,9 +8,11 @@ from typing import IO
 TOLD, ROSTER, ASK, SAVE, LOAD = b"T", b"R", b"A", b"S", b"L"
 DONE, FAILED = b"+", b"!"
 LARGEST = 2**34
-"""Checked before anything is allocated."""
+"""Bytes of one frame. What a header promises is checked against this and never allocated ahead."""
 LARGEST_FAILURE = 2**16
 """The same of what a client says it failed with: a class and a sentence."""
+PIECE = 2**20
+"""Bytes that are read at once: memory grows with what has come, not with what was promised."""
 _HEAD = struct.Struct("<cQ")
 
 
@@ -38,13 +40,73 @@ def read(pipe: IO[bytes]) -> tuple[bytes, bytes]:
     Raises:
         Ended: where there is none, or half of one.
     """
-    head = pipe.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise Ended
-    kind, size = _HEAD.unpack(head)
-    if size > (LARGEST_FAILURE if kind == FAILED else LARGEST):
-        raise Ended
-    body = pipe.read(size)
-    if len(body) < size:
-        raise Ended
-    return kind, body
+    coming = Incoming()
+    while not coming.whole:
+        piece = pipe.read(coming.wants)
+        if not piece:
+            raise Ended
+        coming.take(piece)
+    return coming.kind, coming.body
+
+
+class Incoming:
+    """A frame that arrives in pieces, from somebody who may stop in the middle of it or promise too much."""
+
+    def __init__(self) -> None:
+        self.kind = b""
+        self._head = b""
+        self._left = 0
+        self._pieces: list[bytes] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it has come."""
+        return bool(self.kind) and not self._left
+
+    @property
+    def wants(self) -> int:
+        """How many bytes to read next, at most."""
+        return min(self._left, PIECE) if self.kind else _HEAD.size - len(self._head)
+
+    @property
+    def body(self) -> bytes:
+        """What came behind the head."""
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+    def take(self, piece: bytes) -> None:
+        """The next bytes, no more than were wanted.
+
+        Raises:
+            Ended: for a frame that promises more than the largest.
+        """
+        if self.kind:
+            self._pieces.append(piece)
+            self._left -= len(piece)
+            return
+        self._head += piece
+        if len(self._head) == _HEAD.size:
+            self.kind, self._left = _HEAD.unpack(self._head)
+            if self._left > (LARGEST_FAILURE if self.kind == FAILED else LARGEST):
+                raise Ended
+
+
+class Outgoing:
+    """A frame that leaves in pieces, to somebody who may not read it."""
+
+    def __init__(self, kind: bytes, body: bytes) -> None:
+        self._parts = [memoryview(part) for part in (_HEAD.pack(kind, len(body)), body) if part]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it has left."""
+        return not self._parts
+
+    @property
+    def piece(self) -> memoryview:
+        """What to write next."""
+        return self._parts[0]
+
+    def left(self, written: int) -> None:
+        """So many bytes of the piece are on their way."""
+        rest = self._parts[0][written:]
+        self._parts[:1] = [rest] if len(rest) else []

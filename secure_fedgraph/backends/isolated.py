@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
+import selectors
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import IO, Any
 
@@ -26,6 +28,8 @@ PATIENCE = 3600.0
 """Seconds that a client's process has for an answer."""
 FAREWELL = 2.0
 """Seconds that a process gets to end by itself."""
+LONGEST = 2.0**20
+"""Seconds: a longer wait is one without an end."""
 _SET_PIPE_SIZE = 1031  # fcntl's F_SETPIPE_SZ, on Linux
 
 
@@ -36,10 +40,12 @@ class Workers:
         - a process is sent its own graph, public facts and message bytes, nothing of another client;
         - identity keys are made in the processes and stay there: public keys come out, and the operator hands
           out the roster, not the server;
-        - clients work side by side: all requests are written before a reply is read;
+        - clients work side by side: each is sent its request and read as fast as it takes and gives, and one
+          that reads nothing, stops in mid-sentence or promises more than it sends holds nobody else up;
         - a refusal arrives as the error that it was, and a process that died as an error that names it;
         - a client whose process died stays gone: whoever can go on without it, does (:meth:`reach`);
-        - a client that gives no answer in time has its process ended, and is gone too;
+        - a client that gives no answer in time has its process ended, and is gone too; so has one that talks
+          nonsense;
         - the processes end with this one, also when it is killed.
     Needs:
         - algorithm and policy by name; see :mod:`~secure_fedgraph.backends.enlistment`.
@@ -110,41 +116,81 @@ class Workers:
         try:
             self._nursery.wait(timeout=FAREWELL)
         except subprocess.TimeoutExpired:  # one is in the middle of an answer that nobody waits for
+            for name, pid in self.pids.items():
+                self._hear_of(pid, 0)
+                if (
+                    pid not in self._ended
+                ):  # by its number: it may have seen to it that it outlives its parent
+                    self._end(name)
             self._nursery.kill()
             self._nursery.wait()
         if self._nursery.stdout is not None:
             self._nursery.stdout.close()
 
     def _answers_to(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, Answer]:
-        waited_for = set(bodies) - set(self.lost)
-        with self._deadline(waited_for):
-            for name, body in bodies.items():
-                with contextlib.suppress(frames.Ended):  # reading says so, with how the process ended
-                    if name not in self.lost:
-                        frames.write(self._orders[name], kind, body)
-            found = {}
-            for name in bodies:  # all of them, so that none is left behind
-                found[name] = self._answer(name)
-                waited_for.discard(name)
-        return found
+        """What each says. Nobody is kept waiting by another that does not read, or stops in mid-sentence."""
+        talks = {
+            name: (frames.Outgoing(kind, body), frames.Incoming())
+            for name, body in bodies.items()
+            if name not in self.lost
+        }
+        open_: set[str] = set(talks)
+        with selectors.DefaultSelector() as ready:
+            for name in talks:
+                ready.register(self._orders[name], selectors.EVENT_WRITE, name)
+                ready.register(self._answers[name], selectors.EVENT_READ, name)
+            until = time.monotonic() + self._answer_within
+            while open_ and (left := until - time.monotonic()) > 0:
+                for key, _ in ready.select(None if left > LONGEST else left):
+                    name = key.data
+                    try:
+                        done = self._go_on(name, *talks[name], ready, key.fileobj)
+                    except frames.Ended:
+                        self._lose(name)
+                        done = True
+                    if done and name in open_:
+                        open_.discard(name)
+                        for pipe in (self._orders[name], self._answers[name]):
+                            with contextlib.suppress(KeyError, ValueError):
+                                ready.unregister(pipe)
+        self._too_slow |= open_
+        for name in sorted(open_):
+            self._end(name)
+            self._lose(name)
+        gone = self.lost
+        return {n: gone[n] if n in gone else self._said(n, talks[n][1]) for n in bodies}
 
-    @contextlib.contextmanager
-    def _deadline(self, waited_for: set[str]) -> Iterator[None]:
-        """Ends the processes of those who are still waited for when time is up: then their pipes end too."""
+    def _go_on(
+        self,
+        name: str,
+        going: frames.Outgoing,
+        coming: frames.Incoming,
+        ready: selectors.BaseSelector,
+        pipe: Any,
+    ) -> bool:
+        """Reads or writes what can be read or written now; whether the answer is whole.
 
-        def end() -> None:
-            for name in sorted(waited_for):
-                self._too_slow.add(name)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pids[name], signal.SIGKILL)
-
-        clock = threading.Timer(min(self._answer_within, threading.TIMEOUT_MAX), end)
-        clock.daemon = True
-        clock.start()
-        try:
-            yield
-        finally:
-            clock.cancel()
+        Raises:
+            Ended: for one that is gone, or answers before it was asked.
+        """
+        if pipe is self._orders[name]:
+            try:
+                going.left(pipe.write(going.piece) or 0)
+            except OSError:  # it reads no more; whether it says anything is for the other pipe
+                ready.unregister(pipe)
+                return False
+            if going.whole:
+                ready.unregister(pipe)
+            return False
+        piece = pipe.read(coming.wants)
+        if piece is None:
+            return False
+        if not piece:
+            raise frames.Ended
+        coming.take(piece)
+        if coming.whole and not going.whole:
+            raise frames.Ended
+        return coming.whole
 
     def _order(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, bytes]:
         answers = self._answers_to(kind, bodies)
@@ -153,15 +199,15 @@ class Workers:
                 raise answer
         return {name: answer for name, answer in answers.items() if isinstance(answer, bytes)}
 
-    def _answer(self, name: str) -> Answer:
-        if name in self.lost:
-            return self.lost[name]
-        try:
-            kind, body = frames.read(self._answers[name])
-        except frames.Ended:
-            self.lost[name] = Lost(f"{self._why_gone(name)}; with a checkpoint the run can be resumed")
-            return self.lost[name]
-        return body if kind == frames.DONE else _failure(name, body)
+    def _said(self, name: str, coming: frames.Incoming) -> Answer:
+        return coming.body if coming.kind == frames.DONE else _failure(name, coming.body)
+
+    def _lose(self, name: str) -> None:
+        self.lost[name] = Lost(f"{self._why_gone(name)}; with a checkpoint the run can be resumed")
+
+    def _end(self, name: str) -> None:
+        with contextlib.suppress(ProcessLookupError, KeyError):
+            os.kill(self.pids[name], signal.SIGKILL)
 
     def _why_gone(self, name: str) -> str:
         ending = self._ending(name)
@@ -177,21 +223,32 @@ class Workers:
             with contextlib.suppress(OSError):
                 pipe.close()
         mine = self.pids.get(name, 0)
-        if mine not in self._ended:
-            for line in (self._nursery and self._nursery.stdout) or ():
-                pid, status = map(int, line.split())
-                self._ended[pid] = status
-                if pid == mine:
-                    break
+        self._hear_of(mine, FAREWELL)
+        if mine not in self._ended and mine:  # or it is made to: nobody waits for one that will not
+            self._end(name)
+            self._hear_of(mine, FAREWELL)
         return f"exit status {self._ended[mine]}" if mine in self._ended else "with all the others"
+
+    def _hear_of(self, pid: int, seconds: float) -> None:
+        """Reads how processes ended until this one is among them, for so many seconds at most."""
+        said = self._nursery.stdout if self._nursery is not None else None
+        until = time.monotonic() + seconds
+        while said is not None and pid not in self._ended:
+            if not select.select([said], [], [], max(0.0, until - time.monotonic()))[0]:
+                return
+            line = said.readline()
+            if not line:
+                return
+            ended, status = map(int, line.split())
+            self._ended[ended] = status
 
     def _start(self, names: list[str]) -> None:
         theirs = []
         for name in names:
             orders, ours = os.pipe()
-            self._orders[name] = os.fdopen(ours, "wb")
+            self._orders[name] = _without_waiting(ours, "wb")
             ours, answers = os.pipe()
-            self._answers[name] = os.fdopen(ours, "rb")
+            self._answers[name] = _without_waiting(ours, "rb")
             _widen(orders, answers)
             theirs.append((orders, answers))
         ends = [end for pair in theirs for end in pair]
@@ -208,6 +265,7 @@ class Workers:
                 stdout=subprocess.PIPE,
                 env=_environment(len(names)),
                 pass_fds=ends,
+                bufsize=0,  # what was read ahead could not be waited for
             )
         finally:
             for end in ends:
@@ -235,6 +293,11 @@ def _failure(name: str, body: bytes) -> SecureFedGraphError:
         return known(printable(text))
     said = printable(f"{printable(kind, 100)}: {text}" if text else kind)
     return SecureFedGraphError(f"{name}'s process failed: {said}; its own output says more")
+
+
+def _without_waiting(end: int, mode: str) -> IO[bytes]:
+    os.set_blocking(end, False)
+    return os.fdopen(end, mode, buffering=0)
 
 
 def _environment(clients: int) -> dict[str, str]:

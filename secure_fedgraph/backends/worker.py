@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
+import resource
 import signal
 import sys
 import traceback
@@ -24,7 +26,7 @@ from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.enlistment import algorithm_of, policy_of
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
-from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.store import digest_of_data
 from secure_fedgraph.privacy.budget import Budget
@@ -35,7 +37,10 @@ from secure_fedgraph.protocol import nested, wire
 from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.shelf import Shelf
 
-_PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
+_PARENT_DEATH, _DUMPABLE = 1, 4  # prctl's PR_SET_PDEATHSIG and PR_SET_DUMPABLE
+
+_SERVED = (frames.ASK, frames.SAVE, frames.LOAD)
+LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
 
 
 def main(pairs: list[str]) -> None:
@@ -49,6 +54,7 @@ def main(pairs: list[str]) -> None:
             _end_with(here)
             for end in {e for pair in ends for e in pair} - {orders, answers}:
                 os.close(end)
+            _keep_to_itself()
             os.dup2(2, 1)  # what an algorithm prints goes where errors go
             status = 1
             try:
@@ -67,7 +73,12 @@ def main(pairs: list[str]) -> None:
 
 
 def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
-    """Serves one client until the input ends."""
+    """Serves one client until the input ends.
+
+    Guarantees:
+        - it is told what it is, and the roster, once and in this order, and its memory is restored before it
+          has answered anything: nobody who holds the pipe later on makes it somebody else.
+    """
     parent = os.getppid()
     warnings.simplefilter("ignore", PlaintextWarning)  # the operator was told
     client: Client | None = None
@@ -80,12 +91,17 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
                 return
             try:
                 answer = b""
-                if kind == frames.TOLD:
+                if kind == frames.TOLD and not told:
                     told, answer = nested.unpack(body), identity.public
-                elif kind == frames.ROSTER:
+                elif kind == frames.ROSTER and told and client is None:
                     client = _client(told, identity, nested.unpack(body))
-                elif client is not None:
+                elif kind in _SERVED and client is not None:
                     answer = _serve(client, kind, body)
+                else:
+                    raise HostileMessage(
+                        f"a client's process was sent an order of kind {kind!r} out of turn: it is told what "
+                        "it is, then the roster, each once, and then it is asked"
+                    )
             except Exception as error:
                 _fail(answers, error)
             else:
@@ -99,14 +115,23 @@ def _serve(client: Client, kind: bytes, body: bytes) -> bytes:
         return client.handle(body)
     order = wire.decode(body)
     if kind == frames.SAVE:
-        client.save(order["label"], order["committed"])
-    elif kind == frames.LOAD:
-        client.load(order["label"])
+        client.save(_label(order, "label"), _label(order, "committed"))
+    else:
+        client.load(_label(order, "label"))
     return b""
+
+
+def _label(order: wire.Tree, key: str) -> str:
+    value = order.get(key)
+    if not isinstance(value, str) or (value and not LABEL.fullmatch(value)):
+        raise HostileMessage(f"an order to a client's process: {str(value)[:40]!r} is no label of a round")
+    return value
 
 
 def _client(told: dict[str, Any], identity: Identity, roster: dict[str, bytes]) -> Client:
     name, algorithm = told["name"], algorithm_of(told["algorithm"])
+    if roster.get(name) != identity.public:
+        raise HostileMessage(f"{name} was handed a roster in which its own identity is another's")
     own = (algorithm.METRICS, algorithm.OWN_TESTS)
     # those in use last: settings decide parts of a declaration
     declared = {channel.name: channel for channel in (*algorithm.channels, *algorithm.in_use, *own)}
@@ -137,6 +162,13 @@ def _fail(answers: IO[bytes], error: Exception) -> None:
     # what else goes wrong may quote the data: its text stays with the client
     text = printable(str(error)) if own else ""
     frames.write(answers, frames.FAILED, wire.encode({"class": type(error).__name__, "text": text}))
+
+
+def _keep_to_itself() -> None:
+    """No core file; and, on Linux, no other process of this user reads its memory or its pipes."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DUMPABLE, 0)
 
 
 def _end_with(parent: int) -> None:

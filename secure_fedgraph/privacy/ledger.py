@@ -172,6 +172,7 @@ class Ledger:
         - nobody but the owner of the file reads it, and a link in its place is refused.
         - a client's data are known again by a digest under the key in ``<path>.key``, which the owner keeps:
           who reads the ledger alone cannot test a guess at them.
+        - a file that lacks what this process has seen in it is refused, while the run goes on.
 
     Args:
         path: the file, one JSON line a charge; in memory without one. Runs over the same data may share it:
@@ -188,6 +189,9 @@ class Ledger:
         self._charges: list[Charge] = []
         self._lock = Lock()
         self._read = 0
+        self._last = b""
+        """The line that ends there."""
+        self._answered: dict[tuple[str, str], int] = {}
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
         self._key = b""
@@ -210,7 +214,7 @@ class Ledger:
             if self.path is not None:
                 line = charge.to_line().encode()
                 files.append(self.path, line, sync=True)
-                self._read += len(line)
+                self._read, self._last = self._read + len(line), line
             self._count(charge)
             self._charges.append(charge)
 
@@ -242,6 +246,10 @@ class Ledger:
         """What a client was charged, and what is everybody's."""
         return sum((self._costs[name] for name in (client, *EVERYBODY)), Counter[Cost]())
 
+    def answered(self, client: str, run: str) -> int:
+        """The highest exchange of a run that a client was charged for, by whichever process; -1 for none."""
+        return self._answered.get((client, run), -1)
+
     def mark(self) -> dict[str, Any]:
         """How long the file is, and a digest of it: what a checkpoint notes."""
         with self._locked():  # half a line that another run is writing is no mark
@@ -271,16 +279,27 @@ class Ledger:
 
     def _count(self, charge: Charge) -> None:
         self._costs[charge.client][charge.cost] += 1
+        place = (charge.client, charge.run)
+        self._answered[place] = max(charge.exchange, self._answered.get(place, -1))
         if charge.data:
             self._data.setdefault(charge.client, charge.data)
 
     def _catch_up(self) -> None:
         """Takes note of what other processes have charged."""
-        if self.path is None or files.size_of(self.path) == self._read:
+        if self.path is None:
             return
-        fresh = _content(self.path, self._read)
-        if fresh is None:
+        size = files.size_of(self.path) or 0
+        if size == self._read:
             return
+        fresh = b""
+        if size > self._read:
+            fresh = _content(self.path, self._read - len(self._last)) or b""
+        if not fresh.startswith(self._last) or size < self._read:
+            raise BadInput(
+                f"{self.path} lacks charges that this process has seen in it: a ledger that was rolled back "
+                "under-counts; put the newest one back, or treat the budget as spent"
+            )
+        fresh = fresh.removeprefix(self._last)
         if not fresh.endswith(b"\n"):
             raise BadInput(
                 f"{self.path} ends in a torn line, as a crash leaves it: 'resume' the run that tore it, "
@@ -289,6 +308,7 @@ class Ledger:
             )
         for number, line in enumerate(fresh.split(b"\n")[:-1], start=1):
             self._count(_charge(line, self.path, number))
+            self._last = line + b"\n"
         self._read += len(fresh)
 
     @contextmanager

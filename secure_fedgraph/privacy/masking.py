@@ -50,7 +50,9 @@ class Masked(Carrier):
           ``(cohort + colluders) // 2 + 1`` clients signed, so two lists cannot both be answered, and never
           both shares for one client. How many collude is a share of the roster: the server picks the cohort;
         - below that many survivors nothing is opened; above, the sum is exact in the ring;
-        - a client that answers nonsense at whatever step is left out like one that dropped out there;
+        - a client that answers nonsense at whatever step is left out like one that dropped out there, and
+          wrong shares from some of those that hold them are put right. One that dealt shares of other secrets
+          than it advertised is noticed at the end only: nothing is opened then, and the error names it;
         - any secret that shares can give back serves one sum, and is compared with what was advertised;
         - clients that were shown other keys, another cohort or another broadcast do not mask or sign as one.
     Needs:
@@ -214,6 +216,8 @@ class Masked(Carrier):
         adverts = sound(
             ask, found, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
         )
+        shown = dict(adverts)
+        adverts = sound(ask, shown, lambda name, _: decks.check_not_copied(name, shown))
         least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
         enough(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
         deck = Deck.of(adverts)

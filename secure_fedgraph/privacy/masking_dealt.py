@@ -55,7 +55,7 @@ class Dealt:
     def check_shares(self, holder: str, tree: Tree, channel: str) -> None:
         """That a client revealed as many shares as it holds."""
         rows, count = tree.get("shares"), len(self.held[holder])
-        if not bytes_of(rows, (count, BYTES)) or not are_shares(rows):
+        if not bytes_of(rows, (count, BYTES)):
             raise HostileMessage(f"channel {channel!r}: {holder} revealed something that is no shares")
 
     def keys(
@@ -89,9 +89,13 @@ class Dealt:
     def _by_owner(self, revealed: Mapping[str, Tree]) -> dict[str, dict[int, int]]:
         found: dict[str, dict[int, int]] = {}
         for holder, tree in revealed.items():
-            for owner, row in zip(self.held[holder], tree["shares"], strict=True):
-                share = int.from_bytes(row.tobytes(), "little")
-                found.setdefault(owner, {})[self.deck.places[holder] + 1] = share
+            rows = tree["shares"]
+            for owner, row, is_share in zip(self.held[holder], rows, are_shares(rows), strict=True):
+                if (
+                    is_share
+                ):  # what is none counts against whoever dealt it, not against all that this one holds
+                    share = int.from_bytes(row.tobytes(), "little")
+                    found.setdefault(owner, {})[self.deck.places[holder] + 1] = share
         return found
 
     def _own_seed(self, name: str, shares: Mapping[int, int]) -> bytes:

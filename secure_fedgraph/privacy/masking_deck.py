@@ -53,6 +53,7 @@ class Deck:
         whole = all(_is_bytes(tree.get(key), (len(listed), size)) for key, size in FIELDS.items())
         if not whole or len(tree) != 4 or list(listed) != sorted(set(listed)):
             raise HostileMessage("the keys of a masked sum cannot be read")
+        check_no_copies(tree["public"])
         return cls(listed, **{key: tree[key] for key in FIELDS})
 
     def to_tree(self) -> Tree:
@@ -93,6 +94,28 @@ def check_advert(name: str, advert: Tree, scope: Scope | None = None, identity: 
         AgreementKey.generate().shared_with(public, b"masked: a key that agrees on nothing")
     except HostileMessage as error:
         raise HostileMessage(f"{name} advertised keys that are not its own to use: {error}") from None
+
+
+def check_no_copies(public: np.ndarray) -> None:
+    """That no two clients have one key: who adds the mask with one and subtracts the other's has none.
+
+    Raises:
+        HostileMessage: where two have.
+    """
+    if len({row.tobytes() for row in public}) < len(public):
+        raise HostileMessage("the keys of a masked sum have one key twice: somebody copied another's")
+
+
+def check_not_copied(name: str, adverts: Mapping[str, Tree]) -> None:
+    """That no other client advertised the same key: both are left out, as nobody can tell whose it is.
+
+    Raises:
+        HostileMessage: naming the other.
+    """
+    mine = bytes(adverts[name]["public"])
+    for other, advert in adverts.items():
+        if other != name and bytes(advert["public"]) == mine:
+            raise HostileMessage(f"{name} advertised the same key as {other}: one of them copied it")
 
 
 def statement(scope: Scope, name: str, public: bytes, commitment: bytes) -> bytes:

@@ -11,11 +11,13 @@ Two numbers bind the clients of one masked sum:
 In the k-regular graph the degree is the smallest even one for which both of these hold, with ``shares`` the
 largest number that meets the second:
 
-    P[Hypergeometric(present - 1, colluders, degree) >= 2 * shares - (degree + 1)] * present
-        <= 2**-(SECURITY + GRINDING)
+    P[Hypergeometric(present - 1, colluders, degree) >= least] * present <= 2**-(SECURITY + GRINDING)
+        with least = min(2 * shares - (degree + 1), shares - 1)
     P[Hypergeometric(present, dropped, degree + 1) > degree + 1 - shares] * present <= 2**-AVAILABILITY
 
-The first is ``2 * shares > holders + colluders`` among the holders of each client's secrets. Whoever opens
+In the first, ``2 * shares - (degree + 1)`` is ``2 * shares > holders + colluders`` among the holders of
+each client's secrets, for a client that helps to open nothing; ``shares - 1`` is for one that does: it
+insists on so many living neighbours, and they must not all be colluders. Whoever opens
 a client's own mask has ``shares`` of them; the client masked with ``shares - 1`` at least, whatever the
 server handed it; so some honest one is in both, alive on the one list of survivors, and the mask with it
 stays on. No upload is opened by itself then, however the server lies about who shared or dropped out.
@@ -73,7 +75,7 @@ def shape(cohort: int, present: int, colluders: float, dropouts: float, roster: 
     bad, dropped = min(bad, present - 1), math.ceil(dropouts * present - 1e-9)
     for degree in range(2, present - 1, 2):
         shares = _available(present, dropped, degree)
-        least = 2 * shares - degree - 1
+        least = min(2 * shares - degree - 1, shares - 1)
         if least > 0 and _rare(present - 1, bad, degree, least, present << SECURITY + GRINDING):
             return Shape(signatures, shares, degree)
     return everybody

@@ -77,11 +77,12 @@ def weights(points: tuple[int, ...]) -> list[int]:
     return [product * inverse % PRIME for inverse in _inverses(below)]
 
 
-def are_shares(rows: np.ndarray) -> bool:
-    """Whether rows of 32 bytes, little-endian, are all numbers of the field."""
+def are_shares(rows: np.ndarray) -> list[bool]:
+    """Which rows of 32 bytes, little-endian, are numbers of the field."""
     top = rows[:, 31] == 0x7F
     beyond = top & (rows[:, 1:31] == 0xFF).all(axis=1) & (rows[:, 0] >= 0xED)
-    return not bool(((rows[:, 31] > 0x7F) | beyond).any())
+    found: list[bool] = (~((rows[:, 31] > 0x7F) | beyond)).tolist()
+    return found
 
 
 def combine(shares: Mapping[int, int]) -> int:
@@ -90,18 +91,86 @@ def combine(shares: Mapping[int, int]) -> int:
 
 
 def candidates(shares: Mapping[int, int], threshold: int) -> Iterator[int]:
-    """The secrets that subsets of the shares give: the first one, unless a share is wrong.
+    """The secrets that the shares may stand for: the first one, unless a share is wrong.
 
-    Whoever reconstructs compares each with what was advertised, and takes the one that fits. With one wrong
-    share among more than ``threshold``, some subset leaves it out.
+    Whoever reconstructs compares each with what was advertised, and takes the one that fits. Where up to half
+    of the shares above ``threshold`` are wrong, the second one does. Where more are, some subsets are tried.
 
     Raises:
         HostileMessage: for a share that is no number of the field.
     """
     if not all(0 <= share < PRIME for share in shares.values()):
         raise HostileMessage("a share of a secret is not a number of the field")
-    for points in islice(combinations(shares, threshold), TRIES):
+    subsets = islice(combinations(shares, threshold), TRIES - 1)
+    for points in islice(subsets, 1):
         yield combine({point: shares[point] for point in points})
+    if len(shares) > threshold + 1 and (found := decoded(shares, threshold)) is not None:
+        yield found
+    for points in subsets:
+        yield combine({point: shares[point] for point in points})
+
+
+def decoded(shares: Mapping[int, int], threshold: int) -> int | None:
+    """The secret, if at most ``(len(shares) - threshold) // 2`` of its shares are wrong; else maybe None.
+
+    References:
+        Gao, A New Algorithm for Decoding Reed-Solomon Codes, 2003.
+    """
+    before, rest = _through(shares)
+    factor_before, factor = [0], [1]
+    while 2 * (len(rest) - 1) >= len(shares) + threshold:
+        quotient, remainder = _divided(before, rest)
+        before, rest = rest, remainder
+        factor_before, factor = factor, _less(factor_before, _times(quotient, factor))
+    found, remainder = _divided(rest, factor)
+    return None if any(remainder) or len(found) > threshold else found[0]
+
+
+def _through(shares: Mapping[int, int]) -> tuple[list[int], list[int]]:
+    """Lowest coefficient first: what is zero at all points, and what goes through all the shares."""
+    zero = [1]
+    for point in shares:
+        zero = _times(zero, [-point % PRIME, 1])
+    apart = []
+    for point in shares:
+        quotient, _ = _divided(zero, [-point % PRIME, 1])
+        apart.append((quotient, _evaluate(quotient[::-1], point)))
+    inverses, total = _inverses([at for _, at in apart]), [0] * len(shares)
+    for (quotient, _), share, inverse in zip(apart, shares.values(), inverses, strict=True):
+        factor = share * inverse % PRIME
+        total = [(a + factor * b) % PRIME for a, b in zip(total, quotient, strict=True)]
+    return zero, _trimmed(total)
+
+
+def _times(one: list[int], other: list[int]) -> list[int]:
+    found = [0] * (len(one) + len(other) - 1)
+    for i, a in enumerate(one):
+        for j, b in enumerate(other):
+            found[i + j] = (found[i + j] + a * b) % PRIME
+    return _trimmed(found)
+
+
+def _less(one: list[int], other: list[int]) -> list[int]:
+    size = max(len(one), len(other))
+    padded = ((one + [0] * (size - len(one))), (other + [0] * (size - len(other))))
+    return _trimmed([(a - b) % PRIME for a, b in zip(*padded, strict=True)])
+
+
+def _divided(one: list[int], by: list[int]) -> tuple[list[int], list[int]]:
+    """Quotient and remainder of polynomials."""
+    rest, inverse = list(one), pow(by[-1], -1, PRIME)
+    quotient = [0] * max(1, len(one) - len(by) + 1)
+    for place in range(len(one) - len(by), -1, -1):
+        factor = quotient[place] = rest[place + len(by) - 1] * inverse % PRIME
+        for i, b in enumerate(by):
+            rest[place + i] = (rest[place + i] - factor * b) % PRIME
+    return _trimmed(quotient), _trimmed(rest)
+
+
+def _trimmed(polynomial: list[int]) -> list[int]:
+    while len(polynomial) > 1 and not polynomial[-1]:
+        polynomial.pop()
+    return polynomial
 
 
 def _evaluate(polynomial: Sequence[int], point: int) -> int:
