@@ -186,8 +186,10 @@ def same_protections(run: Run, federation: Federation) -> Policy:
 
     def recipe(channel: Channel) -> Protection:
         protection = run.policy[channel.name].protection
-        fits = max(2, math.ceil(protection.quorum * now / was)) if protection.quorum > 1 else 1
-        return replace(protection, quorum=fits) if now < was else protection
+        quorum = protection.quorum
+        if now >= was or isinstance(quorum, str) or quorum <= 1:  # shares and majorities scale by themselves
+            return protection
+        return replace(protection, quorum=max(2, math.ceil(quorum * now / was)))
 
     about = run.policy.policy
     return Policy(about.name, recipe, relation=about.relation, steps=about.steps, drawn=about.drawn)

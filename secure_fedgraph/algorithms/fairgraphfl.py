@@ -182,7 +182,7 @@ class FairGraphFL(GinClassifier):
         s = self.settings
         seed: Entries = {SEED: Whole()}
         if channel in (self.UPDATE.name, self.VALUED.name):
-            told = {PROTOTYPES: Numbers((None, s.hidden)), KNOWN: Integers((None,), 0, 1)}
+            told: Entries = {PROTOTYPES: Numbers((None, s.hidden)), KNOWN: Integers((None,), 0, 1)}
             return (seed, {**seed, **told}) if self._prototypes else (seed,)
         if channel == self.MOTIF_SUMS.name:
             return (seed,)
