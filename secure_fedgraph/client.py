@@ -121,7 +121,7 @@ class Client:
         # its own ledger knows it, too, should whoever starts it say less
         self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
-        self._reached = 0
+        self._reached = self._resumed = 0
         self._offered = 0
         self._last: tuple[str, bytes] = ("", b"")
         bounds = policy.bounds.values()
@@ -182,7 +182,7 @@ class Client:
         """
         self._abandon()
         if self._shelf is not None:
-            self._shelf.save({**self.memory, _ROUND: self._reached}, label, committed)
+            self._shelf.save({**self.memory, _ROUND: max(self._reached, self._resumed)}, label, committed)
 
     def load(self, label: str) -> None:
         """Takes its memory back from its own shelf, before it has answered anything in this process.
@@ -195,7 +195,7 @@ class Client:
             raise HostileMessage(f"{self.name} has answered in this run and does not go back to {label!r}")
         if self._shelf is not None:
             self.memory, self._unconfirmed = self._shelf.load(label), None
-            self._reached = int(self.memory.pop(_ROUND, 0))
+            self._resumed = int(self.memory.pop(_ROUND, 0))
             for one in self._policy.drawn:
                 self._take_drawn(one)
 
@@ -533,10 +533,11 @@ class Client:
                 "something else: a number serves one request"
             )
         # the same round again draws the same samples: differences of answers would show what is left
-        if request.round < self._reached:
+        set_up = request.channel.startswith(CARRIER)  # comes again after a resume, before any round does
+        last = self._reached if set_up else max(self._reached, self._resumed)
+        if request.round < last:
             raise HostileMessage(
-                f"{self.name} was asked for round {request.round} after round {self._reached}: "
-                "rounds never go back"
+                f"{self.name} was asked for round {request.round} after round {last}: rounds never go back"
             )
         self._answered = request.exchange
 

@@ -82,6 +82,17 @@ def test_nor_after_a_resume(tmp_path: Path) -> None:
     with pytest.raises(HostileMessage, match="rounds never go back"):
         again.clients[VICTIM].handle(request(again, 2))
     again.clients[VICTIM].handle(request(again, 3))
+    with pytest.raises(HostileMessage, match="rounds never go back"):
+        again.clients[VICTIM].handle(request(again, 0, CARRIER + "keys", "advertise"))
+
+
+def test_a_resumed_run_agrees_on_fresh_keys(tmp_path: Path) -> None:
+    """Set-up is round 0 and comes after the memory of round 3: once, before any round is asked for."""
+    algorithm, federation = sfg.FedAvg(hidden=(4, 4), fanout=(2, 2)), citation(3, 30, 8)
+    how = {"policy": sfg.policies.masked(), "out": tmp_path, "seed": 1}
+    sfg.train(algorithm, federation, rounds=1, **how)
+    again = sfg.train(algorithm, federation, rounds=1, resume=True, **how)
+    assert len(again.history) == 1
 
 
 def test_the_referee_examines_in_the_round_that_was_trained() -> None:

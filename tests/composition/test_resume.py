@@ -293,5 +293,5 @@ def test_what_stands_in_the_files(stopped: Path) -> None:
     assert set(kept) == {"schema", "run", "label", "round", "seconds", "history", "ledger", "facts"}
     lists = list((stopped / "checkpoint" / "clients").glob(f"*/{kept['label']}.json"))
     assert len(lists) == 3
-    assert all(set(read_json(path)["parts"]) == {"optimizer"} for path in lists)
+    assert all(set(read_json(path)["parts"]) == {"optimizer", "last round"} for path in lists)
     assert json.dumps(kept["facts"])
