@@ -367,10 +367,9 @@ class FedEgo(NodeClassifier):
     def _mashed(self, me: Any, given: State) -> Upload | Trees:
         model: Any = self._own(me, given.get(SEED))
         bounded.count(me, self.settings)
-        if not self._averages:  # nothing has been asked of this client yet this round
+        # nothing has been asked of this client yet this round, or it dropped out of the sum that it trained for
+        if not self._averages or "egos" not in me.memory:
             self._train(me, model)
-        if "egos" not in me.memory:
-            raise HostileMessage(f"{me.name} was asked for mashes before it was asked to train")
         if self._bounded:
             return bounded.mashes(me, model, self.settings)
         model.eval()
