@@ -30,7 +30,7 @@ class TestLedger:
         ledger = Ledger(tmp_path / "ledger.jsonl")
         ledger.charge(charge())
         assert PLAIN not in (tmp_path / "ledger.jsonl").read_text()
-        assert all(PLAIN != one.data and one.data.startswith(KEYED) for one in ledger.charges)
+        assert all(one.data != PLAIN and one.data.startswith(KEYED) for one in ledger.charges)
         other = Ledger(tmp_path / "another.jsonl")
         other.charge(charge())
         assert other.charges[0].data != ledger.charges[0].data
