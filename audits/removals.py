@@ -1,8 +1,8 @@
 """Audits of a node's real removal: it goes with its links, its client samples neighbours again, and trains.
 
-The client is a real one, its key stays the same in both worlds, and it takes its noisy steps as in a run. What
-is planted is the loss alone: records whose tree differs between the two worlds pull one way in the first and
-the other way in the second, which is the most that a malicious model could make of them.
+The client is a real one, its key stays the same in both worlds, and it takes its noisy steps as in a run.
+Only the gradients are planted: records whose tree differs between the two worlds pull one way in the first
+and the other way in the second, which is the most that a malicious model could make of them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Removals:
         return Removal(node, int(self.degrees[node]), int(self._differ(node).sum()), self.bound)
 
     def without(self, node: int) -> Data:
-        """The graph without a node's features and links; its row stays, since how many there are is public."""
+        """The graph without a node's features and links; its row stays: their number is public."""
         found = self.graph.clone()
         found.edge_index = self.graph.edge_index[:, (self.graph.edge_index != node).all(0)]
         found.x = self.graph.x.clone()

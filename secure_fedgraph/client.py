@@ -165,7 +165,7 @@ class Client:
     def link_priorities(self, links: torch.Tensor) -> torch.Tensor:
         """A pseudo-random int64 for each link ``[2, E]``: of its two ends, under a secret key of this client.
 
-        The key is the operating system's and stays in the client's memory, so that a resumed run has the same.
+        The key is the operating system's and stays in the client's memory: a resumed run has the same.
         """
         if LINK_KEY not in self.memory:
             self.memory[LINK_KEY] = fresh_key()

@@ -245,7 +245,7 @@ def federate(
 
 
 def _published(dataset: Dataset) -> str:
-    """The content hash of a public data set; of anybody's own data one that nobody else can test guesses with.
+    """The content hash of a public data set; of anybody's own data a keyed one, which confirms no guess.
 
     The key stands in the user's cache folder. Where that cannot be written it lasts as long as this process.
     """

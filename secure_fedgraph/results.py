@@ -284,6 +284,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "metric": run.algorithm.measure(run.federation.schema),
         "accuracy": run.accuracy,
         "privacy": run.privacy(delta=experiment.delta),
+        "released_exactly": released_exactly(run),
         "budget": _budget(run, experiment),
         "plan": _plan(run),
         "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
@@ -310,7 +311,41 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
         "relation": entry["relation"],
         "planned": experiment.planned,
         "spent": left,
-        **({"spent_by_all_runs": _by_all_runs(run.budget, experiment.ledger)} if experiment.ledger else {}),
+        **(_of_all_runs(run.budget, experiment.ledger) if experiment.ledger else {}),
+    }
+
+
+_SCORED = {
+    "referee": "of the model on a graph that holds every protected training row beside the test nodes",
+    "in_band": "as the clients sent them, with the noise of their channel where it has any",
+}
+
+
+def released_exactly(run: Run) -> list[str]:
+    """What this file says that follows from protected data without noise, so that no epsilon covers it.
+
+    Keys of the result, each with what it gives away. Whoever publishes the file publishes these too.
+    """
+    found = [
+        f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}",
+        "accuracy.best_by_validation: which round was best on validation nodes",
+        "data: how many nodes, features and classes there are (they make the model's width), and a digest",
+        "data.partition: sizes of owners' pieces, and for links how many are in them and between them",
+        "bytes, channels, seconds: sizes and times",
+    ]
+    if run.state:
+        found.append("weights: a digest of the final state")
+    return found
+
+
+def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
+    """What stands in a shared ledger, and what is guaranteed for runs planned one after the other."""
+    return {
+        "spent_by_all_runs": _by_all_runs(budget, ledger),
+        "spent_by_all_runs_is": "what all charges come to had every run been planned before the first",
+        "guaranteed_for_all_runs": budget.epsilon,
+        "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what earlier "
+        "ones released, where all of them keep to it",
     }
 
 

@@ -75,7 +75,13 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
     )
     if not result["federated"]:
         notes.append("; not federated: this baseline pools all data", style="bold")
-    return [head, privacy, *_plan(result), channels, *beyond, notes]
+    exact = Text(
+        "Exact and under no epsilon in result.json: "
+        + "; ".join(one.split(":")[0] for one in result.get("released_exactly", []))
+        + ".",
+        style="dim",
+    )
+    return [head, privacy, *_plan(result), channels, *beyond, exact, notes]
 
 
 def _owners(result: dict[str, Any]) -> Text | None:

@@ -69,7 +69,7 @@ def fit_privately(
 
 
 def neighbours_of(me: Any, graph: Data, settings: TrainingSettings) -> torch.Tensor:
-    """The table that a client's trees are made from, under its own secret key: the same whenever it is made."""
+    """The table that a client's trees are made from, under its secret key: the same whenever it is made."""
     most, depth = _fanout(settings)
     nodes = int(graph.num_nodes or 0)
     return capped_neighbours(
@@ -103,9 +103,9 @@ def check_crowd(graph: Data, settings: TrainingSettings) -> None:
     places, depth = _places(settings), _fanout(settings)[1]
     if crowd(graph.edge_index, int(graph.num_nodes or 0), places, _rows(graph, depth)) > settings.crowd:
         raise BadInput(
-            f"training.crowd = {settings.crowd}: a node has more neighbours than that with over {places} links "
-            "each, and removing it would change more records than are counted: raise training.crowd (the "
-            "largest degree is always enough) or training.places"
+            f"training.crowd = {settings.crowd}: a node has more neighbours than that with over {places} "
+            "links each, and removing it would change more records than are counted: raise training.crowd "
+            "(the largest degree is always enough) or training.places"
         )
 
 

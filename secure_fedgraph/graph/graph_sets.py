@@ -21,6 +21,8 @@ from secure_fedgraph.graph.store import Tables, digest_of
 VERSION = 1
 """Of what is made of the raw files."""
 EXTRA = "molecules"
+DEGREES = 135
+"""The largest degree that graphs without features tell apart: IMDB-BINARY's."""
 
 
 def stamp(raw: Raw, settings: Mapping[str, Any]) -> str:
@@ -127,10 +129,13 @@ def _classes(y: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _one_hot_degrees(tables: Tables) -> NDArray[np.float32]:
-    """``[sum n, largest degree + 1]``: what graphs without features get (``algorithms.md`` 5.4)."""
+    """``[sum n, DEGREES + 1]``: what graphs without features get (``algorithms.md`` 5.4).
+
+    The width is a constant, whatever the graphs are: it is the model's too, and everybody reads it.
+    """
     starts = np.cumsum(tables["nodes"]) - tables["nodes"]
     of_edge = np.repeat(np.arange(len(tables["edges"])), tables["edges"])
     degrees = np.bincount(tables["edge_index"][0] + starts[of_edge], minlength=int(tables["nodes"].sum()))
-    x = np.zeros((len(degrees), int(degrees.max(initial=0)) + 1), dtype=np.float32)
-    x[np.arange(len(degrees)), degrees] = 1
+    x = np.zeros((len(degrees), DEGREES + 1), dtype=np.float32)
+    x[np.arange(len(degrees)), np.minimum(degrees, DEGREES)] = 1
     return x

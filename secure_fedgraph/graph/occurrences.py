@@ -1,4 +1,4 @@
-"""Neighbours that are sampled once and capped both ways, so it is known how many trees one node's removal changes.
+"""Neighbours that are sampled once and capped both ways: how many trees a node's removal changes is bounded.
 
 The rule, its bound and the proof are in ``docs/guarantees.md`` (Noisy training steps).
 """
@@ -28,8 +28,8 @@ def capped_neighbours(
 ) -> Tensor:
     """Up to ``most`` neighbours of every node; no node is a neighbour of more than ``places``.
 
-    First each node keeps the ``places`` lowest of its links to others; then each row keeps the ``most`` lowest
-    of the links that are left into it.
+    First each node keeps the ``places`` lowest of its links to others; then each row keeps the ``most``
+    lowest of the links that are left into it.
 
     Guarantees:
         - no row names a node twice, and no node stands in more than ``places`` rows;
@@ -44,8 +44,8 @@ def capped_neighbours(
         most: neighbours a node.
         priorities: of links; the lowest are kept.
         places: rows that a node stands in at most; 0 is ``most``.
-        rows: ``[nodes]`` true where a row is needed; the others are empty and take nobody's place. It must not
-            depend on links. By default all.
+        rows: ``[nodes]`` true where a row is needed; the others are empty and take nobody's place. It must
+            not depend on links. By default all.
 
     Returns:
         ``[nodes, most]`` int64, ``MISSING`` (-1) where there are fewer.

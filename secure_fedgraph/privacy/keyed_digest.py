@@ -1,6 +1,6 @@
 """Digests under a key that the owner keeps: the same data are known again, and nobody else can test a guess.
 
-A plain digest of private data confirms whoever guesses them: who knows all of a graph but one link tries both.
+A plain digest of private data confirms a guess: whoever knows all of a graph but one link tries both.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from secure_fedgraph.crypto import KEY_BYTES
@@ -43,10 +44,8 @@ def kept_key(path: Path) -> bytes:
                 os.fsync(file)
             finally:
                 os.close(file)
-            try:
+            with suppress(FileExistsError):
                 os.link(draft, path)  # whole or not at all, and never over another process's
-            except FileExistsError:
-                pass
     finally:
         draft.unlink(missing_ok=True)
     if path.is_symlink() or not path.is_file() or path.stat().st_size != KEY_BYTES:

@@ -269,8 +269,8 @@ class Ledger:
         if known and plain and known not in (charge.data, plain):
             raise BadInput(
                 f"the ledger {self.path} knows {charge.client} with other data, and budgets of different "
-                f"data do not add up: keep data, partition, clients, seed and {self.path}.key, or give another "
-                "--ledger"
+                f"data do not add up: keep data, partition, clients, seed and {self.path}.key, or give "
+                "another --ledger"
             )
         if self.budget is not None:
             costs = self.costs_of(charge.client)

@@ -34,8 +34,8 @@ class PrivateSteps:
           amplification that is accounted rests on them;
         - a step without any record still adds its noise.
     Needs:
-        - gradients that follow from one record each. At ``unit="node"`` a record is a node's tree, and where a
-          node is removed with its links at most ``occurrences`` trees change, each to any other.
+        - gradients that follow from one record each. At ``unit="node"`` a record is a node's tree, and where
+          a node is removed with its links at most ``occurrences`` trees change, each to any other.
 
     Args:
         noise: standard deviation over the clip.

@@ -50,8 +50,8 @@ FROZEN = " on the frozen table"
 """What a relation's name ends in where others' places, as the unit's presence made them, stay as they are."""
 ADD_REMOVE = "add-remove"
 PRESENCE = (
-    "relation 'add-remove' does not hold: who uploads is visible, a client that is gone takes its share of the "
-    "noise along, and how many graphs and nodes a client has is public; use zero-out"
+    "relation 'add-remove' does not hold: who uploads is visible, a client that is gone takes its share of "
+    "the noise along, and how many graphs and nodes a client has is public; use zero-out"
 )
 """Why no noise on an upload protects the presence of a client, a graph or a node."""
 
@@ -310,8 +310,8 @@ class Protection:
         Raises:
             Incompatible: where the carrier reveals less than the channel needs, or domains do not meet.
             Unbound: where a stage needs a bounded upload and gets none.
-            Refused: for fewer clients than the quorum, or than the channel's sum needs to protect anybody; for
-                noise under ``add-remove``.
+            Refused: for fewer clients than the quorum, or than the channel's sum needs to protect anybody;
+                for noise under ``add-remove``.
             BadInput: for a quorum of one under a carrier that reveals only sums.
         """
         carrier = self.carrier

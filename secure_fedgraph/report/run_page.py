@@ -56,6 +56,7 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         "budget": _budget(result.get("budget"), result.get("plan") or []),
         "traffic": trained.traffic([shown]),
         "privacy": trained.privacy([shown]),
+        "released": [one.split(":")[0] for one in result.get("released_exactly") or []],
         "ledger": ledger([shown]),
         "seen": trained.seen([shown]),
         "partition": trained.partition([each]),

@@ -134,7 +134,7 @@ REVEALS = {
     "nothing": "nothing",
 }
 RELATIONS = {
-    "zero-out": "its contribution is replaced by zero",
+    "zero-out": "its contribution is replaced by nothing",
     "add-remove": "it is there or not",
     "replace": "it is exchanged for another",
 }

@@ -222,3 +222,10 @@ def test_the_relation_reaches_the_policy(name: str) -> None:
 def test_an_experiment_survives_its_own_json() -> None:
     experiment = load(None, {"policy": "masked"}, ["training.hidden=[8, 4]", "dataset.nodes=90"])
     assert Experiment(**experiment.model_dump(mode="json")) == experiment
+
+
+@pytest.mark.parametrize("unit", ["client", "node"])
+def test_add_remove_is_refused_where_presence_is_public(unit):
+    with pytest.raises(BadInput, match="add-remove"):
+        Experiment(relation="add-remove", unit=unit, epsilon=1.0, policy="distributed_dp").make_policy({})
+    assert Experiment(relation="add-remove", unit="edge", epsilon=1.0, policy="masked").make_policy({}).drawn

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph import packages, sources
+from secure_fedgraph.graph import graph_sets, packages, sources
 from secure_fedgraph.graph.datasets import DESCRIPTIONS, KINDS, available, load, load_graph
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.rawfiles import RAW
@@ -104,7 +104,7 @@ def test_small_graphs_come_out_as_they_were_written(cache: Path) -> None:
 def test_graphs_without_labels_get_one_hot_degrees(cache: Path) -> None:
     write_tu(RAW["imdb-binary"].inside(cache / "data"), "imdb-binary")
     found = load_set("imdb-binary")
-    assert found.features == 4
+    assert found.features == 136  # a constant: these graphs' largest degree is 3
     degrees = torch.cat([graph.x for graph in found.graphs])
     assert degrees.argmax(dim=1).tolist() == [2, 2, 2, 2, 2, 3, 1, 1, 2, 1]
     assert degrees.sum(dim=1).eq(1).all()
@@ -357,3 +357,15 @@ def test_the_data_folder_may_be_read_only(
     finally:
         folder.chmod(0o755)
     assert snapshot(root) == before
+
+
+def test_degrees_above_the_public_constant_make_no_model_wider() -> None:
+    hub = 140
+    tables = {
+        "edge_index": np.array([[0] * hub, list(range(1, hub + 1))]),
+        "nodes": np.array([hub + 1]),
+        "edges": np.array([hub]),
+    }
+    found = graph_sets._one_hot_degrees(tables)
+    assert found.shape == (hub + 1, graph_sets.DEGREES + 1)
+    assert found[0].argmax() == graph_sets.DEGREES

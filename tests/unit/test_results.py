@@ -237,3 +237,13 @@ def test_what_an_overwritten_result_names_as_its_own_goes_and_nothing_else(tmp_p
     assert not any((tmp_path / folder).exists() for folder in own)
     assert all((tmp_path / folder / "ledger.jsonl").exists() for folder in others)
     assert (tmp_path.parent / f"{tmp_path.name}-beside").exists()
+
+
+def test_what_is_released_without_noise_is_listed(plain):
+    """Every key that a result has of the data, and no epsilon covers, is named."""
+    _, result = plain
+    said = " ".join(one.split(":")[0] for one in result["released_exactly"]).replace(",", "").split()
+    for key in ("rounds", "accuracy", "data", "bytes", "channels", "seconds", "weights"):
+        assert key in result and key in said
+    assert {name.split(".")[0] for name in said} <= result.keys()
+    assert "protected training row" in result["released_exactly"][0]
