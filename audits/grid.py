@@ -78,6 +78,7 @@ def audit(
     budget: float | None = None,
     say: Progress = lambda text: None,
     canaries: int = 0,
+    probes: bool = False,
 ) -> Audit:
     """Runs the grid.
 
@@ -94,11 +95,14 @@ def audit(
         budget: seconds that all of it may take. What did not fit is named in ``not_run``.
         say: told the estimate, before a large grid starts.
         canaries: for each policy that adds noise so many canaries, in runs of their own (first seed only).
+        probes: whether each algorithm and its protections are called again on little data (first seed only).
     """
     started = time.monotonic()
     experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
     attacks = list(attacks)
-    wanted = groups(experiments, list(policies), attacks, list(seeds), adversary, controls, effort, canaries)
+    wanted = groups(
+        experiments, list(policies), attacks, list(seeds), adversary, controls, effort, canaries, probes
+    )
     call = _Call(wanted, out, progress, workers, budget, say, started)
     call.run()
     found = call.audit(controls, effort)
@@ -138,6 +142,7 @@ def groups(
     controls: Collection[str] | None = None,
     effort: float | None = None,
     canaries: int = 0,
+    probes: bool = False,
 ) -> list[Group]:
     """The runs of a grid, in the order of its table.
 
@@ -152,7 +157,7 @@ def groups(
                 chosen = one.under(policy).model_copy(update={"seed": seed})
                 for variant in variants(chosen, mine, controls):
                     # probes depend on no seed, and controls are settings of what is attacked
-                    probed = variant.name == AS_CONFIGURED and seed == seeds[0]
+                    probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]
                     found.append(Group(chosen, variant, who, named, effort, probed=probed))
                 if canaries and chosen.adds_noise and seed == seeds[0]:
                     alone = Variant(CANARIES, {}, ())

@@ -147,6 +147,7 @@ def audit(
                 budget=None if budget_minutes is None else 60 * budget_minutes,
                 say=screen.note,
                 canaries=canaries,
+                probes=True,
             )
     result = audit_result(
         found, experiment, policies, seeds, time.perf_counter() - started, command_line(), more

@@ -26,7 +26,7 @@ from secure_fedgraph.protocol.channel import Domain, Unit
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload
 
-VALUES = 2_000_000
+VALUES = 1_000_000
 """Values that are noised for one channel, about."""
 FEWEST, MOST = 12, 400
 """Rounds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from audits.conformance_record import LEVEL, Finding, noise_of
 from audits.conformance_rows import FAILED, NOTHING, PASSED, row
 from audits.conformance_steps import steps as steps_at_rest
 from audits.probes.dependence import randomised_data, trained_channels
-from audits.probes.door import answer_alone, behaviour
+from audits.probes.door import Answer, Shown, answer_alone, behaviour, shapes_of
 from audits.probes.noise import CLIENTS, UNITS, Noise, beyond, likenesses, noises, rounds_for, widths
 from audits.probes.rehearsal import Rehearsal
 from audits.probes.stepping import Shapes, steps_of, taken
@@ -22,7 +22,6 @@ from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.upload import Parts, Trees, Upload
 from secure_fedgraph.train import Run
 
 SAYS = {
@@ -44,7 +43,7 @@ SMALL_SAMPLE = 64
 MOST_UNITS = 5_000
 
 
-def probe_rows(run: Run) -> list[dict[str, Any]]:
+def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
     """Rows as :func:`audits.conformance_rows.conformance_rows` gives them, of the probes that a run needs.
 
     The algorithm and the protections of the run are called again on a small federation: some ten seconds. A
@@ -52,6 +51,7 @@ def probe_rows(run: Run) -> list[dict[str, Any]]:
 
     Args:
         run: under audit; its data are used only where no synthetic data fit its algorithm and they are small.
+        only: these probes, by name; all by default.
     """
     bounds = {n: b for n, b in run.policy.bounds.items() if b.channel.to != REFEREE}
     sent = [b for b in bounds.values() if b.channel.reveal is not Reveal.NOTHING]
@@ -72,7 +72,7 @@ def probe_rows(run: Run) -> list[dict[str, Any]]:
         "steps": stepped,
         "trained": stepped,
     }
-    names = [name for name, on in wanted.items() if on]
+    names = [name for name, on in wanted.items() if on and (not only or name in only)]
     if not names:
         return []
     try:
@@ -104,6 +104,7 @@ class _Probes:
     def __init__(self, run: Run, rehearsal: Rehearsal) -> None:
         self._run, self._rehearsal = run, rehearsal
         self._noise: list[Noise] | None = None
+        self._shown: Shown | None = None
         self._trained: tuple[list[Finding], Shapes] | None = None
 
     def written_ahead(self) -> list[Finding]:
@@ -145,10 +146,10 @@ class _Probes:
         return self._of_training()[0]
 
     def answer_alone(self) -> list[Finding]:
-        return answer_alone(self._rehearsal.fresh())
+        return answer_alone(self._rehearsal.fresh(), self._answers())
 
     def behaviour(self) -> list[Finding]:
-        return behaviour(self._rehearsal.fresh())
+        return behaviour(self._rehearsal.fresh(), self._answers())
 
     def _of_training(self) -> tuple[list[Finding], Shapes]:
         if self._trained is None:
@@ -175,19 +176,20 @@ class _Probes:
         one = self._rehearsal
         return one.policy.bind(one.algorithm.in_use, one.federation.names).bounds
 
-    def _examples(self) -> dict[str, dict[str, Upload | Parts | Trees]]:
+    def _examples(self) -> dict[str, dict[str, Answer]]:
         """Channel with noise -> what some clients sent on it."""
         noised = {n for n, b in self._bounds().items() if noise_of(b) and b.channel.to != REFEREE}
-        found: dict[str, dict[str, Upload | Parts | Trees]] = {}
-
-        def after(me: Any, channel: str, made: Any) -> None:
-            if channel in noised and isinstance(made, Upload | Parts | Trees) and made.size:
-                mine = found.setdefault(channel, {})
-                if len(mine) < CLIENTS:
-                    mine.setdefault(me.name, made)
-
-        self._rehearsal.fresh().play(1, after=after)
+        found: dict[str, dict[str, Answer]] = {}
+        for (channel, client), answers in self._answers().items():
+            mine = found.setdefault(channel, {}) if channel in noised and answers[0].size else {}
+            if len(mine) < CLIENTS:
+                mine[client] = answers[0]
         return found
+
+    def _answers(self) -> Shown:
+        if self._shown is None:
+            self._shown = shapes_of(self._rehearsal.fresh())
+        return self._shown
 
     def _sample(self) -> Sample:
         """What must be random, as a copy of this process makes it."""
