@@ -79,6 +79,12 @@ def test_an_instance_starts_with_its_own_weights_and_is_left_alone(federation: s
     before = parameters_of(model)
     algorithm = sfg.FedAvg(model=model)
     assert same(algorithm.init(federation.schema, 5), before)
+    with (
+        torch.no_grad()
+    ):  # what becomes of it afterwards is nothing to the algorithm, nor the other way round
+        model.norm.weight.fill_(4.0)
+    assert same(algorithm.init(federation.schema, 5), before)
+    before = parameters_of(model)
     trained(model, federation)
     assert same(parameters_of(model), before)
 
