@@ -16,7 +16,6 @@ from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.graph.datasets import KINDS
 from secure_fedgraph.intent import check_intent
 from secure_fedgraph.options import (
-    EachOnce,
     asked_for,
     command_line,
     default_folder,
@@ -41,7 +40,7 @@ Examples:
 """
 
 
-@click.command(epilog=AUDIT_EXAMPLES, cls=EachOnce)
+@click.command(epilog=AUDIT_EXAMPLES)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", help="Policies, separated by commas.")
 @click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")

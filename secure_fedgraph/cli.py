@@ -24,7 +24,6 @@ from secure_fedgraph.config import Experiment
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
 from secure_fedgraph.intent import check_intent
 from secure_fedgraph.options import (
-    EachOnce,
     asked_for,
     command_line,
     default_folder,
@@ -101,7 +100,7 @@ def main() -> None:
     """
 
 
-@main.command(epilog=RUN_EXAMPLES, cls=EachOnce)
+@main.command(epilog=RUN_EXAMPLES)
 @click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", help="How uploads are protected; see 'list policies'.")
 @experiment_options
@@ -123,7 +122,7 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
         _run_seeds(out, experiment, seeds, command_line(), screen, note)
 
 
-@main.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked", cls=EachOnce)
+@main.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--epsilon", type=float, help="A larger budget; a round that is done again is paid again.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")

@@ -17,7 +17,6 @@ from secure_fedgraph.compare_attacks import attacks_on
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.intent import check_intent
 from secure_fedgraph.options import (
-    EachOnce,
     asked_for,
     command_line,
     default_folder,
@@ -43,7 +42,7 @@ Examples:
 """
 
 
-@click.command(epilog=COMPARE_EXAMPLES, cls=EachOnce)
+@click.command(epilog=COMPARE_EXAMPLES)
 @click.option("--policy", help="Policies, by commas; distributed_dp with a budget, else strictest.")
 @click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")

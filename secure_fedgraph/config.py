@@ -396,18 +396,14 @@ def read_values(path: Path | None, flags: Mapping[str, Any], assignments: Iterab
     """What a user wrote, by key: a file, over it the flags, over them ``KEY=VALUE`` assignments.
 
     Raises:
-        BadInput: for what cannot be read, and for a key that two assignments give differently.
+        BadInput: for what cannot be read.
     """
     values: dict[str, Any] = {} if path is None else _read(path)
     values |= {key: value for key, value in flags.items() if value is not None}
-    seen: dict[str, str] = {}
     for assignment in assignments:
         key, separator, text = assignment.partition("=")
         if not separator or not key:
             raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
-        earlier = seen.setdefault(key, text)
-        if earlier != text and _value(earlier, assignment) != _value(text, assignment):
-            raise BadInput(f"--set {key}={earlier} and --set {assignment} contradict each other: give one")
         _assign(values, key.split("."), _value(text, assignment), assignment)
     return values
 

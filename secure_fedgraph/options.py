@@ -18,18 +18,6 @@ from secure_fedgraph.intent import given_keys
 Command = Callable[..., Any]
 
 
-class EachOnce(click.Command):
-    """A command that refuses an option that is given twice: neither is silently the stronger."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        for option in order:
-            once = isinstance(option, click.Option) and not (option.multiple or option.is_flag)
-            if once and order.count(option) > 1:
-                raise click.UsageError(f"{option.opts[-1]} is given twice: give it once", ctx)
-        return super().parse_args(ctx, args)
-
-
 def experiment_options(command: Command, epsilon: Any = float) -> Command:
     options = [
         click.option("--algorithm", help="An algorithm's name; see 'list algorithms'."),
@@ -87,8 +75,8 @@ def read_experiment(
     keys = Experiment.model_fields.keys() & flags.keys()
     given = {key: flags[key] for key in keys if flags[key] is not None}
     given |= {f"protection.{key}": flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
-    _no_contradiction(given, flags["assignments"])
     experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
+    _no_contradiction(given, flags["assignments"])
     if flags["seeds"] is not None and any(one.startswith("seed=") for one in flags["assignments"]):
         raise BadInput(f"--seeds {flags['seeds']} runs many and --set seed= runs one: give one of them")
     experiment.make_algorithm()

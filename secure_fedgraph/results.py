@@ -64,7 +64,7 @@ def execute(
     """Runs one experiment with one seed.
 
     Args:
-        on_form: called with what is about to run and in which form, in a line, before anything is sent.
+        on_form: called with what is about to run and in which form, in a line, once nothing can be refused.
         checkpoints: keep them, and go on from one that is there.
         on_start: as :func:`~secure_fedgraph.train.train`'s.
         plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
@@ -73,7 +73,7 @@ def execute(
     """
     federation = make_federation(experiment)
     algorithm = in_form(experiment, federation)
-    on_form(lead(experiment, algorithm, federation))
+    told = lead(experiment, algorithm, federation)
     if plays is not None:
         algorithm = _played(algorithm, plays)
     resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
@@ -81,6 +81,12 @@ def execute(
     protected = protect(experiment, algorithm, federation, _planned(note) if resume else None)
     if not resume:
         _note_plan(note, protected.plan)
+
+    def started() -> None:
+        on_form(told)
+        if on_start is not None and experiment.checkpoint_every:
+            on_start()
+
     if experiment.adds_noise:
         asked = federation.units if experiment.epsilon is None else (experiment.unit,)
         sizes = federation.sizes
@@ -97,7 +103,7 @@ def execute(
         out=out,
         keep=keep or (everything if experiment.transcript == "full" else nothing),
         on_round=on_round,
-        on_start=on_start if experiment.checkpoint_every else None,
+        on_start=started,
         isolated=experiment.isolated,
         dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
         answer_within=experiment.answer_within,

@@ -45,10 +45,10 @@ class Screen:
             self._console.print(text, soft_wrap=True)
 
     def lead(self, text: str) -> None:
-        """The first line of output: what is about to run; on standard error where JSON has the other."""
-        if not self._quiet:
+        """The first line of output: what is about to run. JSON says it by its keys."""
+        if not self._json and not self._quiet:
             with to_a_pipe():
-                click.echo(text, err=self._json)
+                click.echo(text)
 
     def say(self, text: str, result: dict[str, Any]) -> None:
         """One line, or the result as JSON."""

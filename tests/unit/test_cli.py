@@ -122,9 +122,12 @@ def test_the_default_policy_is_the_strictest_that_binds() -> None:
     assert result["channels"][0]["policy"] == "masked"
 
 
-def test_what_is_left_in_plaintext_is_said_in_one_line() -> None:
-    done = run("--algorithm", "globsage", "--out", "out")
+def test_what_is_left_in_plaintext_is_allowed_by_name_and_said_in_one_line() -> None:
+    pooled = ["--algorithm", "globsage", "--out", "out"]
+    fails(run(*pooled), 3, "leaves channel 'update' of globsage in plaintext")
+    done = run(*pooled, "--allow-plaintext")
     assert done.exit_code == 0
+    assert "'update' left in plaintext" in done.stdout.splitlines()[0]
     assert re.search(r"secure-fedgraph: warning: channel 'update' is left in plaintext", done.stderr)
     assert "not federated" in done.stdout
 
@@ -215,7 +218,8 @@ def test_overwrite_replaces_a_result() -> None:
         (["--clients", "400"], "400"),
         (["--seed", "1", "--seeds", "2"], "--seed runs one and --seeds runs many: give one of them"),
         (["--seeds", "0"], "0"),
-        (["--policy", "local_dp"], "give --norm 1.0 --multiplier 1.0"),
+        (["--policy", "local_dp", "--multiplier", "1"], "protection.norm: give --norm 1.0"),
+        (["--policy", "central_dp"], "give --norm 1.0 --multiplier 1.0"),
         (["--policy", "local_dp", "--norm", "-1", "--multiplier", "1"], "norm -1.0"),
         (["--relation", "add"], "relation = 'add'"),
         (["--delta", "2"], "delta = 2.0"),
@@ -417,7 +421,7 @@ def test_an_audit_of_a_run_without_a_transcript_says_the_mend() -> None:
         (["--attack", "a9"], "unknown attack 'a9'"),
         (["--attack", "weight"], "did you mean 'weights'"),
         (["--policy", "plaintext,maskd"], "did you mean 'masked'"),
-        (["--policy", "plaintext,local_dp"], "give --norm 1.0"),
+        (["--policy", "plaintext,central_dp"], "give --norm 1.0"),
         (["--adversary", "servr"], "'servr'.*did you mean 'server'"),
         (["--algorithm", "fedsag"], "did you mean 'fedsage'"),
         (["nowhere"], "nowhere holds no result.json"),
@@ -563,15 +567,15 @@ def test_what_no_budget_holds_is_refused_before_round_1(arguments: list[str], wo
 def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> None:
     # two releases with multiplier 1 cost 6.57, three 8.5: the third round is not in 8
     noise = ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--epsilon", "8", "--rounds", "3"]
-    fails(
-        run(*noise, "--out", "a", "--ledger", "shared.jsonl"),
-        3,
-        "owner-0's next message would exceed the budget",
-    )
+    stopped = run(*noise, "--out", "a", "--ledger", "shared.jsonl")
+    assert stopped.exit_code == 3 and len(stopped.stdout.splitlines()) == 1  # what was about to run
+    assert "owner-0's next message would exceed the budget" in stopped.stderr
     assert len(Path("shared.jsonl").read_text().splitlines()) == 6
-    fails(run(*noise, "--out", "b", "--ledger", "shared.jsonl"), 3, "would exceed the budget of epsilon 8")
+    again = run(*noise, "--out", "b", "--ledger", "shared.jsonl")
+    assert again.exit_code == 3 and "would exceed the budget of epsilon 8" in again.stderr
     assert len(Path("shared.jsonl").read_text().splitlines()) == 6
-    fails(run(*noise, "--seed", "1", "--out", "c", "--ledger", "shared.jsonl"), 2, "with other data")
+    other = run(*noise, "--seed", "1", "--out", "c", "--ledger", "shared.jsonl")
+    assert other.exit_code == 2 and "with other data" in other.stderr
 
 
 def test_resume_takes_a_larger_budget() -> None:

@@ -64,12 +64,10 @@ def refused(result: Result, key: str) -> None:
         # nobody is isolated, nothing is drawn
         (["--set", "answer_within=5"], "answer_within"),
         (["--set", "feature_range=[0,2]"], "feature_range"),
-        # switches for numbers, and the same twice
+        # switches for numbers
         (["--set", "clients=true"], "clients"),
         (["--set", "training.epochs=true"], "epochs"),
         (["--set", "training.hidden=[true,4]"], "hidden"),
-        (["--set", "seed=1", "--set", "seed=2"], "seed"),
-        (["--policy", "masked", "--policy", "plaintext"], "--policy"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
