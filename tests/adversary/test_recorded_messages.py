@@ -7,6 +7,7 @@ exception, no hang, no 64 MiB over what the process had at its start.
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -175,6 +176,15 @@ class TestWhatIsDeclared:
         recorded.visited(pair, visit)
         assert charged == [0]
 
+    @pytest.mark.parametrize("name", ALGORITHMS)
+    def test_every_channel_of_this_package(self, name: str) -> None:
+        algorithm = small.algorithm(name)
+        federation = small.federation(name)
+        for channel in (*algorithm.in_use, *federation.referee.channels(algorithm)):
+            assert algorithm.expected(channel.name, federation.schema) is not None, channel.name
+            if channel.to == "peer":
+                assert algorithm.shows(channel.name, federation.schema) is not None, channel.name
+
     def test_who_answers_in_its_own_way_declares_its_own(self) -> None:
         class Own(FedEgo):
             name = "own"
@@ -187,3 +197,68 @@ class TestWhatIsDeclared:
         algorithm = Own(**small.SETTINGS["fedego"])
         assert algorithm.expected("mix", federation.schema) is None
         assert algorithm.expected("reduction", federation.schema) is not None
+
+        class Asks(FedEgo):
+            name = "asks"
+
+            def round(self, fed, state):
+                """Gives something else."""
+                return state
+
+        assert Asks(**small.SETTINGS["fedego"]).expected("reduction", federation.schema) is None
+
+
+class TestFindings:
+    """What the fuzzers found, one by one."""
+
+    def test_a_round_that_no_run_has(self) -> None:
+        message = Message("r", 2**62, 1, "update", "answer", "server", "a", ("a",), wire.encode({}))
+        with pytest.raises(HostileMessage, match="of round"):
+            Message.from_bytes(message.to_bytes())
+
+    def test_glasus_rate_after_a_million_rounds(self) -> None:
+        me = SimpleNamespace(round=10**9)
+        assert small.algorithm("glasu", decay_every=1)._rate(me) == 0.0
+
+    @pytest.mark.parametrize("left", [0, 1])
+    def test_an_agent_does_not_say_which_motifs_it_has(self, left: int) -> None:
+        """A vocabulary without one of its motifs is taken like any other: a refusal would be an answer."""
+        pair, seen = recorded.Pair("fairgraphfl", "plaintext"), []
+
+        def visit(client: Client, raw: bytes, number: int) -> None:
+            message = Message.from_bytes(raw)
+            if message.channel != "vocabulary" or seen:
+                return
+            codes = np.array(wire.decode(bytes(message.body))["codes"])[:left]
+            changed = Message(**{**vars(message), "body": wire.encode({"codes": codes})})
+            client.handle(changed.to_bytes())
+            seen.append(client.memory["vocabulary_length"])
+            raise Stop
+
+        with pytest.raises(Stop):
+            recorded.visited(pair, visit)
+        assert seen == [left]
+
+    def test_an_idf_without_an_agents_motifs(self) -> None:
+        pair = recorded.Pair(
+            "fairgraphfl", "plaintext", form=recorded.FORMS["fairgraphfl"].index({"idf": "global"})
+        )
+        seen: list[str] = []
+
+        def visit(client: Client, raw: bytes, number: int) -> None:
+            message = Message.from_bytes(raw)
+            tree = wire.decode(bytes(message.body))
+            if "rarity" not in tree:
+                return
+            body = wire.encode({"rarity": tree["rarity"][:1], "codes": tree["codes"][:1]})
+            client.handle(Message(**{**vars(message), "body": body}).to_bytes())
+            seen.append(message.channel)
+            raise Stop
+
+        with pytest.raises(Stop):
+            recorded.visited(pair, visit)
+        assert seen
+
+
+class Stop(Exception):
+    """A run that has gone far enough."""
