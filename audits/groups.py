@@ -118,4 +118,14 @@ def kept(out: Path, group: Group) -> dict[str, Any] | None:
         found = read_json(path, "group", out)
     except BadInput:  # torn: it is run again
         return None
-    return found if set(found) >= PARTS else None
+    return found if _is_whole(found) else None
+
+
+def _is_whole(found: dict[str, Any]) -> bool:
+    """Whether all parts are there, each a list of rows with names, and the seconds a number."""
+    return set(found) >= PARTS and all(
+        isinstance(found[part], int | float)
+        if part == "seconds"
+        else isinstance(found[part], list) and all(isinstance(row, dict) for row in found[part])
+        for part in PARTS
+    )

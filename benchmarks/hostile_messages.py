@@ -1,9 +1,11 @@
 """How many malformed messages were tried, and what came of them.
 
-    python benchmarks/hostile_messages.py [--seconds 60] [--first 0] [--json]
+    python benchmarks/hostile_messages.py [--seconds 60] [--first 0] [--recorded 0] [--files 0] [--json]
 
 Every parser, and every exchange of the protocol with one message of it changed, in turn until the time is
-over. A row is a parser or an exchange, a column what came of it. Ends with status 1 where anything crashed,
+over. A row is a parser or an exchange, a column what came of it. Then as many calls of ``Client.handle`` as
+``--recorded`` says, on changed messages of real runs of every algorithm under every policy that binds, and as
+many changed files as ``--files`` says, for everything that reads one. Ends with status 1 where anything crashed,
 hung, allocated too much, said something of the data, or changed a sum without being noticed; the seed is
 named, and ``--first SEED --seconds 1`` begins with it.
 """
@@ -21,7 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import torch  # noqa: E402
+from damaged_files import files_summed  # noqa: E402
 from hostile import NOT_CHANGED, TRIALS, Passed, count  # noqa: E402
+from recorded import summed  # noqa: E402
 
 torch.set_num_threads(1)
 AT_ONCE = {"parser": 500, "homomorphic": 5, "set-up: homomorphic key": 1}
@@ -47,6 +51,8 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--recorded", type=int, default=0, help="calls on recorded messages")
+    parser.add_argument("--files", type=int, default=0, help="changed files")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     until = time.monotonic() + args.seconds
@@ -65,6 +71,13 @@ def main() -> None:
                 break
     for counts in found.values():
         counts.pop(NOT_CHANGED, None)
+    for calls, work in ((args.recorded, summed), (args.files, files_summed)):
+        if calls:
+            together, each = work(calls, args.first)
+            wrong += together.findings
+            for name, outcome in each.items():
+                read, refused = outcome.answered.total(), outcome.refused.total()
+                found[name] = Counter({"read": read, "refused": refused})
     tried = sum(counts.total() for counts in found.values()) + len(wrong)
     rows = [{"kind": name, "tried": c.total(), **{o: c[o] for o in OUTCOMES}} for name, c in found.items()]
     if args.json:

@@ -263,12 +263,14 @@ class Algorithm:
         return None
 
     def expected(self, channel: str, schema: Schema) -> Expected | None:
-        """As :meth:`takes`; None where a subclass answers the channel in its own way and declares nothing."""
-        kinds = type(self).__mro__
-        answer = self.answers.get(channel, "")
-        answering = next((i for i, kind in enumerate(kinds) if answer in vars(kind)), len(kinds))
-        declaring = next(i for i, kind in enumerate(kinds) if "takes" in vars(kind))
-        return self.takes(channel, schema) if declaring <= answering else None
+        """As :meth:`takes`; None where a subclass asks or answers in its own way and declares nothing."""
+
+        def made_in(name: str) -> int:
+            kinds = type(self).__mro__
+            return next((i for i, kind in enumerate(kinds) if name in vars(kind)), len(kinds))
+
+        own = min(made_in(self.answers.get(channel, "")), made_in("round"))
+        return self.takes(channel, schema) if made_in("takes") <= own else None
 
     def _takes_released(self, schema: Schema) -> Expected:
         """The released model as it starts, nothing where none is: what scoring is given."""

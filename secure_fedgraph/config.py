@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -425,7 +426,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise BadInput(f"experiment file {str(path)!r} is not there")
     raw = files.read(path.resolve(), most=LARGEST)  # a link to an experiment is its user's own
     try:
-        text = raw.decode()
+        text = _shallow(raw.decode())
         values = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _EachKeyOnce)
     except (
         Exception
@@ -435,6 +436,20 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise BadInput(f'{path} holds no named keys: write e.g. algorithm = "fedsage"')
     return values
+
+
+def _shallow(text: str) -> str:
+    """The text itself, where brackets are not too deep in each other: parsers take long over those.
+
+    Raises:
+        ValueError: where they are.
+    """
+    deep = 0
+    for sign in re.findall(r"[][{}]", text):
+        deep = deep + 1 if sign in "[{" else max(deep - 1, 0)
+        if deep > 5 * DEEPEST:  # some may stand in words
+            raise ValueError(f"more than {5 * DEEPEST} brackets in each other")
+    return text
 
 
 def _assign(values: dict[str, Any], keys: list[str], value: Any, assignment: str) -> None:
@@ -455,7 +470,7 @@ def _value(text: str, assignment: str) -> Any:
         except ValueError:
             continue
     try:
-        return yaml.safe_load(text[:LARGEST])
+        return yaml.safe_load(_shallow(text[:LARGEST]))
     except Exception:  # as for a whole file
         raise BadInput(
             f"--set {assignment[:80]}: {text[:80]!r} is no value; quote it if it is text"

@@ -36,7 +36,8 @@ class Shelf:
     """
 
     def __init__(self, folder: Path, owner: str, root: Path | None = None) -> None:
-        files.base_name(folder.name, f"the shelf of {owner!r}")
+        for name in (folder.name, owner):
+            files.base_name(name, f"the shelf of {owner[:60]!r}")
         self.folder = folder
         self.owner = owner
         self._root = folder.parent if root is None else root

@@ -22,7 +22,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
@@ -54,10 +54,11 @@ WORST = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e300, 1e-45, 2.0**63, -1.0, 0.0,
 NOISED = {"local_dp": {"norm": 1.0, "multiplier": 1.0}}
 NOISED |= dict.fromkeys(("central_dp", "distributed_dp"), NOISED["local_dp"])
 
+EVERY_FORM = "plaintext"
 FORMS: dict[str, list[dict[str, Any]]] = {
     "fedavg": [{}, {"weighted": True}, {"clip": "adaptive"}],
     "fedsage+": [{}, {"generator": "shared"}, {"feedback": "outputs", "feedback_minimum": "partitioned"}],
-    "fedego": [{}, {"mash": "within"}, {"mixing": 0.5, "average_reduction": False, "mash": "within"}],
+    "fedego": [{}, {"mash": "client"}, {"mixing": 0.5, "average_reduction": False, "mash": "client"}],
     "glasu": [
         {},
         {"sampler": "paper"},
@@ -72,6 +73,8 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"idf": "global"},
         {"prototypes": "each"},
         {"prototypes": "bounded", "vocabulary": "public"},
+        {"prototypes": "bounded", "vocabulary": "public", "lists": "counted"},
+        {"shared": "conv"},
         {"valuation": "encrypted", "prototypes": "none", "use_diversity": False},
         {"weighting": "size"},
     ],
@@ -117,12 +120,16 @@ def policy_named(name: str) -> Policy:
 
 @cache
 def pairs() -> tuple[Pair, ...]:
-    """Every algorithm, form and policy that bind: the policy is asked, nobody keeps a list."""
+    """Every algorithm and policy that bind, in the first form that does: the policy is asked, nobody keeps a
+    list. Under :data:`EVERY_FORM` every form is there, so that every channel is in some run."""
     found = []
     for name in ALGORITHMS:
+        bound: set[str] = set()
         for form in range(len(FORMS.get(name, [{}]))):
             for policy in RECIPES:
                 pair = Pair(name, policy, form)
+                if policy in bound and policy != EVERY_FORM:
+                    continue
                 with warnings.catch_warnings(), contextlib.suppress(SecureFedGraphError):
                     warnings.simplefilter("ignore")
                     algorithm, federation = pair.make(), small.federation(name)
@@ -131,6 +138,7 @@ def pairs() -> tuple[Pair, ...]:
                     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
                     policy_named(policy).bind(channels, federation.names)
                     found.append(pair)
+                    bound.add(policy)
     return tuple(found)
 
 
@@ -184,8 +192,8 @@ class Changes:
         self.by_kind: dict[tuple[str, str], list[Message]] = {}
         for message in self.messages:
             self.by_kind.setdefault((message.channel, message.step), []).append(message)
-        self.channels = sorted({m.channel for m in self.messages}) + ["update", "carrier/keys", "eve"]
-        self.steps = sorted({m.step for m in self.messages}) + ["read", "unmask", ""]
+        self.channels = [*sorted({m.channel for m in self.messages}), "update", "carrier/keys", "eve"]
+        self.steps = [*sorted({m.step for m in self.messages}), "read", "unmask", ""]
 
     def of(self, raw: bytes, exchange: int, rng: Random) -> bytes:
         """One changed form, under a number that is new to its client, most of the time."""
@@ -248,28 +256,19 @@ class Changes:
         if isinstance(value, bytes | memoryview):
             with contextlib.suppress(SecureFedGraphError):
                 inner = wire.decode(bytes(value))  # a parcel, a reply, a body in a body
-                return wire.pack(self.tree(inner, message, rng))
+                return wire.encode(self.tree(inner, message, rng))
             return damaged(bytes(value), rng, self.record) if value else b"\0"
         if isinstance(value, str):
-            others = [
-                value[::-1],
-                value + "\n" + value,
-                value.partition("\n")[2],
-                "",
-                "eve",
-                "\n",
-                "\0",
-                "9" * 30,
-            ]
-            return rng.choice([*others, value[:-1], value.upper(), value + ":", "owner-0\nowner-1", -1, 0.5])
+            others = [value[::-1], value + "\n" + value, value.partition("\n")[2], value[:-1], value.upper()]
+            fixed = ["", "eve", "\n", "\0", "9" * 30, "owner-0\nowner-1", -1, 0.5]
+            return rng.choice([*others, *fixed, value + ":"])
         if isinstance(value, bool):
             return rng.choice([not value, int(value), 0.5, ""])
         if isinstance(value, int):
             near = [value - 1, value + 1, -value, value * 2]
             far = [0, 1, -1, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63)]
-            return rng.choice(
-                [*(n for n in near if -(2**63) <= n < 2**63), *far, float(value), True, "1", b"1"]
-            )
+            near = [n for n in near if -(2**63) <= n < 2**63]
+            return rng.choice([*near, *far, float(value), True, "1", b"1"])
         return rng.choice([*WORST, -value, value * 2, 1, True, "0.5", np.full(2, value)])
 
     def _envelope(self, message: Message, rng: Random) -> dict[str, Any]:
@@ -294,15 +293,7 @@ def _array(value: np.ndarray, rng: Random) -> Any:
         with np.errstate(all="ignore"):
             return value.astype(rng.choice(DTYPES), copy=True)
     if how == "shape":
-        shapes = [
-            flat,
-            flat[None],
-            flat[:, None],
-            value.T,
-            value[None],
-            value[..., None],
-            flat.reshape(1, 1, -1),
-        ]
+        shapes = [flat, flat[None], flat[:, None], flat.reshape(1, 1, -1), value.T, value[None]]
         return np.ascontiguousarray(rng.choice(shapes))
     if how == "size":
         ends = [flat[:-1], flat[1:], flat[:0], flat[:1], np.repeat(flat, 2), np.tile(flat, 3)]
@@ -310,9 +301,8 @@ def _array(value: np.ndarray, rng: Random) -> Any:
         empty = [np.zeros((0, *value.shape[1:]), value.dtype), np.zeros((2**40, 0), value.dtype)]
         return np.ascontiguousarray(rng.choice([*ends, *rows, *empty]))
     if how == "order":
-        return np.ascontiguousarray(
-            rng.choice([flat[::-1], np.sort(flat), np.roll(flat, 1)]).reshape(value.shape)
-        )
+        orders = [flat[::-1], np.sort(flat), np.roll(flat, 1)]
+        return np.ascontiguousarray(rng.choice(orders).reshape(value.shape))
     if how == "other" or not flat.size:
         return _anything(rng)
     changed = np.array(flat, copy=True)
@@ -387,21 +377,13 @@ def attack(pair: Pair, calls: int, seed: int, visits: int) -> Outcome:
     changes, rng = Changes(record), Random(f"{pair} {seed}")
     chosen = _spread([(m.channel, m.step) for m in changes.messages], visits, rng)
     each, outcome = -(-calls // len(chosen)), Outcome()
-    with wire_corpus(changes):
 
-        def visit(client: Client, raw: bytes, number: int) -> None:
-            if number in chosen:
-                outcome.add(in_a_copy(pair, client, bytes(raw), changes, each, rng.randrange(2**32)))
+    def visit(client: Client, raw: bytes, number: int) -> None:
+        if number in chosen:
+            outcome.add(in_a_copy(pair, client, bytes(raw), changes, each, rng.randrange(2**32)))
 
-        visited(pair, visit)
+    visited(pair, visit)
     return outcome
-
-
-@contextlib.contextmanager
-def wire_corpus(changes: Changes) -> Iterator[None]:
-    """Bodies stay alive while a run is attacked: recorded messages are views of them."""
-    yield
-    changes.record.clear()
 
 
 def _spread(kinds: Sequence[tuple[str, str]], visits: int, rng: Random) -> set[int]:
@@ -419,8 +401,25 @@ def _spread(kinds: Sequence[tuple[str, str]], visits: int, rng: Random) -> set[i
     return chosen
 
 
+Say = Callable[[tuple[str, str, str]], None]
+"""Notes a call: ``answered``, ``refused`` or ``finding``, where, and what."""
+
+
 def in_a_copy(pair: Pair, client: Client, raw: bytes, changes: Changes, calls: int, seed: int) -> Outcome:
     """Hands changed requests to a client in a copy of this process."""
+
+    def work(say: Say) -> None:
+        rng, honest = Random(seed), Message.from_bytes(raw)
+        place = f"{honest.channel}/{honest.step}"
+        for number in range(calls):
+            changed = changes.of(raw, honest.exchange + number, rng)
+            say(called(lambda raw=changed: client.handle(raw), place, f"seed {seed}, call {number}"))
+
+    return in_copy(str(pair), work)
+
+
+def in_copy(name: str, work: Callable[[Say], None]) -> Outcome:
+    """Does work in a copy of this process that may take :data:`ROOM` more than it starts with."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forks beside threads: the copy uses none of them
@@ -429,7 +428,7 @@ def in_a_copy(pair: Pair, client: Client, raw: bytes, changes: Changes, calls: i
         os.close(reading)
         status = 1
         try:
-            _in_the_copy(pair, client, raw, changes, calls, seed, writing)
+            _as_copy(work, writing)
             status = 0
         except BaseException as error:
             traceback.print_exception(error)
@@ -437,12 +436,24 @@ def in_a_copy(pair: Pair, client: Client, raw: bytes, changes: Changes, calls: i
             os._exit(status)
     os.close(writing)
     try:
-        return _told(pair, child, reading)
+        return _told(name, child, reading)
     finally:
         os.close(reading)
 
 
-def _told(pair: Pair, child: int, reading: int) -> Outcome:
+def _as_copy(work: Callable[[Say], None], writing: int) -> None:
+    def slow(*_: object) -> None:
+        raise Slow
+
+    signal.signal(signal.SIGALRM, slow)
+    warnings.simplefilter("error")  # a filter of the owner's may turn one into an exception, and a refusal
+    warnings.simplefilter("ignore", ResourceWarning)  # of what this process had open when it was copied
+    _limit_memory()
+    with os.fdopen(writing, "w", buffering=1) as out:
+        work(lambda row: out.write(json.dumps(row) + "\n") and None)
+
+
+def _told(name: str, child: int, reading: int) -> Outcome:
     outcome, text, until = Outcome(), b"", time.monotonic() + LONGEST
     while True:
         ready, _, _ = select.select([reading], [], [], max(0.0, until - time.monotonic()))
@@ -457,41 +468,20 @@ def _told(pair: Pair, child: int, reading: int) -> Outcome:
     for line in lines:
         kind, place, what = json.loads(line)
         if kind == "finding":
-            outcome.findings.append(f"{pair}, {place}: {what}")
-        elif kind == "answered":
-            outcome.answered[f"{pair}, {place}"] += 1
-        elif kind == "refused":
-            outcome.refused[f"{pair}, {place}"] += 1
+            outcome.findings.append(f"{name}, {place}: {what}")
+        else:
+            (outcome.answered if kind == "answered" else outcome.refused)[f"{name}, {place}"] += 1
     if status:
         how = "took too long" if piece is None else f"ended with status {os.waitstatus_to_exitcode(status)}"
-        outcome.findings.append(f"{pair}: a copy {how} after {lines[-1:]}")
+        outcome.findings.append(f"{name}: a copy {how} after {lines[-1:]}")
     return outcome
 
 
-def _in_the_copy(
-    pair: Pair, client: Client, raw: bytes, changes: Changes, calls: int, seed: int, writing: int
-) -> None:
-    def slow(*_: object) -> None:
-        raise Slow
-
-    signal.signal(signal.SIGALRM, slow)
-    warnings.simplefilter("error")  # a filter of the owner's may turn one into an exception, and a refusal
-    rng, honest = Random(seed), Message.from_bytes(raw)
-    place = f"{honest.channel}/{honest.step}"
-    _limit_memory()
-    with os.fdopen(writing, "w", buffering=1) as out:
-        for number in range(calls):
-            try:
-                changed = changes.of(raw, honest.exchange + number, rng)
-            except MemoryError as error:
-                raise RuntimeError("the changes themselves take too much") from error
-            out.write(json.dumps(_called(client, changed, place, f"seed {seed}, call {number}")) + "\n")
-
-
-def _called(client: Client, raw: bytes, place: str, which: str) -> tuple[str, str, str]:
+def called(call: Callable[[], object], place: str, which: str) -> tuple[str, str, str]:
+    """What came of one call."""
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        client.handle(raw)
+        call()
         return "answered", place, ""
     except SecureFedGraphError:
         return "refused", place, ""
@@ -499,7 +489,8 @@ def _called(client: Client, raw: bytes, place: str, which: str) -> tuple[str, st
         return "finding", place, f"took more than {SECONDS} s ({which})"
     except BaseException as error:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if "secure_fedgraph" in f.filename] or list(frames)
+        ours = ("/secure_fedgraph/", "/audits/")
+        own = [f for f in frames if any(room in f.filename for room in ours)] or list(frames)
         where = f"{own[-1].filename.rpartition('secure_fedgraph/')[2]}:{own[-1].lineno}"
         return "finding", place, f"{type(error).__name__} at {where}: {str(error)[:120]!r} ({which})"
     finally:
@@ -526,7 +517,9 @@ def summed(
         by_pair[str(pair)] = found
         total.add(found)
         said(
-            f"{time.monotonic() - started:6.1f} s {found.calls:7} calls, {found.answered.total():6} answered, "
-            f"{len(found.findings)} findings: {pair}"
+            f"{time.monotonic() - started:6.1f} s {found.calls:7} calls, {found.answered.total():6} "
+            f"answered, {len(found.findings)} findings: {pair}"
         )
+        for finding in found.findings:
+            said(finding)
     return total, by_pair

@@ -195,7 +195,11 @@ class Vertical(Algorithm):
 
     def _rate(self, me: Any) -> float:
         s = self.settings
-        return s.learning_rate / s.decay ** ((me.round - 1) // s.decay_every)
+        times = (me.round - 1) // s.decay_every
+        try:
+            return s.learning_rate / s.decay**times
+        except OverflowError:  # after a thousand halvings nothing is left of it
+            return 0.0
 
 
 def joined(parts: list[Tensor]) -> Tensor:

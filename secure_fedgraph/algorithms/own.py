@@ -40,8 +40,9 @@ def algorithm_named(name: str) -> type[Algorithm]:
         found = importlib.import_module(module)
         for part in place.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadInput(f"algorithm {name!r} cannot be imported ({error}): give module:Class") from None
+    except Exception as error:  # the user's own code runs on import, and raises what it likes
+        why = error if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        raise BadInput(f"algorithm {name[:120]!r} cannot be imported ({why}): give module:Class") from error
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
     return found

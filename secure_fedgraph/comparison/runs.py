@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 import warnings
 from contextlib import suppress
@@ -52,9 +53,29 @@ def kept(folder: Path, key: str) -> dict[str, Any] | None:
     if (readable(folder / KEY, root) or {}).get("key") != key:
         return None
     refused, result = readable(folder / REFUSED, root), readable(folder / RESULT, root)
-    if result is not None and set(result) >= NEEDED:
+    if result is not None and _is_whole(result):
         return result
-    return refused if refused is not None and "reason" in refused else None
+    return refused if refused is not None and isinstance(refused.get("reason"), str) else None
+
+
+def _is_whole(result: dict[str, Any]) -> bool:
+    """Whether all that a row is made of is there and of its type; a result that is damaged is made again."""
+    tables = [result.get(key) for key in ("config", "accuracy", "privacy", "bytes")]
+    if not set(result) >= NEEDED or not all(isinstance(table, dict) for table in tables):
+        return False
+    claims = [claim for claim in result["privacy"].values() if isinstance(claim, dict)]
+    return (
+        len(claims) == len(result["privacy"])
+        and any(isinstance(value, float) for value in result["accuracy"].values())
+        and all(_number(claim.get("epsilon"), "inf") for claim in claims)
+        and isinstance(result["metric"], str)
+        and _number(result["bytes"].get("up"))
+        and _number(result["seconds"])
+    )
+
+
+def _number(value: Any, *words: str) -> bool:
+    return value in words or (type(value) in (int, float) and math.isfinite(value))
 
 
 def _root(folder: Path) -> Path:

@@ -37,8 +37,8 @@ class Raw:
         files: their names.
         pyg: PyG's class; empty if there is none, and then there is no download either.
         argument: its ``name``.
-        sha256: of the files that have one published content. Those are checked after a download, because
-            PyG unpickles some of them and a pickle from the network runs as code.
+        sha256: of the files that have one published content. Those are checked after a download and before
+            they are read, because PyG unpickles some of them, and a pickle from somebody else runs as code.
     """
 
     kind: str
@@ -112,20 +112,30 @@ def readable(folder: Path) -> Iterator[None]:
 def read_pyg(raw: Raw, files: list[Path], **settings: Any) -> list[Data]:
     """Let PyG read copies of these raw files; their own folder is never written to.
 
-    PyG unpickles the files of ``Planetoid``, so the folder has to be one that the user trusts.
+    PyG unpickles the files of ``Planetoid``: only the published ones are read, which their hashes say.
 
     Raises:
-        BadInput: files that PyG cannot read.
+        BadInput: files that PyG cannot read, or would unpickle and that are not the published ones.
     """
     with tempfile.TemporaryDirectory(prefix="secure-fedgraph-") as scratch:
         copy = raw.inside(Path(scratch))
         copy.mkdir(parents=True)
         for path in files:
             shutil.copyfile(path, copy / path.name)
+            _check_published(raw, copy / path.name, path)
         with readable(files[0].parent), _quiet():
             root = str(Path(scratch) / raw.family)
             read = _class(raw.pyg)(root=root, name=raw.argument, **settings)
             return [read[number] for number in range(len(read))]
+
+
+def _check_published(raw: Raw, copy: Path, path: Path) -> None:
+    expected = raw.sha256.get(path.name)
+    if expected and hashlib.sha256(copy.read_bytes()).hexdigest() != expected:
+        raise BadInput(
+            f"{str(path)!r} is not the published file (its SHA-256 differs), and reading it would run what "
+            "it holds: put the published one back"
+        )
 
 
 def download(raw: Raw, root: Path) -> None:

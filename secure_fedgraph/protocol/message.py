@@ -14,6 +14,7 @@ CARRIER = "carrier/"
 """What the channel of a carrier's own set-up begins with."""
 MAX_COHORT = 1_000_000
 MISSED = "missed"
+MAX_ROUND = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,10 @@ class Message:
             raise HostileMessage("a message has fields that the format does not know")
         if tree["round"] < 0 or tree["exchange"] < 0:
             raise HostileMessage("a message has a negative round or exchange number")
+        if tree["round"] > MAX_ROUND:
+            raise HostileMessage(
+                f"a message is of round {tree['round']}, and no run has more than {MAX_ROUND}"
+            )
         cohort = tuple(tree["cohort"].split("\n")) if tree["cohort"] else ()
         if len(cohort) > MAX_COHORT:
             raise HostileMessage(f"a message names a cohort of {len(cohort)}")
