@@ -269,7 +269,9 @@ def train(
         book = Ledger.go_on(path, budget) if resume and path else Ledger(path, budget)
         if algorithm.pools and not resume:  # every owner has handed over its raw data before round 1
             book.charge(Charge("pool", past.run, 0, 0, "pooled raw data", "client", bound.policy.relation))
-        own, after = sub_seed(seed, "clients"), kept.reserved
+        own = sub_seed(seed, "clients")
+        # beside an older checkpoint: clients answer no number again that the ledger says they answered
+        after = max(kept.reserved, *(book.answered(name, past.run) for name in federation.names))
         crew: Together | Workers
         if isolated:
             assert book.path is not None

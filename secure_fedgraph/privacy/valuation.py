@@ -66,7 +66,7 @@ class EncryptedValues(Carrier):
 
     Needs:
         - a server that follows the protocol: the holder opens blindly, so a server that lies can have it
-          open a single update;
+          open a single update, or the key itself;
         - a holder that does not collude with the server: it has the key to every update.
 
     Args:
@@ -115,7 +115,8 @@ class EncryptedValues(Carrier):
             "the key holder learns every contributor's weight, which is its value in the round before",
             *((SUBTRACTION,) if len(terms.clients) == 2 else ()),
             "a key holder that colludes with the server opens every update",
-            "a server that lies can have the key holder open a single update: it opens blindly",
+            "a server that lies can have the key holder open a single update, or the key, and with it every "
+            "update of the run: it opens blindly",
         )
 
     def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
