@@ -456,11 +456,8 @@ class TestAwkwardClients:
         with pytest.raises(BadInput, match="nothing to train on"):
             training_items(Data(train_mask=torch.zeros(3, dtype=torch.bool)))
 
-    def test_divergence_is_said(self, federation):
-        with pytest.raises(BadInput, match="training diverged; lower the learning rate"):
-            sfg.train(
-                sfg.ApflGate(**{**FULL, "learning_rate": 1e18, "largest_gradient": 1e30}),
-                federation,
-                sfg.policies.plaintext(),
-                rounds=4,
-            )
+    def test_what_diverges_stays_finite(self, federation):
+        run = sfg.train(
+            sfg.ApflGate(**{**FULL, "learning_rate": 1e18}), federation, sfg.policies.plaintext(), rounds=4
+        )
+        assert all(torch.isfinite(value).all() for value in run.state.values())
