@@ -329,7 +329,8 @@ class Client:
             self._offered = scope.exchange
         forms = self._algorithm.expected(channel.name, self.schema)
         if forms is not None:  # before the first charge: a request that does not fit costs nothing
-            declared.check(forms, values, f"channel {channel.name!r} gives {self.name}")
+            whose = f" {offerer}'s offer" if offerer else ""
+            declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
         self._draw(scope)
         self._remembers()  # what was drawn once, and charged, stays whatever comes of this answer
         try:

@@ -367,7 +367,7 @@ class FedEgo(NodeClassifier):
     def _mashed(self, me: Any, given: State) -> Upload | Trees:
         model: Any = self._own(me, given.get(SEED))
         bounded.count(me, self.settings)
-        # nothing has been asked of this client yet this round, or it dropped out of the sum that it trained for
+        # nothing was asked of this client yet this round, or it dropped out of the sum that it trained for
         if not self._averages or "egos" not in me.memory:
             self._train(me, model)
         if self._bounded:

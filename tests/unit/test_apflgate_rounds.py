@@ -466,3 +466,9 @@ class TestAwkwardClients:
                 rounds=4,
             )
         assert any("training diverged; lower the learning rate" in r.getMessage() for r in caplog.records)
+
+    def test_what_diverges_stays_finite(self, federation):
+        run = sfg.train(
+            sfg.ApflGate(**{**FULL, "learning_rate": 1e18}), federation, sfg.policies.plaintext(), rounds=4
+        )
+        assert all(torch.isfinite(value).all() for value in run.state.values())

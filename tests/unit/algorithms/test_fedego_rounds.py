@@ -415,7 +415,7 @@ def test_a_client_refuses_what_no_honest_server_hands_out(
     assert all(torch.equal(me.memory["model"][k], v) for k, v in before.items())
 
 
-def test_a_client_that_has_not_trained_mixes_nothing_and_trains_before_it_mashes(
+def test_a_client_that_has_not_trained_mixes_nothing_and_trains_to_mash(
     federation: sfg.Federation,
 ) -> None:
     algorithm = made()
