@@ -31,7 +31,7 @@ def main() -> None:
             rounds=2,
             epsilon=4.0,
             dataset={"nodes": 600, "features": 16},
-            training={"hidden": [8, 8], "fanout": [2, 2]},
+            training={"hidden": [8], "fanout": [2], "places": 5, "crowd": 7},
             **settings,
         )
         rows = empirical_rows(execute(experiment, None), experiment.delta, trials=4000)

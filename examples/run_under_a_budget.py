@@ -24,8 +24,9 @@ def main() -> None:
     runs = {
         # every client adds its share of the noise; the server sees the noised sum only
         "client": (sfg.policies.distributed_dp(norm=1.0, multiplier=1.3), 8.0),
-        # the clients train by noisy steps, so whatever they send is covered for one node
-        "node": (replace(masked, steps=PrivateSteps(noise=4.0, rate=0.2, steps=5)), 8.0),
+        # the clients train by noisy steps, so whatever they send is covered for one node: its removal changes
+        # 1 + places + crowd records at most
+        "node": (replace(masked, steps=PrivateSteps(noise=30.0, rate=0.2, steps=5)), 8.0),
         # the clients draw their links anew, once: randomised response on every pair of nodes
         "edge": (replace(masked, drawn=(RandomisedLinks(8.0),)), 8.0),
         # the same with their labels: every node tells its own class, or any other by a secret coin
@@ -33,7 +34,7 @@ def main() -> None:
     }
     print(f"{'one':8} {'spent':>8} {'accountant':15} {'rests on masks':>14} {'accuracy':>9}")
     for unit, (policy, epsilon) in runs.items():
-        algorithm = sfg.FedSage(learning_rate=0.02, hidden=(16,), fanout=(2,))
+        algorithm = sfg.FedSage(learning_rate=0.02, hidden=(16,), fanout=(2,), places=10, crowd=10)
         budget = Budget(epsilon, DELTA, unit)  # the run would stop before the message that exceeds it
         run = sfg.train(algorithm, federation, policy, rounds=ROUNDS, seed=0, budget=budget)
         told = run.privacy(unit, DELTA)

@@ -31,7 +31,7 @@ BASE: dict[str, Any] = {
     "clients": 4,
     "rounds": 2,
 }
-NARROW = {"fanout": [2, 2], "hidden": [8, 8]}
+NARROW = {"fanout": [2], "hidden": [8], "places": 5, "crowd": 7}
 SPLIT = {"local_tests": 5, "local_share": 0.4}
 EGO = {"hidden": [16, 16], "fanout": [2, 2], "batch": 8, "epochs": 1, "server_epochs": 2, "mash": "across"}
 NODES = {"rules": "node", "reduction": "frozen", "mash_rounds": 1, "caps": [1, 1], "batch": 32}
@@ -110,7 +110,7 @@ def test_no_two_canaries_share_a_coordinate():
 
 
 def test_a_row_names_the_unit_that_steps_speak_for():
-    (row,) = one_run_rows(made(policy="masked", steps={"noise": 2.0}, training=NARROW), 10)
+    (row,) = one_run_rows(made(policy="masked", steps={"noise": 20.0}, training=NARROW), 10)
     assert row["unit"] == "node"
     assert row["outcome"] in (HOLDS, WEAK)
 

@@ -71,7 +71,7 @@ def federation() -> sfg.Federation:
 
 
 def sage(policy: Any, rounds: int = 2, **more: Any) -> sfg.Run:
-    algorithm = sfg.FedSage(hidden=(4,), fanout=(2,))
+    algorithm = sfg.FedSage(hidden=(4,), fanout=(2,), crowd=15)
     return sfg.train(algorithm, federation(), policy, rounds=rounds, keep=everything, **more)
 
 
@@ -98,7 +98,7 @@ def test_who_drops_out_is_not_missed():
 
 
 def test_a_run_that_kept_nothing_is_refused():
-    made = sfg.train(sfg.FedSage(hidden=(4,), fanout=(2,)), federation(), P.plaintext(), rounds=1)
+    made = sfg.train(sfg.FedSage(hidden=(4,), fanout=(2,), crowd=15), federation(), P.plaintext(), rounds=1)
     with pytest.raises(BadInput, match="keep=everything"):
         check(made)
 
@@ -244,7 +244,7 @@ def test_plain_rows_are_left_out():
 
 def sending(change: Callable[[torch.Tensor], torch.Tensor]) -> sfg.Run:
     """A run in which somebody adds something made of its rows to the upload."""
-    algorithm = sfg.FedSage(hidden=(4,), fanout=(2,))
+    algorithm = sfg.FedSage(hidden=(4,), fanout=(2,), crowd=15)
     work = algorithm.update
 
     def leaking(me: Any, given: Any) -> Upload:

@@ -26,7 +26,7 @@ BASE: dict[str, Any] = {
     "dataset": {"nodes": 90, "features": 16},
     "clients": 3,
     "rounds": 2,
-    "training": {"hidden": [8], "fanout": [2]},
+    "training": {"hidden": [8], "fanout": [2], "crowd": 10},
     "epsilon": 8.0,
 }
 CASES: dict[str, dict[str, Any]] = {

@@ -77,6 +77,8 @@ def test_a_delta_too_large_for_the_records() -> None:
         (["--steps", "3", "--epsilon", "8", "--noise-multiplier", "1"], "one of them"),
         (["--epsilon", "8", "--unit", "node", *TRAINING], "--occurrences"),
         (["--epsilon", "8", "--occurrences", "43", "--relation", "add-remove", *TRAINING], "zero-out"),
+        (["--epsilon", "8", "--unit", "client", "--relation", "add-remove", *TRAINING], "--unit client"),
+        (["--epsilon", "8", "--unit", "graph", "--relation", "add-remove", *TRAINING], "--unit graph"),
         (["--epsilon", "8", "--unit", "node", "--occurrences", "0", *TRAINING], "occurrences 0"),
         (["--noise-multiplier", "1", "--accountant", "prw", *TRAINING], "did you mean 'prv'"),
     ],

@@ -104,6 +104,21 @@ def test_the_crowd_is_reached():
     assert occurrences(1, 1, 8) == 10
 
 
+def test_a_hub_that_many_ask_for_takes_nobodys_row():
+    """Node 0 is the first choice of ten rows and has one place: its removal changes one row."""
+    asking, others = torch.arange(1, 11), torch.arange(11, 21)
+    links = torch.cat(
+        [torch.stack([torch.zeros(10, dtype=torch.long), asking]), torch.stack([others, asking])], 1
+    )
+    assert crowd(links, 21, 1) == 0
+
+    def the_hub_first(pairs: torch.Tensor) -> torch.Tensor:
+        return pairs[0]
+
+    before, after = (capped_neighbours(e, 21, 1, the_hub_first, 1) for e in (links, without(links, 0)))
+    assert int((before != after).any(1).sum()) == 1
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 30), st.integers(0, 200), st.integers(1, 5))
 def test_a_removal_never_makes_a_graph_that_is_refused(seed, nodes, edges, places):
