@@ -10,7 +10,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from scipy.stats import binom
 
 from audits.conformance_record import LEVEL, Finding
 from audits.mechanisms import view
+from audits.probes.rehearsal import watched
 from audits.worst_cases import Neighbours
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.private_training import neighbours_of
@@ -131,8 +132,8 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
         left[me.name] = len(own & _pairs(me.graph.edge_index)), len(own)
 
     (links,) = (one for one in policy.drawn if one.kind == "links")
-    with _watched(algorithm, look):
-        train(algorithm, federation, policy, rounds=1)
+    with watched(algorithm, look) as shown:
+        train(shown, federation, policy, rounds=1)
     kept, all_own = (sum(pair[i] for pair in left.values()) for i in (0, 1))
     truth = 1 / (1 + math.exp(-links.epsilon))
     p = float(binom.sf(kept - 1, all_own, truth))
@@ -160,27 +161,6 @@ def links_of_a_seed(links: Any, same_seeds: SameSeeds) -> list[Finding]:
 
 def _pairs(edge_index: torch.Tensor) -> set[tuple[int, int]]:
     return {(min(a, b), max(a, b)) for a, b in edge_index.T.tolist() if a != b}
-
-
-@contextmanager
-def _watched(algorithm: Algorithm, look: Callable[[Any], None]) -> Iterator[None]:
-    """Every answer of this one algorithm shows its client first."""
-    names = set(algorithm.answers.values()) - {"own_tests"}
-
-    def shown(work: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def work_shown(me: Any, given: Any) -> Any:
-            look(me)
-            return work(me, given)
-
-        return work_shown
-
-    for name in names:
-        setattr(algorithm, name, shown(getattr(algorithm, name)))
-    try:
-        yield
-    finally:
-        for name in names:
-            delattr(algorithm, name)
 
 
 @dataclass

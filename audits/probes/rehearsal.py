@@ -170,8 +170,7 @@ def _federations(run: Run) -> Iterator[Federation]:
     }
     if run.federation.schema.kind in kinds:
         data, size = kinds[run.federation.schema.kind]
-        for split in dict.fromkeys((SPLITS.get(partition) is None, True)):
-            settings = None if split else SPLITS[partition]
+        for settings in (SPLITS[partition], None) if partition in SPLITS else (None,):
             try:
                 yield federate(data, clients, partition, 0, settings, **size)
             except SecureFedGraphError:

@@ -41,6 +41,8 @@ SAYS = {
 """Check -> what it holds where it passes."""
 SMALL_SAMPLE = 64
 MOST_UNITS = 5_000
+SAMPLED = 12
+"""Rounds whose noise two copies of a process draw."""
 
 
 def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -201,7 +203,7 @@ class _Probes:
         def sample() -> dict[str, np.ndarray]:
             made: dict[str, np.ndarray] = {}
             for name, by_client in examples.items():
-                for noise in noises(bounds[name], by_client, 3):
+                for noise in noises(bounds[name], by_client, SAMPLED):
                     made[f"noise of {noise.party} on channel {name!r}"] = np.rint(noise.values * 4096)
             if how is not None:
                 watched = taken(how, {"weights": (SMALL_SAMPLE,)})
