@@ -420,7 +420,7 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
 def _stood_on(out: Path) -> list[Path]:
     """The folders that an earlier result names as its own. Whatever else lies beside them stays."""
     folders = [out / "transcript", out / "checkpoint"]
-    folders += [out / "cells"]
+    folders += [out / "cells", out / "plots"]
     for name in WRITTEN:
         try:
             old = json.loads((out / name).read_text())
