@@ -111,13 +111,6 @@ def test_a_form_that_the_data_are_not_fit_for_is_passed_over() -> None:
     assert made.form is not None and not made.settings.sums
 
 
-def test_where_no_form_binds_the_refusal_names_a_command_that_works() -> None:
-    with pytest.raises(
-        Refused, match=r"channel 'total'.*2 contributors.*--policy local_dp works for listing"
-    ):
-        fit(Listing(sums=True), policy("masked"), ("alone",))
-
-
 FORMS: dict[tuple[str, str], Any] = {
     ("glasu", "homomorphic"): {"sampler": "public"},
     ("glasu", "masked"): {"sampler": "public"},
