@@ -65,9 +65,7 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     chosen = comparison.points(base, algorithms, policies, epsilons)
     comparison.make_all(chosen)
     asked = asked_for(None, {**flags, "policy": policy, "epsilon": budgets if budgeted else None})
-    compared = [
-        point.experiment(0) for point in chosen if point.kind in (comparison.NOISED, comparison.SILENT)
-    ]
+    compared = [point.experiment(0) for point in chosen if point.kind != comparison.ALONE]
     check_intent(asked, compared, "compare")
     leaks = None if attack is None else attacks_on(chosen, names("attack", attack))
     out: Path = flags["out"] or default_folder(base, "compare")

@@ -157,8 +157,8 @@ class Experiment(BaseModel):
             )
         if self.partition not in names():
             raise unknown_name("partition", self.partition, names())
-        if self.partition not in kind.partitions:
-            ways = [name for name in kind.partitions if name in BY_KIND.get(fits, {})] or kind.partitions
+        ways = [name for name in kind.partitions if name in BY_KIND.get(fits, {})]
+        if self.partition not in ways:
             raise BadInput(f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(ways)}")
         for key in self.training.keys() - kind.Settings.model_fields.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))

@@ -516,7 +516,7 @@ def _stood_on(out: Path) -> list[Path]:
     A name out of a file stays a name: what leads elsewhere is nobody's to take away.
     """
     folders = [out / "transcript", out / "checkpoint"]
-    folders += [out / "cells"]
+    folders += [out / "cells", out / "plots"]
     for name in WRITTEN:
         with suppress(BadInput):  # nothing readable names them, so nothing is taken away
             old = json_in(out / name)

@@ -185,9 +185,10 @@ def answered(kind: bytes, body: bytes) -> Any:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as theirs, os.fdopen(writing, "wb") as ours:
         frames.write(ours, kind, body)
-        workers = Workers.__new__(Workers)
-        workers.lost, workers._answers = {}, {"owner-0": theirs}
-        return workers._answer("owner-0")
+        coming = frames.Incoming()
+        while not coming.whole:
+            coming.take(theirs.read(coming.wants))
+        return Workers.__new__(Workers)._said("owner-0", coming)
 
 
 def test_printable_text_has_a_length_and_no_controls():

@@ -21,6 +21,8 @@ NAMES = tuple(f"c{i}" for i in range(9))
 PARTIES = introduced(NAMES)
 MANY = introduced(tuple(f"n{i:02d}" for i in range(40)))
 CHANNEL = Channel("update", Reveal.SUM)
+PATIENT = {"abandoned": 10**9}
+"""Parties are made once for all examples, which end some hundred sums early."""
 
 
 @st.composite
@@ -33,7 +35,7 @@ def rooms(draw):
     values = st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     uploads = {name: draw(hnp.arrays(np.int64, shape, elements=values)) for name in cohort}
     left = draw(st.dictionaries(st.sampled_from(cohort), st.sampled_from(STEPS), max_size=len(cohort)))
-    return Masked(bits=bits, colluders=colluders).bind(Terms(CHANNEL, NAMES, "zero-out")), uploads, left
+    return Masked(bits=bits, colluders=colluders, **PATIENT).bind(Terms(CHANNEL, NAMES, "zero-out")), uploads, left
 
 
 def plain(carrier: Masked, uploads, left):
@@ -81,7 +83,7 @@ def test_below_the_threshold_the_server_holds_too_few_shares_of_every_secret(roo
 def test_with_neighbours_the_sum_is_as_exact(count, seed, data):
     names = tuple(f"n{i:02d}" for i in range(count))
     parties = {name: MANY[name] for name in names}
-    carrier = Masked().bind(Terms(CHANNEL, names, "zero-out"))
+    carrier = Masked(**PATIENT).bind(Terms(CHANNEL, names, "zero-out"))
     generator = np.random.default_rng(seed)
     uploads = {name: generator.integers(-(2**31), 2**31, (1, 5)) for name in names}
     gone = data.draw(st.lists(st.sampled_from(names), max_size=6, unique=True))
@@ -117,7 +119,7 @@ TREES = st.dictionaries(
 @settings(max_examples=200)
 def test_a_client_answers_nonsense_with_a_named_refusal(step, tree):
     """Every step, brought to the point where it is expected, then given something that no server sends."""
-    cohort, carrier = NAMES[:3], Masked().bind(Terms(CHANNEL, NAMES[:3], "zero-out"))
+    cohort, carrier = NAMES[:3], Masked(**PATIENT).bind(Terms(CHANNEL, NAMES[:3], "zero-out"))
     uploads = {name: np.zeros((1, 2), dtype=np.int64) for name in cohort}
     seen: list[str] = []
 
@@ -134,7 +136,7 @@ def test_a_client_answers_nonsense_with_a_named_refusal(step, tree):
                 part = tree
             super().accept(part, place, party)
 
-    spoiled = Spoiled(**{f: getattr(carrier, f) for f in ("bits", "colluders", "quorum")})
+    spoiled = Spoiled(**{f: getattr(carrier, f) for f in ("bits", "colluders", "quorum", "abandoned")})
     with pytest.raises(HostileMessage) as error:
         masked_sum(PARTIES, spoiled, uploads)
     assert seen == [step]
@@ -159,7 +161,7 @@ def test_a_server_answers_nonsense_with_a_named_refusal(step, tree, seed):
                 )
             return reply
 
-    carrier = Lying().bind(Terms(CHANNEL, cohort, "zero-out"))
+    carrier = Lying(**PATIENT).bind(Terms(CHANNEL, cohort, "zero-out"))
     said = ""
     try:
         # three signatures and shares, two of which are enough: at these steps the third may say what it likes
@@ -174,7 +176,7 @@ def test_a_server_answers_nonsense_with_a_named_refusal(step, tree, seed):
 @settings(max_examples=20)
 def test_no_two_sums_share_a_mask(first, second):
     parties, cohort = PARTIES, NAMES[:3]
-    carrier = Masked().bind(Terms(CHANNEL, cohort, "zero-out"))
+    carrier = Masked(**PATIENT).bind(Terms(CHANNEL, cohort, "zero-out"))
     taken = []
 
     class Watched(Masked):
@@ -183,7 +185,7 @@ def test_no_two_sums_share_a_mask(first, second):
             taken.append(words.copy())
             return words
 
-    watched = Watched(quorum=carrier.quorum)
+    watched = Watched(quorum=carrier.quorum, **PATIENT)
     uploads = {name: np.zeros((1, 1000), dtype=np.int64) for name in cohort}
     masked_sum(parties, watched, uploads, exchange=first)
     masked_sum(parties, watched, uploads, exchange=second)
