@@ -270,10 +270,14 @@ def test_what_privacy_refuses_is_status_3_before_round_1(arguments: list[str], w
     assert not Path("out/ledger.jsonl").exists()
 
 
-def test_an_upload_beyond_the_limit_is_refused_and_not_cut() -> None:
+def test_uploads_beyond_the_limit_are_cut_counted_and_said_once() -> None:
     done = run("--policy", "masked", "--set", "protection.limit=0.0001", "--out", "out")
-    assert done.exit_code in (2, 3)
-    assert "update" in done.stderr and "limit" in done.stderr
+    assert done.exit_code == 0
+    assert done.stderr.count("protection.limit=0.0002") == 1
+    cut = json.loads(Path("out/result.json").read_text())["cut"]
+    assert [note["round"] for note in cut] == list(range(1, len(cut) + 1))
+    assert {note["channel"] for note in cut} == {"update"}
+    assert all(0 < note["uploads"] <= note["of"] and note["limit"] == 0.0001 for note in cut)
 
 
 def test_an_unexpected_error_is_status_1_and_points_at_debug(monkeypatch: pytest.MonkeyPatch) -> None:
