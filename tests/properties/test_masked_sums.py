@@ -35,7 +35,11 @@ def rooms(draw):
     values = st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     uploads = {name: draw(hnp.arrays(np.int64, shape, elements=values)) for name in cohort}
     left = draw(st.dictionaries(st.sampled_from(cohort), st.sampled_from(STEPS), max_size=len(cohort)))
-    return Masked(bits=bits, colluders=colluders, **PATIENT).bind(Terms(CHANNEL, NAMES, "zero-out")), uploads, left
+    return (
+        Masked(bits=bits, colluders=colluders, **PATIENT).bind(Terms(CHANNEL, NAMES, "zero-out")),
+        uploads,
+        left,
+    )
 
 
 def plain(carrier: Masked, uploads, left):
