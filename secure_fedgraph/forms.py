@@ -92,20 +92,22 @@ def _try(
         warnings.simplefilter("ignore", PlaintextWarning)  # binding says it again when the run starts
         try:
             bound = policy.bind(channels(algorithm), clients)
-        except Refused:
-            refusals = list(_refusals(channels(algorithm), policy, clients))
-            return _Tried(algorithm, len(refusals), refusals[0])
+        except Refused as refusal:
+            return _Tried(algorithm, _failing(channels(algorithm), policy, clients), refusal)
     left = [] if allowed else _left(bound, algorithm)
     return _Tried(algorithm, len(left), LeftInPlaintext(_in_plaintext(bound, algorithm)) if left else None)
 
 
-def _refusals(channels: Sequence[Channel], policy: Policy, clients: tuple[str, ...]) -> Iterator[Refused]:
+def _failing(channels: Sequence[Channel], policy: Policy, clients: tuple[str, ...]) -> int:
+    """How many channels do not bind, each by itself."""
+    failing = 0
     for channel in channels:
         mine = {name: one for name, one in policy.exceptions.items() if name == channel.name}
         try:
             replace(policy, exceptions=mine).bind([channel], clients)
-        except Refused as refusal:
-            yield refusal
+        except (Refused, BadInput):
+            failing += 1
+    return failing
 
 
 def _left(bound: BoundPolicy, algorithm: Algorithm) -> list[str]:

@@ -14,7 +14,8 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.fairgraphfl import VALUES, FairGraphFL
 from secure_fedgraph.config import Experiment
-from secure_fedgraph.errors import Incompatible
+from secure_fedgraph.errors import Incompatible, LeftInPlaintext
+from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.motifs import motifs_of
 from secure_fedgraph.privacy.policy import (
     RECIPES,
@@ -43,35 +44,32 @@ POLICIES = {
     "strictest": strictest(),
 }
 WHY = "since an agent's value is its own gradient's agreement with the rest .*; {} reveals only the sum: use"
-# (policy, settings) -> why it is refused; whatever is not named here trains
+UNREAD = "valued_update' is valued without being read, which {} cannot do: use homomorphic or strictest"
+# (policy, settings) -> why it is refused in every form; what is not named here trains, in a form that binds
 REFUSED = {
-    ("local_dp", ""): "carries numbers of nodes",
-    ("central_dp", ""): "carries numbers of nodes",
-    ("distributed_dp", ""): "motifs' needs each upload, since an agent's diversity is its own share",
-    ("distributed_dp", "public"): "motif_presence' needs each upload",
-    ("distributed_dp", "valued alone"): WHY.format("distributed_dp"),
-    ("distributed_dp", "encrypted"): "is valued without being read",
-    ("distributed_dp", "bounded"): WHY.format("distributed_dp"),
-    ("masked", ""): "motifs' needs each upload, since an agent's diversity is its own share",
-    ("homomorphic", ""): "motifs' needs each upload, since an agent's diversity is its own share",
-    ("masked", "valued alone"): WHY.format("masked"),
-    ("homomorphic", "valued alone"): WHY.format("homomorphic"),
-    ("sealed", ""): "protects peers only",
-    ("sealed", "public"): "protects peers only",
-    ("sealed", "valued alone"): "protects peers only",
-    ("sealed", "encrypted"): "protects peers only",
-    ("masked", "public"): "motif_presence' needs each upload",
-    ("homomorphic", "public"): "motif_presence' needs each upload",
-    (
-        "plaintext",
-        "encrypted",
-    ): "is valued without being read, which plaintext cannot do: use homomorphic or strictest",
-    ("local_dp", "encrypted"): "is valued without being read",
-    ("central_dp", "encrypted"): "is valued without being read",
-    ("masked", "encrypted"): "is valued without being read",
-    ("masked", "bounded"): WHY.format("masked"),
-    ("homomorphic", "bounded"): WHY.format("homomorphic"),
+    **{(policy, ""): UNREAD.format(policy) for policy in ("distributed_dp", "masked")},
+    **{(policy, "public"): UNREAD.format(policy) for policy in ("distributed_dp", "masked")},
+    **{(policy, "valued alone"): WHY.format(policy) for policy in ("distributed_dp", "masked")},
+    **{(policy, "bounded"): WHY.format(policy) for policy in ("distributed_dp", "masked")},
+    **{
+        (policy, "encrypted"): UNREAD.format(policy)
+        for policy in ("plaintext", "local_dp", "central_dp", "distributed_dp", "masked")
+    },
+    **{
+        ("sealed", settings): "protects peers only"
+        for settings in ("", "public", "valued alone", "encrypted")
+    },
     ("sealed", "bounded"): "protects peers only",
+}
+# (policy, settings) -> the form that is taken
+READ = {"valuation": "encrypted"}
+LISTED = {**READ, "vocabulary": "public", "lists": "valued"}
+FORMS = {
+    **{(policy, ""): LISTED for policy in ("homomorphic", "strictest")},
+    **{(policy, "public"): LISTED for policy in ("homomorphic", "strictest")},
+    **{(policy, "valued alone"): READ for policy in ("homomorphic", "strictest")},
+    **{(policy, "bounded"): READ for policy in ("homomorphic", "strictest")},
+    **{(policy, ""): {"vocabulary": "public"} for policy in ("local_dp", "central_dp")},
 }
 SETTINGS = {
     "": {},
@@ -91,6 +89,7 @@ def run(federation, policy=None, **arguments):
     settings = arguments.pop("settings", {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
+        warnings.simplefilter("ignore", FormWarning)
         return sfg.train(
             FairGraphFL(**{**SMALL, **settings}),
             federation,
@@ -115,6 +114,7 @@ def test_trains_or_is_refused_before_round_1(policy, settings, federation, tmp_p
         assert not (tmp_path / "run").exists()
         return
     found = run(federation, POLICIES[policy], rounds=1, settings=SETTINGS[settings])
+    assert found.form == FORMS.get((policy, settings), {})
     assert len(found.history) == 1
     assert float(found.state[VALUES][-1].sum()) == pytest.approx(1)
 
@@ -131,15 +131,25 @@ def test_its_baselines_train_or_are_refused(name, policy, federation):
     assert {c.channel for c in made.charges} == ({"update"} if name == "gin-fedavg" else set())
 
 
-def test_strictest_says_what_it_leaves_in_plaintext(federation):
+def test_strictest_leaves_nothing_in_plaintext_unless_that_is_allowed(federation):
+    with pytest.raises(LeftInPlaintext, match="'motifs' and 'update'"):
+        sfg.train(FairGraphFL(**SMALL, valuation="plain"), federation, strictest(), rounds=1)
     with pytest.warns(PlaintextWarning) as said:
-        found = sfg.train(FairGraphFL(**SMALL), federation, strictest(), rounds=1)
+        found = sfg.train(FairGraphFL(**SMALL), federation, strictest(), rounds=1, allow_plaintext=True)
     assert sorted(str(w.message).split("'")[1] for w in said) == ["motifs", "update"]
     bound = {row["name"]: row["policy"] for row in found.policy.describe()}
     assert bound["prototype_sums"] == "masked"
-    with pytest.warns(PlaintextWarning) as said:
-        sfg.train(FairGraphFL(**SMALL, valuation="encrypted"), federation, strictest(), rounds=1)
-    assert [str(w.message).split("'")[1] for w in said] == ["motifs"]
+
+
+def test_lists_that_nobody_reads_say_what_lists_in_the_clear_say(federation):
+    settings = {"vocabulary": "public"}
+    plain = run(federation, rounds=1, settings=settings)
+    valued = run(federation, homomorphic(), rounds=1, keep=everything, settings=settings)
+    assert valued.form["lists"] == "valued"
+    one, other = (made.algorithm.notes(made.state)["diversity"] for made in (plain, valued))
+    assert one == other and len(set(one.values())) > 1
+    seen = valued.transcript.view("server")
+    assert seen.uploads("valued_lists") == [] and seen.uploads("motif_presence") == []
 
 
 class TestTheServersView:

@@ -14,7 +14,7 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
-from secure_fedgraph.errors import Incompatible
+from secure_fedgraph.errors import Refused
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import everything
 
@@ -77,9 +77,11 @@ def across(federation: sfg.Federation) -> sfg.Run:
 def test_it_trains_or_is_refused_before_anything_is_sent(
     federation: sfg.Federation, policy: str, mash: str
 ) -> None:
-    if mash == "client" and policy in SUMS_ONLY:
-        words = f"channel 'egos' needs each upload; {policy} reveals only the sum"
-        with pytest.raises(Incompatible, match=words):
+    if mash == "client" and policy in (*SUMS_ONLY, "strictest"):
+        words = (
+            f"channel 'egos' needs each upload; {policy} reveals only the sum|'egos' of fedego in plaintext"
+        )
+        with pytest.raises(Refused, match=words):
             run(federation, policy, mash=mash)
         return
     found = run(federation, policy, mash=mash)

@@ -11,6 +11,7 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.transcript import everything
@@ -30,14 +31,14 @@ POLICIES = {
 }
 TO_SERVER = {"sealed"}  # it protects what peers read
 EACH = {"masked", "homomorphic", "sealed"}  # no single upload to the server
-NOISE = {"local_dp", "central_dp"}  # node numbers are no quantities
 VARIANTS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "public": ("glasu", PUBLIC, TO_SERVER),
     "full": ("glasu", {**SMALL, "sampler": "full"}, TO_SERVER),
-    "paper": ("glasu", SMALL, EACH | NOISE),
+    "paper": ("glasu", SMALL, TO_SERVER),  # under all but plaintext in a form that lists no nodes
+    "paper by hand": ("glasu", {**SMALL, "sampler": "paper"}, set(POLICIES) - {"plaintext"}),
     "stale": ("glasu", {**PUBLIC, "local_steps": 3}, TO_SERVER),
     "one holds the labels": ("glasu", {**PUBLIC, "labels": "one"}, TO_SERVER | {"central_dp"}),
-    "concat": ("glasu", CONCAT, EACH),
+    "concat": ("glasu", CONCAT, EACH | {"strictest"}),
     "concat among peers": ("glasu", PEERS, {"central_dp"}),
     "simulated": ("glasu-simulated", PUBLIC, TO_SERVER),
     "fedbcd": ("fedbcd", {**SMALL, "local_steps": 2}, TO_SERVER),
@@ -60,6 +61,7 @@ def split(clients: int, **settings: Any) -> sfg.Federation:
 def run(name: str, settings: dict[str, Any], federation: sfg.Federation, policy: str, **more: Any) -> sfg.Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
+        warnings.simplefilter("ignore", FormWarning)
         return sfg.train(ALGORITHMS[name](**settings), federation, POLICIES[policy], rounds=1, seed=0, **more)
 
 
@@ -69,7 +71,8 @@ def test_trains_or_is_refused_before_anything_is_sent(variant, policy, federatio
     name, settings, refusing = VARIANTS[variant]
     if policy in refusing:
         with pytest.raises(
-            Refused, match=r"needs each upload|protects peers only|read by a peer|carries numbers of nodes"
+            Refused,
+            match=r"needs each upload|protects peers only|read by a peer|carries numbers|in plaintext",
         ):
             run(name, settings, federation, policy, out=tmp_path / "run")
         assert not (tmp_path / "run").exists()
@@ -77,7 +80,8 @@ def test_trains_or_is_refused_before_anything_is_sent(variant, policy, federatio
     made = run(name, settings, federation, policy)
     assert 0 <= made.accuracy["global"] <= 1
     pooled = {"pooled raw data"} if ALGORITHMS[name].pools else set()
-    in_use = {c.name for c in ALGORITHMS[name](**settings).in_use} - {"step", "examine"}
+    assert made.form == ({"sampler": "public"} if variant == "paper" and policy != "plaintext" else {})
+    in_use = {c.name for c in made.algorithm.in_use} - {"step", "examine"}
     assert {c.channel for c in made.charges} == in_use | pooled
 
 
