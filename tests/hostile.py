@@ -200,8 +200,8 @@ def honest_bodies() -> dict[str, list[bytes]]:
     bundle = Bundle("answers", "owner-0", 1, 7, FIVE[1:], {n: {"content": b"sealed"} for n in FIVE[1:]})
     deck = Deck.of(
         {
-            n: {k: np.zeros(s, "u1") for k, s in (("public", 32), ("commitment", 32), ("signature", 64))}
-            for n in FIVE
+            n: {k: np.full(s, i, "u1") for k, s in (("public", 32), ("commitment", 32), ("signature", 64))}
+            for i, n in enumerate(FIVE)
         }
     )
     body = wire.encode(tree)
@@ -427,6 +427,9 @@ class Exchange:
         middle.aim(None, self.asks, FIVE)
         if max(client._answered for client in made.clients.values()) > made.courier._exchange + 4:
             return  # a changed byte of a number: nobody can tell it from a server that says so
+        histories = {client._history.head for client in made.clients.values() if client._history}
+        if len(histories) > 1 and not any(b.carrier.tolerates_dropouts for b in made.policy.bounds.values()):
+            return  # one was given something else than the others: nothing of theirs opens together any more
         plain = sum(made.clients[n].memory["w"].double().numpy() for n in FIVE)
         for _ in range(8):
             with contextlib.suppress(Refused):

@@ -76,6 +76,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"prototypes": "bounded", "vocabulary": "public", "lists": "counted"},
         {"shared": "conv"},
         {"valuation": "encrypted", "prototypes": "none", "use_diversity": False},
+        {"valuation": "encrypted", "vocabulary": "public", "lists": "valued"},
         {"weighting": "size"},
     ],
 }
