@@ -30,7 +30,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
-from secure_fedgraph.protocol.given import NOTHING, Forms, Integers, Numbers, Real, Whole
+from secure_fedgraph.protocol.given import NOTHING, Form, Forms, Integers, Numbers, Real, Whole
 
 OWN = "fair."
 """What the names in the server's state begin with that are no parameter."""
@@ -154,9 +154,10 @@ class FairGraphFL(GinClassifier):
 
     def takes(self, channel: str, schema: Schema) -> Forms | None:
         """Seeds, motifs, prototypes and rewards, each where it is due."""
-        s, seed = self.settings, {SEED: Whole()}
+        s = self.settings
+        seed: Form = {SEED: Whole()}
         if channel in (self.UPDATE.name, self.VALUED.name):
-            told = {PROTOTYPES: Numbers((None, s.hidden)), KNOWN: Integers((None,), 0, 1)}
+            told: Form = {PROTOTYPES: Numbers((None, s.hidden)), KNOWN: Integers((None,), 0, 1)}
             return (seed, {**seed, **told}) if self._prototypes else (seed,)
         if channel == self.MOTIF_SUMS.name:
             return (seed,)
