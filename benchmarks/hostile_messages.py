@@ -5,9 +5,9 @@
 Every parser, and every exchange of the protocol with one message of it changed, in turn until the time is
 over. A row is a parser or an exchange, a column what came of it. Then as many calls of ``Client.handle`` as
 ``--recorded`` says, on changed messages of real runs of every algorithm under every policy that binds, and as
-many changed files as ``--files`` says, for everything that reads one. Ends with status 1 where anything crashed,
-hung, allocated too much, said something of the data, or changed a sum without being noticed; the seed is
-named, and ``--first SEED --seconds 1`` begins with it.
+many changed files as ``--files`` says, for everything that reads one. Ends with status 1 where anything
+crashed, hung, allocated too much, said something of the data, or changed a sum without being noticed; the
+seed is named, and ``--first SEED --seconds 1`` begins with it.
 """
 
 from __future__ import annotations

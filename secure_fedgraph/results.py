@@ -231,14 +231,12 @@ def begun(out: Path) -> tuple[Experiment, list[int], str]:
         raise BadInput(f"{out} holds no checkpoint to resume from: start it with 'run --out {out}'")
     asked = read_checked(path, out)
     config, seeds, command = (asked.get(key) for key in ("config", "seeds", "command"))
-    numbers = isinstance(seeds, list) and seeds and all(type(seed) is int and seed >= 0 for seed in seeds)
-    for key, right in {
-        "config": isinstance(config, dict),
-        "seeds": numbers,
-        "command": isinstance(command, str),
-    }.items():
-        if not right:
-            raise damaged(path, f"{key!r} is {str(asked.get(key))[:40]!r}")
+    if not isinstance(config, dict):
+        raise damaged(path, f"'config' is {str(config)[:40]!r}")
+    if not (isinstance(seeds, list) and seeds and all(type(one) is int and one >= 0 for one in seeds)):
+        raise damaged(path, f"'seeds' is {str(seeds)[:40]!r}")
+    if not isinstance(command, str):
+        raise damaged(path, f"'command' is {str(command)[:40]!r}")
     return configured(config, path), seeds, command
 
 
@@ -520,12 +518,14 @@ def _stood_on(out: Path) -> list[Path]:
     for name in WRITTEN:
         with suppress(BadInput):  # nothing readable names them, so nothing is taken away
             old = json_in(out / name)
-            places = [one.get("name") for one in _objects(old, "points")]
-            folders += [out / "runs" / place for place in places if _is_name(place)]
+            named = [str(one.get("name")) for one in _objects(old, "points")]
+            folders += [out / "runs" / place for place in named if _is_name(place)]
             seeds = [one.get("seed") for one in _objects(old, "seeds")]
             folders += [out / f"seed-{seed}" for seed in seeds if type(seed) is int]
-            made = [one.get("folder") for one in _objects(old, "runs")]
-            folders += [out / place for place in made if _is_place(place)]
+            made = [str(one.get("folder") or "").partition("/") for one in _objects(old, "runs")]
+            folders += [
+                out / "runs" / place for above, _, place in made if above == "runs" and _is_name(place)
+            ]
     inside = out.resolve()
     return [folder for folder in folders if inside in folder.resolve().parents]
 
@@ -535,16 +535,11 @@ def _objects(value: Any, key: str) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def _is_name(name: Any) -> bool:
+def _is_name(name: str) -> bool:
     try:
         return bool(files.base_name(name, "a result"))
     except BadInput:
         return False
-
-
-def _is_place(place: Any) -> bool:
-    """Whether it leads down from a folder, by names alone."""
-    return isinstance(place, str) and all(_is_name(part) for part in place.split("/"))
 
 
 def rehearse(experiment: Experiment) -> None:

@@ -127,9 +127,9 @@ def pairs() -> tuple[Pair, ...]:
     for name in ALGORITHMS:
         bound: set[str] = set()
         for form in range(len(FORMS.get(name, [{}]))):
-            for policy in RECIPES:
+            for policy in (EVERY_FORM, *(one for one in RECIPES if one != EVERY_FORM)):
                 pair = Pair(name, policy, form)
-                if policy in bound and policy != EVERY_FORM:
+                if policy in bound and policy != EVERY_FORM and Pair(name, EVERY_FORM, form) in found:
                     continue
                 with warnings.catch_warnings(), contextlib.suppress(SecureFedGraphError):
                     warnings.simplefilter("ignore")

@@ -530,7 +530,8 @@ def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
             right = type(value) is _KINDS[wanted]
         if not right or (name == "number" and not 0 <= value < 2**40):
             raise _damaged(path, f"{place!r} holds a note whose {name} is {str(value)[:40]!r}")
-    return kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in row.items()})
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
+    return kind(**values)
 
 
 def _rows(path: Path, index: Mapping[str, Any], key: str, default: Any = None) -> list[Any]:

@@ -238,7 +238,8 @@ class TestLinks:
 
     @pytest.mark.parametrize(
         "named", [{"seeds": [{"seed": "1/../../../outside"}]}, {"runs": [{"folder": "../outside"}]},
-                  {"points": [{"name": ".."}]}, {"runs": [{"folder": "/etc"}]}, {"runs": [{"folder": ""}]}],
+                  {"points": [{"name": ".."}]}, {"runs": [{"folder": "/etc"}]}, {"runs": [{"folder": ""}]},
+                  {"runs": [{"folder": "kept"}]}, {"runs": [{"folder": "runs/../kept"}]}],
     )  # fmt: skip
     def test_a_result_that_names_what_is_not_its_own(self, named: Any, tmp_path: Path, outside: Path) -> None:
         out = tmp_path / "out"
