@@ -22,6 +22,7 @@ from audits.conformance_secrets import secrets_in
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.crypto import AgreementKey, Identity
 from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.privacy.links import RandomisedLinks
 from secure_fedgraph.privacy.local_step import PrivateSteps
 from secure_fedgraph.privacy.party import Party
@@ -36,8 +37,15 @@ P = sfg.policies
 def run(name: str, policy: Any, **more: Any) -> sfg.Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
+        warnings.simplefilter("ignore", FormWarning)
         return sfg.train(
-            small.algorithm(name), small.federation(name), policy, rounds=1, keep=everything, **more
+            small.algorithm(name),
+            small.federation(name),
+            policy,
+            rounds=1,
+            keep=everything,
+            allow_plaintext=True,
+            **more,
         )
 
 

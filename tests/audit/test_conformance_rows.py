@@ -17,6 +17,7 @@ from audits.conformance import CHECKS, Finding
 from audits.conformance_rows import FAILED, LEAK, NOTHING, PASSED, SAYS, conformance_rows
 from audits.same_state import frozen_state
 from secure_fedgraph.errors import BrokenClaim
+from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.privacy.noise import Gaussian
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.dropouts import Dropouts
@@ -28,8 +29,12 @@ P = sfg.policies
 def run(name: str, policy: Any, **more: Any) -> sfg.Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
+        warnings.simplefilter("ignore", FormWarning)
         return sfg.train(
-            small.algorithm(name), small.federation(name), policy, **{"rounds": 1, "keep": everything, **more}
+            small.algorithm(name),
+            small.federation(name),
+            policy,
+            **{"rounds": 1, "keep": everything, "allow_plaintext": True, **more},
         )
 
 

@@ -31,7 +31,7 @@ PRIME = 1_000_003
 
 
 def made(policy: str, *changes: str) -> Case:
-    base = {"algorithm": "fairgraphfl", "data": "proteins", "policy": policy}
+    base = {"algorithm": "fairgraphfl", "data": "proteins", "policy": policy, "allow_plaintext": True}
     chosen = load(None, {**base, "training": {"hidden": 16, "layers": 2}}, changes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)

@@ -189,7 +189,7 @@ def test_fairgraphfls_sums_survive_where_its_updates_are_read():
     with pytest.warns(PlaintextWarning):
         made = sfg.train(
             small.algorithm("fairgraphfl"), owners, strictest(), rounds=4, seed=0, keep=everything,
-            dropouts=Dropouts(share=0.2, seed=1),
+            dropouts=Dropouts(share=0.2, seed=1), allow_plaintext=True,
         )  # fmt: skip
     assert {len(seen.clients) for seen in sums(made, "prototype_sums")} == {4, 5}
     assert len(made.history) == 4

@@ -43,7 +43,11 @@ def run(federation, rounds: int = 2, policy=None, kind=FairGraphFL, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
         return sfg.train(
-            kind(**{**SMALL, **settings}), federation, policy or sfg.policies.plaintext(), rounds=rounds
+            kind(**{**SMALL, **settings}),
+            federation,
+            policy or sfg.policies.plaintext(),
+            rounds=rounds,
+            allow_plaintext=True,
         )
 
 
