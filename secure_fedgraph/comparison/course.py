@@ -153,7 +153,7 @@ class _Call:
     def _kept(self, job: Job) -> dict[str, Any] | None:
         if job.seed is not None:
             return kept(job.point.run_folder(self.out, job.seed), self.keys[job])
-        made = readable(self._leak(job))
+        made = readable(self._leak(job), self.out)
         return made if made is not None and set(made) >= {"leak", "leaks"} else None
 
     def run(
@@ -212,5 +212,5 @@ class _Call:
 
 def _attack(leaks: Leaks, config: dict[str, Any], path: Path) -> float:
     started = time.perf_counter()
-    write_json(path, leaks(config))
+    write_json(path, leaks(config), path.parents[2])  # below the comparison's own folder
     return time.perf_counter() - started
