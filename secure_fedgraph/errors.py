@@ -71,9 +71,9 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
 def _nearest(given: str, names: list[str]) -> str | None:
     """The name that was meant: by its initials, else by its letters."""
     last = given.rpartition(".")[2].lower()
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     by_initials = [name for name in names if len(last) > 1 and _initials(name) == last]
-    return (by_initials or near or [None])[0]
+    near = by_initials or difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    return near[0] if near else None
 
 
 def _initials(name: str) -> str:
