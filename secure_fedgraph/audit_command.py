@@ -178,6 +178,11 @@ def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
             mine["assignments"] = [a for a in flags["assignments"] if _known(a, algorithm, algorithms)]
         experiment, seeds = read_experiment(None, mine)
         found.append(experiment)
+    unused = [name for name in data if name not in {experiment.data for experiment in found}]
+    if unused:
+        raise BadInput(
+            f"--data {unused[0]} would be ignored: each algorithm takes the first that it learns from"
+        )
     return found, seeds
 
 
@@ -252,7 +257,8 @@ def _folder_for_audit_of(folder: Path, flags: dict[str, Any], grid_only: dict[st
             raise BadInput(
                 f"--{name} {value:g} is for runs that are yet to come: drop it, or drop the folder"
             )
-    ignored = [key for key in ("policy", *Experiment.model_fields) if flags.get(key) is not None]
+    fixed = ("policy", "norm", "multiplier", *Experiment.model_fields)
+    ignored = [key for key in fixed if flags.get(key) is not None]
     ignored += ["control"] if flags["control"] else []
     if ignored or flags["assignments"] or flags["seeds"] is not None:
         name = (ignored or ["set" if flags["assignments"] else "seeds"])[0]

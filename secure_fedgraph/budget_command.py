@@ -142,6 +142,11 @@ def budget(
         raise BadInput(
             "give --noise-multiplier for its epsilon, or --epsilon for the noise that it takes: one of them"
         )
+    if accountant != ",".join(ACCOUNTANTS) and (epsilon is not None or occurrences is not None):
+        for_what = "--epsilon" if epsilon is not None else "--occurrences"
+        raise BadInput(
+            f"--accountant {accountant} would be ignored: with {for_what} the accountant is settled"
+        )
     if records is not None and delta >= 1 / records:
         click.echo(
             f"secure-fedgraph: warning: delta {delta:g} is not below 1/{records}: even publishing one record "

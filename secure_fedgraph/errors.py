@@ -116,7 +116,6 @@ def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
 def _nearest(given: str, names: list[str]) -> str | None:
     """The name that was meant: by its initials, else by its letters."""
     last = given.rpartition(".")[2].lower()
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     by_initials = [name for name in names if len(last) > 1 and _initials(name) == last]
     return next(iter([*by_initials, *near]), None)
 

@@ -77,8 +77,13 @@ def read_experiment(
     given |= {f"protection.{key}": flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
     experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
     _no_contradiction(given, flags["assignments"])
-    if flags["seeds"] is not None and any(one.startswith("seed=") for one in flags["assignments"]):
-        raise BadInput(f"--seeds {flags['seeds']} runs many and --set seed= runs one: give one of them")
+    if flags["seeds"] is not None and "seed" in read_values(path, {}, flags["assignments"]):
+        where = (
+            "--set seed="
+            if any(one.startswith("seed=") for one in flags["assignments"])
+            else f"seed in {path}"
+        )
+        raise BadInput(f"--seeds {flags['seeds']} runs many and {where} runs one: give one of them")
     experiment.make_algorithm()
     if made:
         experiment.with_default_budget().make_policy()

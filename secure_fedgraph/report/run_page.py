@@ -41,6 +41,7 @@ def run_story(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         "seed": result.get("seed"),
         "seconds": result.get("seconds"),
         "federated": result.get("federated", True),
+        "form": {"settings": result.get("form") or {}, "why": result.get("form_why", "")},
         "measure": measure_of(result),
         "score": score,
         "others": others(result),

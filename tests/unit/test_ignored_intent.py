@@ -102,11 +102,29 @@ def test_a_comparison_refuses_what_it_would_ignore(arguments: list[str], key: st
         (["--policy", "masked", "--canaries", "50"], "--canaries"),
         (["--set", "logging=tensorboard:there"], "logging"),
         (["--set", "checkpoint_every=5"], "checkpoint_every"),
+        (["--data", "synthetic-citation,cora", "--algorithm", "fedsage"], "--data cora"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_an_audit_refuses_what_it_would_ignore(arguments: list[str], key: str) -> None:
     refused(call("audit", *SMALL, *arguments, "--attack", "a1", "--out", "out"), key)
+
+
+def test_the_seed_of_a_file_and_many_seeds_contradict_each_other() -> None:
+    Path("e.toml").write_text("seed = 5")
+    refused(call("run", "e.toml", "--seeds", "2", "--out", "out"), "seed")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["--epsilon", "8"], ["--noise-multiplier", "9", "--unit", "node", "--occurrences", "3"]],
+    ids=" ".join,
+)
+def test_a_budget_refuses_an_accountant_that_it_would_not_ask(given: list[str]) -> None:
+    refused(
+        call("budget", *given, "--steps", "10", "--sampling-rate", "0.1", "--accountant", "rdp"),
+        "--accountant",
+    )
 
 
 @pytest.mark.parametrize(
