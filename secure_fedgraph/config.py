@@ -424,13 +424,12 @@ class _EachKeyOnce(yaml.SafeLoader):
 def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise BadInput(f"experiment file {str(path)!r} is not there")
-    raw = files.read(path.resolve(), most=LARGEST)  # a link to an experiment is its user's own
     try:
-        text = _shallow(raw.decode())
+        text = _shallow(files.read(path.resolve(), most=LARGEST).decode())  # a link is its user's own
         values = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _EachKeyOnce)
-    except (
-        Exception
-    ) as error:  # parsers raise what they like: deep nesting, dates that are none, long numbers
+    except BadInput:
+        raise
+    except Exception as error:  # parsers raise what they like: of depth, of dates, of long numbers
         why = (str(error).splitlines() or [""])[0][:200]
         raise BadInput(f"{path} cannot be read: {type(error).__name__}: {why}") from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):

@@ -117,7 +117,8 @@ def _nearest(given: str, names: list[str]) -> str | None:
     """The name that was meant: by its initials, else by its letters."""
     last = given.rpartition(".")[2].lower()
     by_initials = [name for name in names if len(last) > 1 and _initials(name) == last]
-    return next(iter([*by_initials, *near]), None)
+    near = by_initials or difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    return near[0] if near else None
 
 
 def _initials(name: str) -> str:
