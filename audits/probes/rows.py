@@ -12,9 +12,9 @@ from audits.conformance_record import LEVEL, Finding, noise_of
 from audits.conformance_rows import FAILED, NOTHING, PASSED, row
 from audits.conformance_steps import steps as steps_at_rest
 from audits.probes.dependence import randomised_data, trained_channels
-from audits.probes.door import Answer, Shown, answer_alone, behaviour, shapes_of
+from audits.probes.door import answer_alone, behaviour
 from audits.probes.noise import CLIENTS, UNITS, Noise, beyond, likenesses, noises, rounds_for, widths
-from audits.probes.rehearsal import Rehearsal
+from audits.probes.rehearsal import Answer, Rehearsal
 from audits.probes.stepping import Shapes, steps_of, taken
 from audits.probes.twins import Sample, same_in_two_copies
 from audits.same_state import frozen_state
@@ -106,7 +106,6 @@ class _Probes:
     def __init__(self, run: Run, rehearsal: Rehearsal) -> None:
         self._run, self._rehearsal = run, rehearsal
         self._noise: list[Noise] | None = None
-        self._shown: Shown | None = None
         self._trained: tuple[list[Finding], Shapes] | None = None
 
     def written_ahead(self) -> list[Finding]:
@@ -148,10 +147,10 @@ class _Probes:
         return self._of_training()[0]
 
     def answer_alone(self) -> list[Finding]:
-        return answer_alone(self._rehearsal.fresh(), self._answers())
+        return answer_alone(self._rehearsal.fresh())
 
     def behaviour(self) -> list[Finding]:
-        return behaviour(self._rehearsal.fresh(), self._answers())
+        return behaviour(self._rehearsal.fresh())
 
     def _of_training(self) -> tuple[list[Finding], Shapes]:
         if self._trained is None:
@@ -182,16 +181,11 @@ class _Probes:
         """Channel with noise -> what some clients sent on it."""
         noised = {n for n, b in self._bounds().items() if noise_of(b) and b.channel.to != REFEREE}
         found: dict[str, dict[str, Answer]] = {}
-        for (channel, client), answers in self._answers().items():
+        for (channel, client), answers in self._rehearsal.usual().answers.items():
             mine = found.setdefault(channel, {}) if channel in noised and answers[0].size else {}
             if len(mine) < CLIENTS:
                 mine[client] = answers[0]
         return found
-
-    def _answers(self) -> Shown:
-        if self._shown is None:
-            self._shown = shapes_of(self._rehearsal.fresh())
-        return self._shown
 
     def _sample(self) -> Sample:
         """What must be random, as a copy of this process makes it."""
