@@ -23,7 +23,7 @@ from torch_geometric.data import Data
 
 from audits.conformance_record import Finding
 from audits.probes.dependence import other_data
-from audits.probes.rehearsal import Answer, OutOfTime, Rehearsal, Shown
+from audits.probes.rehearsal import SECONDS, Answer, OutOfTime, Rehearsal, Shown
 from audits.probes.twins import NoTwins, copies
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import SecureFedGraphError
@@ -229,45 +229,67 @@ def _opened(run: Run) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{note.round}/{note.channel}/the cohort", np.concatenate(flat)
 
 
+def any_answer(rehearsal: Rehearsal) -> list[Finding]:
+    """That whatever a client answers is sent, and in the same form, on channels that hide something."""
+    answers = rehearsal.usual().answers
+
+    def play(kind: str) -> Run:
+        return _play(rehearsal, Script(answers, kind))
+
+    return _changes("any answer", "answers that are {}", rehearsal, _trace(play(PLAIN)), play, EXTREMES)
+
+
 def behaviour(rehearsal: Rehearsal) -> list[Finding]:
-    """That data decide neither whether nor when nor how much clients send on channels that hide something."""
+    """That data decide neither whether nor when nor how much clients send on channels that hide something.
+
+    Raises:
+        OutOfTime: where a round takes too long to be played on other data.
+    """
+    usual = rehearsal.usual()
+    if usual.seconds * len(CHANGES) > SECONDS:
+        raise OutOfTime(f"its first round took {usual.seconds:.0f} s, too long for other data")
+
+    def play(kind: str) -> Run:
+        return rehearsal.play(1, owners=_owners(rehearsal, kind), keep=everything)
+
+    return _changes("behaviour", "data with {}", rehearsal, _trace(usual.run), play, tuple(CHANGES))
+
+
+def _changes(
+    check: str,
+    sentence: str,
+    rehearsal: Rehearsal,
+    usual: Trace,
+    play: Callable[[str], Run],
+    kinds: tuple[str, ...],
+) -> list[Finding]:
+    """What clients show of each kind of change, and not from run to run."""
+    bounds = rehearsal.policy.bind(rehearsal.algorithm.in_use, rehearsal.federation.names).bounds
     hidden = {
-        name
-        for name, bound in rehearsal.policy.bind(
-            rehearsal.algorithm.in_use, rehearsal.federation.names
-        ).bounds.items()
-        if not bound.carrier.gives.readable or any(stage.noise() for stage in bound.stages)
+        n for n, b in bounds.items() if not b.carrier.gives.readable or any(s.noise() for s in b.stages)
     }
-    usually = rehearsal.usual()
-    worlds: list[tuple[str, Callable[[str], Run]]] = [
-        ("answers that are {}", lambda kind: _play(rehearsal, Script(usually.answers, kind))),
-        (
-            "data with {}",
-            lambda kind: rehearsal.play(1, owners=_owners(rehearsal, kind), keep=everything),
-        ),
-    ]
+    again: Trace | None = None
     found: dict[str, Finding] = {}
-    for (sentence, play), kinds in zip(worlds, (EXTREMES, tuple(CHANGES)), strict=True):
-        usual, again = _trace(usually.run if kinds is not EXTREMES else play(PLAIN)), None
-        for kind in kinds:
-            where = sentence.format(kind)
-            try:
-                trace = _trace(play(kind))
-            except OutOfTime:
-                raise
-            except SecureFedGraphError as error:
-                channel = next((name for name in hidden if repr(name) in str(error)), "all")
-                found.setdefault(channel, Finding("behaviour", channel, f"{where} end the run: {error}"))
+    for kind in kinds:
+        where = sentence.format(kind)
+        try:
+            trace = _trace(play(kind))
+        except OutOfTime:
+            raise
+        except SecureFedGraphError as error:
+            channel = next((name for name in hidden if repr(name) in str(error)), "all")
+            found.setdefault(channel, Finding(check, channel, f"{where} end the run: {error}"))
+            continue
+        for key in sorted(usual.keys() | trace.keys()):
+            _, channel, sender, _ = key
+            if channel not in hidden or usual.get(key) == trace.get(key):
                 continue
-            for key in sorted(usual.keys() | trace.keys()):
-                _, channel, sender, _ = key
-                if channel not in hidden or usual.get(key) == trace.get(key):
-                    continue
-                again = _trace(play(PLAIN)) if again is None else again
-                if usual.get(key) == again.get(key):  # what differs from run to run says nothing
-                    instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
-                    what = f"{where} change what {sender} shows: {instead}"
-                    found.setdefault(channel, Finding("behaviour", channel, what))
+            again = _trace(play(PLAIN)) if again is None else again
+            if usual.get(key) == again.get(key):  # what differs from run to run says nothing
+                instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
+                found.setdefault(
+                    channel, Finding(check, channel, f"{where} change what {sender} shows: {instead}")
+                )
     return list(found.values())
 
 

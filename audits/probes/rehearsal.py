@@ -56,10 +56,12 @@ class Usual:
     Args:
         run: with every message kept.
         answers: what clients gave.
+        seconds: of processor time.
     """
 
     run: Run
     answers: Shown
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,9 @@ class Rehearsal:
             if isinstance(made, Answer) and first.setdefault(place, me.round) == me.round:
                 answers.setdefault(place, []).append(made)
 
-        return Usual(self.play(1, after=after, keep=everything), answers)
+        started = time.process_time()
+        run = self.play(1, after=after, keep=everything)
+        return Usual(run, answers, time.process_time() - started)
 
     def play(
         self,

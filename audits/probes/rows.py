@@ -12,7 +12,7 @@ from audits.conformance_record import LEVEL, Finding, noise_of
 from audits.conformance_rows import FAILED, NOTHING, PASSED, row
 from audits.conformance_steps import steps as steps_at_rest
 from audits.probes.dependence import randomised_data, trained_channels
-from audits.probes.door import answer_alone, behaviour
+from audits.probes.door import Script, answer_alone, any_answer, behaviour, scripted
 from audits.probes.noise import CLIENTS, UNITS, Noise, beyond, likenesses, noises, rounds_for, widths
 from audits.probes.rehearsal import Answer, Rehearsal
 from audits.probes.stepping import Shapes, steps_of, taken
@@ -35,6 +35,7 @@ SAYS = {
     "records": "a record's gradient is its own, and a unit is in no more records than are charged",
     "steps": "a step moves by clipped records and noise, on coins at the rate that is charged",
     "answer alone": "what leaves follows from the answer: not from the client's data or its earlier answers",
+    "any answer": "whatever a client answers is sent, and in the same form",
     "behaviour": "data decide neither whether nor when nor how much a client sends",
     "trained": "channels that are paid for by noisy steps carry nothing else of the data",
 }
@@ -67,6 +68,7 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
         "clip": noised,
         "predictable": noised or stepped or bool(drawn),
         "answer alone": hidden,
+        "any answer": hidden,
         "behaviour": hidden,
         "randomised data": bool(drawn),
         "own links": any(one.kind == "links" for one in drawn),
@@ -110,7 +112,8 @@ class _Probes:
 
     def written_ahead(self) -> list[Finding]:
         one = self._rehearsal
-        return written_ahead(one.algorithm, one.federation, one.policy)
+        answering = scripted(one.algorithm, Script(one.usual().answers))  # it is the door that is watched
+        return written_ahead(answering, one.federation, one.policy)
 
     def width(self) -> list[Finding]:
         found = [
@@ -148,6 +151,9 @@ class _Probes:
 
     def answer_alone(self) -> list[Finding]:
         return answer_alone(self._rehearsal.fresh())
+
+    def any_answer(self) -> list[Finding]:
+        return any_answer(self._rehearsal.fresh())
 
     def behaviour(self) -> list[Finding]:
         return behaviour(self._rehearsal.fresh())
