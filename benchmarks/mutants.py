@@ -566,8 +566,8 @@ FURTHER: dict[str, Mutant] = {
         "after the charge, a client refuses to answer where its upload is longer than the clip",
         refusal_by_data,
         "updates within a wide clip",
-        "behaviour",
-        "`behaviour`",
+        "any answer",
+        "`any answer`",
     ),
 }
 """Ten that were written down before any audit was run on them."""

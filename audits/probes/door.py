@@ -23,27 +23,25 @@ from torch_geometric.data import Data
 
 from audits.conformance_record import Finding
 from audits.probes.dependence import other_data
-from audits.probes.rehearsal import OutOfTime, Rehearsal
+from audits.probes.rehearsal import SECONDS, Answer, OutOfTime, Rehearsal, Shown
 from audits.probes.twins import NoTwins, copies
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
-from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.protocol.upload import Upload
 from secure_fedgraph.protocol.wire import decode
 from secure_fedgraph.train import Run
 
-Answer = Upload | Parts | Trees
 ROUNDS = 2
+"""Of answers by a script, which take no work."""
 LENGTH = 0.5
 """Of a scripted answer."""
 LONG = 1e6
 """Times as long."""
 PLAIN, ZEROS, FAR, BROKEN = "short", "all zeros", "a million times as long", "not finite"
 EXTREMES = (ZEROS, FAR, BROKEN)
-Shown = Mapping[tuple[str, str], list[Answer]]
-"""(channel, client) -> what it answered in one round, in order."""
 Trace = dict[tuple[int, str, str, int], tuple[int, str]]
 """Exchange, channel, sender, step's place -> bytes and layout."""
 
@@ -138,31 +136,15 @@ def _by(script: Script, channel: Channel, work: Callable[[Any, Any], Any]) -> Ca
     return answer
 
 
-def shapes_of(rehearsal: Rehearsal) -> Shown:
-    """What clients answer in the first round in which they are asked on a channel."""
-    found: dict[tuple[str, str], list[Answer]] = {}
-    first: dict[tuple[str, str], int] = {}
-
-    def after(me: Any, channel: str, made: Any) -> None:
-        place = channel, me.name
-        if isinstance(made, Answer) and first.setdefault(place, me.round) == me.round:
-            found.setdefault(place, []).append(made)
-
-    rehearsal.play(ROUNDS, after=after)
-    return found
-
-
-def answer_alone(rehearsal: Rehearsal, shapes: Shown) -> list[Finding]:
+def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     """That what leaves a client follows from its answer and randomness, not from data or earlier answers.
 
     Randomness is the same in all runs, which copies of this process make.
 
-    Args:
-        shapes: what clients answer.
-
     Raises:
         NoTwins: where no copies can be made, or runs do not repeat.
     """
+    shapes = rehearsal.usual().answers
     classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
     others = {name: other_data(graph, classes, 3) for name, graph in graphs.items()}
     last = rehearsal.algorithm.warm_up + ROUNDS
@@ -247,48 +229,67 @@ def _opened(run: Run) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{note.round}/{note.channel}/the cohort", np.concatenate(flat)
 
 
-def behaviour(rehearsal: Rehearsal, shapes: Shown) -> list[Finding]:
+def any_answer(rehearsal: Rehearsal) -> list[Finding]:
+    """That whatever a client answers is sent, and in the same form, on channels that hide something."""
+    answers = rehearsal.usual().answers
+
+    def play(kind: str) -> Run:
+        return _play(rehearsal, Script(answers, kind))
+
+    return _changes("any answer", "answers that are {}", rehearsal, _trace(play(PLAIN)), play, EXTREMES)
+
+
+def behaviour(rehearsal: Rehearsal) -> list[Finding]:
     """That data decide neither whether nor when nor how much clients send on channels that hide something.
 
-    Args:
-        shapes: what clients answer.
+    Raises:
+        OutOfTime: where a round takes too long to be played on other data.
     """
+    usual = rehearsal.usual()
+    if usual.seconds * len(CHANGES) > SECONDS:
+        raise OutOfTime(f"its first round took {usual.seconds:.0f} s, too long for other data")
+
+    def play(kind: str) -> Run:
+        return rehearsal.play(1, owners=_owners(rehearsal, kind), keep=everything)
+
+    return _changes("behaviour", "data with {}", rehearsal, _trace(usual.run), play, tuple(CHANGES))
+
+
+def _changes(
+    check: str,
+    sentence: str,
+    rehearsal: Rehearsal,
+    usual: Trace,
+    play: Callable[[str], Run],
+    kinds: tuple[str, ...],
+) -> list[Finding]:
+    """What clients show of each kind of change, and not from run to run."""
+    bounds = rehearsal.policy.bind(rehearsal.algorithm.in_use, rehearsal.federation.names).bounds
     hidden = {
-        name
-        for name, bound in rehearsal.policy.bind(
-            rehearsal.algorithm.in_use, rehearsal.federation.names
-        ).bounds.items()
-        if not bound.carrier.gives.readable or any(stage.noise() for stage in bound.stages)
+        n for n, b in bounds.items() if not b.carrier.gives.readable or any(s.noise() for s in b.stages)
     }
-    worlds: list[tuple[str, Callable[[str], Run]]] = [
-        ("answers that are {}", lambda kind: _play(rehearsal, Script(shapes, kind))),
-        (
-            "data with {}",
-            lambda kind: rehearsal.play(ROUNDS, owners=_owners(rehearsal, kind), keep=everything),
-        ),
-    ]
+    again: Trace | None = None
     found: dict[str, Finding] = {}
-    for (sentence, play), kinds in zip(worlds, (EXTREMES, tuple(CHANGES)), strict=True):
-        usual, again = _trace(play(PLAIN)), None
-        for kind in kinds:
-            where = sentence.format(kind)
-            try:
-                trace = _trace(play(kind))
-            except OutOfTime:
-                raise
-            except SecureFedGraphError as error:
-                channel = next((name for name in hidden if repr(name) in str(error)), "all")
-                found.setdefault(channel, Finding("behaviour", channel, f"{where} end the run: {error}"))
+    for kind in kinds:
+        where = sentence.format(kind)
+        try:
+            trace = _trace(play(kind))
+        except OutOfTime:
+            raise
+        except SecureFedGraphError as error:
+            channel = next((name for name in hidden if repr(name) in str(error)), "all")
+            found.setdefault(channel, Finding(check, channel, f"{where} end the run: {error}"))
+            continue
+        for key in sorted(usual.keys() | trace.keys()):
+            _, channel, sender, _ = key
+            if channel not in hidden or usual.get(key) == trace.get(key):
                 continue
-            for key in sorted(usual.keys() | trace.keys()):
-                _, channel, sender, _ = key
-                if channel not in hidden or usual.get(key) == trace.get(key):
-                    continue
-                again = _trace(play(PLAIN)) if again is None else again
-                if usual.get(key) == again.get(key):  # what differs from run to run says nothing
-                    instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
-                    what = f"{where} change what {sender} shows: {instead}"
-                    found.setdefault(channel, Finding("behaviour", channel, what))
+            again = _trace(play(PLAIN)) if again is None else again
+            if usual.get(key) == again.get(key):  # what differs from run to run says nothing
+                instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
+                found.setdefault(
+                    channel, Finding(check, channel, f"{where} change what {sender} shows: {instead}")
+                )
     return list(found.values())
 
 
@@ -336,10 +337,12 @@ def _without_features(graph: Data, classes: int) -> Data:
 
 
 CHANGES: Mapping[str, Callable[[Data, int], Data]] = {
-    "other values": lambda graph, classes: other_data(graph, classes, 4),
-    "a class less": _without_a_class,
-    "fewer links": _with_fewer_links,
-    "no features": _without_features,
+    "other values and a class less": lambda graph, classes: _without_a_class(
+        other_data(graph, classes, 4), classes
+    ),
+    "fewer links and no features": lambda graph, classes: _without_features(
+        _with_fewer_links(graph, classes), classes
+    ),
 }
 
 

@@ -21,7 +21,8 @@ from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.protection import Protection
 from secure_fedgraph.protocol.channel import Channel
-from secure_fedgraph.protocol.transcript import Keep, nothing
+from secure_fedgraph.protocol.transcript import Keep, everything, nothing
+from secure_fedgraph.protocol.upload import Parts, Trees, Upload
 from secure_fedgraph.train import Run, train
 
 MOST_CLIENTS = 8
@@ -32,9 +33,12 @@ SPLITS: Mapping[str, Mapping[str, Any]] = {
     "dirichlet": {"concentration": 5.0},
 }
 """Settings with which partitions hand out little data."""
-SECONDS = 20.0
+SECONDS = 15.0
 """Of processor time, that one probe's runs may take together."""
 
+Answer = Upload | Parts | Trees
+Shown = Mapping[tuple[str, str], list[Answer]]
+"""(channel, client) -> what it answered in one round, in order."""
 Before = Callable[[Any], None]
 """Called with the client, before it answers."""
 After = Callable[[Any, str, Any], None]
@@ -46,6 +50,21 @@ class OutOfTime(SecureFedGraphError):
 
 
 @dataclass(frozen=True)
+class Usual:
+    """A first round as it is where nothing is changed.
+
+    Args:
+        run: with every message kept.
+        answers: what clients gave.
+        seconds: of processor time.
+    """
+
+    run: Run
+    answers: Shown
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Rehearsal:
     """What is played: an algorithm over a small federation, under the protections of the audited run.
 
@@ -54,12 +73,14 @@ class Rehearsal:
         federation: small.
         policy: gives every channel the protection that the run gave it.
         evaluation: the run's.
+        known: its first round, where it was played already.
     """
 
     algorithm: Algorithm
     federation: Federation
     policy: Policy
     evaluation: str = "referee"
+    known: Usual | None = field(default=None, repr=False)
     started: float = field(default_factory=time.process_time)
 
     @classmethod
@@ -75,16 +96,30 @@ class Rehearsal:
             try:
                 made.federation.check(made.algorithm, made.evaluation)
                 made.policy.bind(made.algorithm.in_use, made.federation.names)
-                made.play(1)
+                return replace(made, known=made.usual())
             except SecureFedGraphError as error:
                 refusal = refusal or error
-                continue
-            return made
         raise refusal or OutOfTime("the run's own data are too large to be played through again")
 
     def fresh(self) -> Rehearsal:
         """The same with all its time ahead of it."""
         return replace(self, started=time.process_time())
+
+    def usual(self) -> Usual:
+        """The first round; of each channel the first round in which clients are asked."""
+        if self.known is not None:
+            return self.known
+        answers: dict[tuple[str, str], list[Answer]] = {}
+        first: dict[tuple[str, str], int] = {}
+
+        def after(me: Any, channel: str, made: Any) -> None:
+            place = channel, me.name
+            if isinstance(made, Answer) and first.setdefault(place, me.round) == me.round:
+                answers.setdefault(place, []).append(made)
+
+        started = time.process_time()
+        run = self.play(1, after=after, keep=everything)
+        return Usual(run, answers, time.process_time() - started)
 
     def play(
         self,

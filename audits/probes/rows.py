@@ -12,9 +12,9 @@ from audits.conformance_record import LEVEL, Finding, noise_of
 from audits.conformance_rows import FAILED, NOTHING, PASSED, row
 from audits.conformance_steps import steps as steps_at_rest
 from audits.probes.dependence import randomised_data, trained_channels
-from audits.probes.door import Answer, Shown, answer_alone, behaviour, shapes_of
+from audits.probes.door import Script, answer_alone, any_answer, behaviour, scripted
 from audits.probes.noise import CLIENTS, UNITS, Noise, beyond, likenesses, noises, rounds_for, widths
-from audits.probes.rehearsal import Rehearsal
+from audits.probes.rehearsal import Answer, Rehearsal
 from audits.probes.stepping import Shapes, steps_of, taken
 from audits.probes.twins import Sample, same_in_two_copies
 from audits.same_state import frozen_state
@@ -35,6 +35,7 @@ SAYS = {
     "records": "a record's gradient is its own, and a unit is in no more records than are charged",
     "steps": "a step moves by clipped records and noise, on coins at the rate that is charged",
     "answer alone": "what leaves follows from the answer: not from the client's data or its earlier answers",
+    "any answer": "whatever a client answers is sent, and in the same form",
     "behaviour": "data decide neither whether nor when nor how much a client sends",
     "trained": "channels that are paid for by noisy steps carry nothing else of the data",
 }
@@ -67,6 +68,7 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
         "clip": noised,
         "predictable": noised or stepped or bool(drawn),
         "answer alone": hidden,
+        "any answer": hidden,
         "behaviour": hidden,
         "randomised data": bool(drawn),
         "own links": any(one.kind == "links" for one in drawn),
@@ -106,12 +108,12 @@ class _Probes:
     def __init__(self, run: Run, rehearsal: Rehearsal) -> None:
         self._run, self._rehearsal = run, rehearsal
         self._noise: list[Noise] | None = None
-        self._shown: Shown | None = None
         self._trained: tuple[list[Finding], Shapes] | None = None
 
     def written_ahead(self) -> list[Finding]:
         one = self._rehearsal
-        return written_ahead(one.algorithm, one.federation, one.policy)
+        answering = scripted(one.algorithm, Script(one.usual().answers))  # it is the door that is watched
+        return written_ahead(answering, one.federation, one.policy)
 
     def width(self) -> list[Finding]:
         found = [
@@ -148,10 +150,13 @@ class _Probes:
         return self._of_training()[0]
 
     def answer_alone(self) -> list[Finding]:
-        return answer_alone(self._rehearsal.fresh(), self._answers())
+        return answer_alone(self._rehearsal.fresh())
+
+    def any_answer(self) -> list[Finding]:
+        return any_answer(self._rehearsal.fresh())
 
     def behaviour(self) -> list[Finding]:
-        return behaviour(self._rehearsal.fresh(), self._answers())
+        return behaviour(self._rehearsal.fresh())
 
     def _of_training(self) -> tuple[list[Finding], Shapes]:
         if self._trained is None:
@@ -182,16 +187,11 @@ class _Probes:
         """Channel with noise -> what some clients sent on it."""
         noised = {n for n, b in self._bounds().items() if noise_of(b) and b.channel.to != REFEREE}
         found: dict[str, dict[str, Answer]] = {}
-        for (channel, client), answers in self._answers().items():
+        for (channel, client), answers in self._rehearsal.usual().answers.items():
             mine = found.setdefault(channel, {}) if channel in noised and answers[0].size else {}
             if len(mine) < CLIENTS:
                 mine[client] = answers[0]
         return found
-
-    def _answers(self) -> Shown:
-        if self._shown is None:
-            self._shown = shapes_of(self._rehearsal.fresh())
-        return self._shown
 
     def _sample(self) -> Sample:
         """What must be random, as a copy of this process makes it."""

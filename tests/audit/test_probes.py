@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 import secure_fedgraph as sfg
 from audits.probes.dependence import other_data, randomised_data, trained_channels
-from audits.probes.door import answer_alone, behaviour, shapes_of
+from audits.probes.door import answer_alone, any_answer, behaviour
 from audits.probes.noise import Noise, beyond, likenesses, noises, widths
 from audits.probes.rehearsal import OutOfTime, Rehearsal
 from audits.probes.rows import SAYS, probe_rows
@@ -250,33 +250,33 @@ def test_own_labels_behind_drawn_ones_are_seen(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("wrong", [mutants.previous_upload, mutants.lowest_bits])
 def test_what_leaves_follows_from_the_answer(wrong: Any, monkeypatch: pytest.MonkeyPatch):
     one = rehearsal("noised updates")
-    shapes = shapes_of(one)
+    one = replace(one, known=one.usual())
     wrong(monkeypatch.setattr)
-    assert checks(answer_alone(one.fresh(), shapes)) == {"answer alone"}
+    assert checks(answer_alone(one.fresh())) == {"answer alone"}
 
 
 @pytest.mark.parametrize("policy", [P.local_dp(1.0, 2.0), P.distributed_dp(1.0, 2.0, quorum=3), P.masked()])
 def test_the_door_shows_the_answer_alone(policy: Any):
     one = replace(rehearsal("noised updates"), policy=policy)
-    shapes = shapes_of(one)
-    assert answer_alone(one.fresh(), shapes) == []
-    assert behaviour(one.fresh(), shapes) == []
+    one = replace(one, known=one.usual())
+    assert answer_alone(one.fresh()) == []
+    assert any_answer(one.fresh()) == behaviour(one.fresh()) == []
 
 
 @pytest.mark.parametrize(
-    ("scene", "wrong"),
+    ("scene", "wrong", "check"),
     [
-        ("single class means", mutants.length_by_data),
-        ("updates within a wide clip", mutants.refusal_by_data),
+        ("single class means", mutants.length_by_data, "behaviour"),
+        ("updates within a wide clip", mutants.refusal_by_data, "any answer"),
     ],
 )
 def test_data_decide_neither_whether_nor_how_much_is_sent(
-    scene: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
+    scene: str, wrong: Any, check: str, monkeypatch: pytest.MonkeyPatch
 ):
     one = rehearsal(scene)
-    shapes = shapes_of(one)
+    one = replace(one, known=one.usual())
     wrong(monkeypatch.setattr)
-    assert checks(behaviour(one.fresh(), shapes)) == {"behaviour"}
+    assert checks([*any_answer(one.fresh()), *behaviour(one.fresh())]) == {check}
 
 
 def test_a_rehearsal_has_its_time(monkeypatch: pytest.MonkeyPatch):
