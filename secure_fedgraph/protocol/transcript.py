@@ -476,7 +476,7 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
 
 
 Note = TypeVar("Note", Sent, Opened, LeftOut)
-_KINDS: dict[str, type] = {"int": int, "str": str, "bool": bool}
+_KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
 def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
