@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -351,6 +352,14 @@ class TestLoaders:
         (tmp_path / name).write_text(text)
         with pytest.raises(BadInput):
             load(tmp_path / name, {}, [])
+
+    @pytest.mark.parametrize("sign", ["[", "{"])
+    def test_brackets_in_brackets_take_no_time(self, sign: str, tmp_path: Path) -> None:
+        (tmp_path / "a.yaml").write_text("a: " + sign * 20_000)  # a minute, where a parser looks at them
+        before = time.process_time()
+        with pytest.raises(BadInput, match="brackets in each other"):
+            load(tmp_path / "a.yaml", {}, [])
+        assert time.process_time() - before < 5
 
     @pytest.mark.parametrize(
         "text", ["a=" + "[" * 5000, "algorithm=[a]", "clients=2020-13-45", "data={a: 1}"]
