@@ -234,18 +234,21 @@ class Experiment(BaseModel):
         wanted = self.epsilon is not None and self.unit in RECORDS and not self._noised
         return bool(self.steps) or wanted
 
-    def under(self, policy: str) -> Experiment:
+    def under(self, policy: str, by_default: bool = True) -> Experiment:
         """This experiment with another policy, as one row of several.
 
         ``plaintext`` is what the others are held against and has no budget; nor have, at client level,
         policies without noise: nothing there could keep one.
+
+        Args:
+            by_default: whether a policy of noise without any has the default budget.
         """
         dropouts = self.dropouts if policy in SURVIVE else 0.0
         changed = self.model_copy(update={"policy": policy, "dropouts": dropouts})
         silent = self.unit == "client" and not changed._noised and policy != "strictest"
         if silent or policy == "plaintext":
             return changed.model_copy(update={"epsilon": None})
-        return changed.with_default_budget()
+        return changed.with_default_budget() if by_default else changed
 
     def with_default_budget(self) -> Experiment:
         """This experiment; where its policy is one of noise and none was given, with the default budget.

@@ -31,7 +31,8 @@ class GlasuSettings(Settings):
             and all training nodes in every step).
         batch: training nodes a step.
         fanout: neighbours drawn a node and layer.
-        public_nodes: size of the public index sets.
+        public_nodes: size of the public index sets: neighbours outside of a set are not summed over, so more
+            is more accurate, and costs as much more.
         steps: joint inferences a round.
         local_steps: updates after each, on stale rows of the others: Q.
         backward: gradients through the ``server`` (exact, twice the traffic, Q = 1 only) or ``local``. By
@@ -55,7 +56,7 @@ class GlasuSettings(Settings):
     sampler: Literal["paper", "public", "full"] = "paper"
     batch: int = Field(16, ge=1)
     fanout: int = Field(3, ge=1)
-    public_nodes: int = Field(512, ge=1)
+    public_nodes: int = Field(1024, ge=1)
     steps: int = Field(32, ge=1)
     local_steps: int = Field(1, ge=1)
     backward: Literal["server", "local"] = "server"

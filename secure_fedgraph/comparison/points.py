@@ -90,6 +90,7 @@ def points(
         for policy in policies:
             budgets: list[float | None] = [e for e in epsilons if math.isfinite(e)]
             for epsilon in budgets or [None]:
-                under = mine.model_copy(update={"epsilon": epsilon}).under(policy)
+                # an infinite budget that is asked for by itself is none, and not the default one
+                under = mine.model_copy(update={"epsilon": epsilon}).under(policy, by_default=not epsilons)
                 add(SILENT if under.epsilon is None else NOISED, under)
     return list(found.values())
