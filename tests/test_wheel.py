@@ -32,7 +32,7 @@ CARRIED = re.compile(
     r"|secure_fedgraph-[^/]+\.dist-info/(licenses/LICENSE|METADATA|WHEEL|RECORD|entry_points\.txt)"
 )
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:

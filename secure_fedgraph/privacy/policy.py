@@ -497,6 +497,10 @@ def _amount(key: str, amount: Amount, channel: Channel) -> float:
 def _least_two(quorum: Quorum) -> Quorum:
     if quorum != MAJORITY and (quorum <= 0 or 1 <= quorum < 2):
         raise BadInput(f"quorum {quorum}: a sum of one upload is that upload; use 2 or more")
+    if quorum != MAJORITY and quorum > 1 and quorum % 1:
+        raise BadInput(
+            f"quorum {quorum}: give a whole number of clients from 2, a share below 1, or {MAJORITY}"
+        )
     return quorum
 
 

@@ -125,9 +125,9 @@ def test_below_the_threshold_nothing_opens(federation):
 
 
 @pytest.mark.parametrize("policy", [plaintext(), homomorphic()], ids=lambda p: p.name)
-def test_where_nothing_survives_a_drop_out_nobody_drops(federation, policy):
-    made = run(federation, policy, Dropouts(share=0.4), rounds=1)
-    assert len(sums(made)[0].clients) == 5
+def test_where_nothing_survives_a_drop_out_they_are_refused(federation, policy):
+    with pytest.raises(BadInput, match="dropouts"):
+        run(federation, policy, Dropouts(share=0.4), rounds=1)
 
 
 def accuracy(made):

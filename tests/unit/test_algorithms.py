@@ -71,6 +71,9 @@ def test_fedsages_defaults_are_the_papers() -> None:
         "weighted": False,
         "heaviest": 10_000,
         "clip": "policy",
+        "largest_gradient": 100.0,
+        "places": 0,
+        "crowd": 100,
     }
     assert sfg.FedSage.rounds == 50
     assert sfg.LocSage().settings == sfg.GlobSage().settings
@@ -176,6 +179,7 @@ def test_sgd_keeps_no_moments_and_one_full_step_is_the_gradient(federation: sfg.
     state = algorithm.init(federation.schema, 0)
     graph = federation.owners["owner-0"]
     me = SimpleNamespace(
+        name="owner-0",
         training=None,
         graph=graph,
         schema=federation.schema,
@@ -334,7 +338,11 @@ def test_training_resumed_from_plain_memory_is_the_same_training(federation: sfg
     def trained(through_the_wire: bool) -> dict[str, torch.Tensor]:
         model = algorithm.start(schema, 0)
         me = SimpleNamespace(
-            training=None, graph=graph, memory={}, generator=lambda purpose: torch.Generator().manual_seed(1)
+            name="owner-0",
+            training=None,
+            graph=graph,
+            memory={},
+            generator=lambda purpose: torch.Generator().manual_seed(1),
         )
         for _ in range(2):
             fit(me, graph, model, algorithm.settings)

@@ -411,7 +411,7 @@ class TestSettings:
             (sfg.ApflGate, {"gain": "2/tau"}, "'gain' = '2/tau': give R/tau, 1/tau, or a number from 0"),
             (sfg.ApflGate, {"gain": -1}, "'gain' = -1"),
             (sfg.ApflGate, {"alpha": 1.5}, "'alpha' = 1.5: give a share from 0 to 1, or adaptive"),
-            (sfg.ApflGate, {"alpha": True}, "'alpha' = True"),
+            (sfg.ApflGate, {"alpha": True}, "alpha = true"),
             (sfg.ApflGate, {"learning_rate": 0}, "'learning_rate' = 0"),
             (sfg.ApflGate, {"local_steps": 0}, "'local_steps' = 0"),
             (sfg.ApflGate, {"batch": 0}, "'batch' = 0: give a number of items from 1, or full"),

@@ -132,7 +132,7 @@ class TestLedger:
             capture_output=True,
             text=True,
             check=True,
-            timeout=200,
+            timeout=2000,
         )
         got = json.loads(done.stdout)
         charges = read_ledger(path)

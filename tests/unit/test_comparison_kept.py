@@ -180,8 +180,8 @@ def test_a_refusal_is_of_its_settings(tmp_path):
 
 
 def test_a_mistake_is_no_refusal_and_is_not_kept(tmp_path):
-    bad = call(tmp_path, "--policy", "local_dp")
-    assert bad.exit_code == 2 and "needs protection.norm" in bad.output and not list(tmp_path.iterdir())
+    bad = call(tmp_path, "--policy", "local_dp", "--norm", "0", "--multiplier", "1")
+    assert bad.exit_code == 2 and "norm" in bad.output and not list(tmp_path.iterdir())
     good = call(tmp_path, "--policy", "local_dp", "--norm", "1", "--multiplier", "1")
     assert good.exit_code == 0 and rows(tmp_path)["fedsage-local_dp"]["outcome"] == "ran"
 

@@ -381,13 +381,6 @@ class TestRegulariser:
         with pytest.raises(HostileMessage, match="told prototypes"):
             training.pull(me, given, self.target.incidence, torch.tensor([0, 1]), (2, 2), "relative")
 
-    def test_motifs_beyond_what_the_server_told_pull_nowhere(self):
-        """Whether the agent has them stays its own: nothing is refused."""
-        me, given = SimpleNamespace(name="owner-0"), {PROTOTYPES: torch.zeros(1, 2), KNOWN: torch.ones(1)}
-        near = training.pull(me, given, self.target.incidence, torch.tensor([0, 7]), 2, "relative")
-        assert near.prototypes.shape == (1, 2)
-        assert torch.equal(near.incidence, self.target.incidence[:, :1])
-
 
 class TestBadInput:
     @pytest.mark.parametrize(

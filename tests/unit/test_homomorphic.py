@@ -16,7 +16,7 @@ from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 STEP = 2.0**-24  # limit 8, three clients, ring 2**30: see test_encoding
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def made():
     return session(homomorphic()).set_up()
 

@@ -525,7 +525,7 @@ class TestWorker:
             print(ring_he._client_side._process.pid, flush=True)
             {end}
         """)
-        done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, timeout=60)
+        done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, timeout=600)
         assert done.stderr == b""
         pid = int(done.stdout)
         for _ in range(100):
