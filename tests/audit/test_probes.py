@@ -346,8 +346,9 @@ class Peeking(sfg.FedSage):
     MEANS = sfg.Channel("means", sfg.Reveal.SUM, trained=True)
 
     def round(self, fed, state):
+        state = super().round(fed, state)
         fed.reduce(self.MEANS)
-        return super().round(fed, state)
+        return state
 
     @MEANS.answer
     def means(self, me, given):
