@@ -32,4 +32,5 @@ def again(case: Case, federation: Federation, rounds: int | None = None, keep: K
             rounds=experiment.rounds if rounds is None else rounds,
             seed=case.seed,
             keep=keep,
+            allow_plaintext=True,  # as the audited run was, where it needed to
         )

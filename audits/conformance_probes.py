@@ -114,7 +114,14 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
             made = recipe(channel)
             return replace(made, stages=(_Ahead(path, sealed, late), *made.stages))
 
-        train(algorithm, federation, replace(policy, recipe=watched), rounds=1, ledger=path)
+        train(
+            algorithm,
+            federation,
+            replace(policy, recipe=watched),
+            rounds=1,
+            ledger=path,
+            allow_plaintext=True,
+        )
     if not sealed:
         raise BadInput(f"policy {policy.name!r} does not bind by its recipe: probe the one that it chooses")
     return [
@@ -133,7 +140,7 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
 
     (links,) = (one for one in policy.drawn if one.kind == "links")
     with watched(algorithm, look) as shown:
-        train(shown, federation, policy, rounds=1)
+        train(shown, federation, policy, rounds=1, allow_plaintext=True)
     kept, all_own = (sum(pair[i] for pair in left.values()) for i in (0, 1))
     truth = 1 / (1 + math.exp(-links.epsilon))
     p = float(binom.sf(kept - 1, all_own, truth))

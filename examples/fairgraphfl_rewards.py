@@ -32,7 +32,7 @@ def graphs(count: int, seed: int) -> GraphSetDataset:
 
 def main() -> None:
     """Two runs of the same rounds."""
-    warnings.simplefilter("ignore")  # that motifs are left in plaintext, which the table says
+    warnings.simplefilter("ignore")  # in which form it runs where updates and lists are encrypted
     federation = sfg.federate(
         graphs(240, seed=0), clients=6, partition="random", seed=0, split={"perturbed": True}
     )
@@ -40,7 +40,7 @@ def main() -> None:
     for valuation, policy in (("plain", sfg.policies.plaintext()), ("encrypted", sfg.policies.strictest())):
         algorithm = sfg.algorithms.FairGraphFL(valuation=valuation, hidden=16, learning_rate=0.01)
         run = sfg.train(algorithm, federation, policy, rounds=3, seed=0, keep=lambda channel, round: True)
-        notes = algorithm.notes(run.state)
+        notes = run.algorithm.notes(run.state)
         for agent in federation.names:
             value, paid = notes["values"][agent], notes["payoffs"][agent]
             print(f"{valuation:10} {agent} {quality[agent]:6}  value {value:.4f}  payoff {paid:.4f}")

@@ -1,7 +1,8 @@
 """FedEgo on one small generated graph: what the server reads of mashed ego-graphs, single and summed.
 
 Offline, a few seconds. Under `plaintext` the server reads every client's mashes. With `mash="across"` the
-b-th mashes of all clients are added up, which binds under masks: it reads mixtures of everybody's only.
+b-th mashes of all clients are added up, which binds under masks: it reads mixtures of everybody's only. Under
+masks FedEgo takes that form by itself, unless `mash` was set by hand.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def main() -> None:
             f"{len(view.uploads(channel))} uploads of single clients and {len(view.sums(channel))} sums"
         )
     try:
-        sfg.train(sfg.FedEgo(**SMALL), federation, sfg.policies.masked(), rounds=1)
+        sfg.train(sfg.FedEgo(mash="client", **SMALL), federation, sfg.policies.masked(), rounds=1)
     except sfg.errors.Refused as error:
         print(f"single mashes, masked     refused: {error}")
 

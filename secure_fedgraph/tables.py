@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -151,7 +152,8 @@ def audit_tables(result: dict[str, Any]) -> list[Any]:
     ]
     broken = [Text(f"Broken claim: {text}", style="bold red") for text in result.get("broken") or []]
     verdict = Text(result["verdict"], style="bold")
-    return [*found, notes, *_stops(result["cells"]), runs, *more, *broken, verdict]
+    forms = _forms(result["cells"])
+    return [*forms, *found, notes, *_stops(result["cells"]), runs, *more, *broken, verdict]
 
 
 def _outcomes(cells: list[dict[str, Any]], head: str) -> Table:
@@ -296,7 +298,17 @@ def compare_tables(result: dict[str, Any]) -> list[Any]:
             f"{row['seconds']:.0f}",
         )
     notes = Text("* no other point that spends as little has a better score", style="dim")
-    return [table, notes, *_leaks(result["points"], leaks)]
+    return [table, notes, *_forms(result["points"]), *_leaks(result["points"], leaks)]
+
+
+def _forms(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
+    """The forms that policies made algorithms take, once each."""
+    told: dict[str, None] = {}
+    for row in rows:
+        if row.get("form"):
+            settings = " ".join(f"training.{k}={str(v).lower()}" for k, v in row["form"].items())
+            told[f"{row['algorithm']} under {row['policy']} takes the form {settings}."] = None
+    return [Text(text) for text in told]
 
 
 def _leaks(points: list[dict[str, Any]], attacks: list[str]) -> list[Any]:
