@@ -222,8 +222,9 @@ def base_name(name: Any, where: str) -> str:
     'owner-0'
     """
     plain = isinstance(name, str) and 0 < len(name) <= 255 and name not in (".", "..")
-    if not plain or any(sign in name for sign in "/\\\0\n"):
-        raise BadInput(f"{where} names {str(name)[:60]!r}, which is no name of a file: put a copy back")
+    # half a character, as JSON may hold, is no name that a system knows
+    if not plain or any(sign in "/\\\0\n" or "\ud800" <= sign <= "\udfff" for sign in name):
+        raise BadInput(f"{where} names {str(name)[:60]!a}, which is no name of a file: put a copy back")
     return str(name)
 
 

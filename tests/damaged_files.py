@@ -9,6 +9,7 @@ errors. Trials run in copies of this process that may take :data:`~recorded.ROOM
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import shutil
@@ -576,6 +577,7 @@ def tried(name: str, trials: int, seed: int) -> Outcome:
                     repaired(folder)
                 which = f"{chosen.name}, seed {seed}, trial {number}"
                 say(called(lambda: loader.load(folder), name, which))
+                gc.collect()  # figures hold on to themselves; what one file takes is what counts
 
     return in_copy(name, work)
 
@@ -590,7 +592,8 @@ def files_summed(
         found = tried(name, max(1, round(trials * loader.share / whole + 0.5)), seed)
         by_loader[name] = found
         total.add(found)
-        said(
-            f"{found.calls:7} files, {found.answered.total():6} read, {len(found.findings)} findings: " + name
-        )
+        read = found.answered.total()
+        said(f"{found.calls:7} files, {read:6} read, {len(found.findings)} findings: {name}")
+        for finding in found.findings:
+            said(finding)
     return total, by_loader

@@ -12,6 +12,7 @@ exception, a call that takes too long, memory beyond :data:`ROOM` over the copy'
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -449,6 +450,8 @@ def _as_copy(work: Callable[[Say], None], writing: int) -> None:
     signal.signal(signal.SIGALRM, slow)
     warnings.simplefilter("error")  # a filter of the owner's may turn one into an exception, and a refusal
     warnings.simplefilter("ignore", ResourceWarning)  # of what this process had open when it was copied
+    gc.collect()
+    gc.freeze()  # collecting what a call leaves behind does not walk over all of torch again
     _limit_memory()
     with os.fdopen(writing, "w", buffering=1) as out:
         work(lambda row: out.write(json.dumps(row) + "\n") and None)

@@ -240,7 +240,8 @@ class TestLinks:
     @pytest.mark.parametrize(
         "named", [{"seeds": [{"seed": "1/../../../outside"}]}, {"runs": [{"folder": "../outside"}]},
                   {"points": [{"name": ".."}]}, {"runs": [{"folder": "/etc"}]}, {"runs": [{"folder": ""}]},
-                  {"runs": [{"folder": "kept"}]}, {"runs": [{"folder": "runs/../kept"}]}],
+                  {"runs": [{"folder": "kept"}]}, {"runs": [{"folder": "runs/../kept"}]},
+                  {"points": [{"name": "\ud800"}]}],
     )  # fmt: skip
     def test_a_result_that_names_what_is_not_its_own(self, named: Any, tmp_path: Path, outside: Path) -> None:
         out = tmp_path / "out"
@@ -311,7 +312,8 @@ class TestNames:
         (tmp_path / "outside.part").write_bytes(part.read_bytes())
         path = tmp_path / "a" / f"{LABEL}.json"
         kept = shelf.read_json(path)
-        for name in ("../outside.part", str(tmp_path / "outside.part"), "..", "", "a\0b", None, 3, ["x"]):
+        outside = str(tmp_path / "outside.part")
+        for name in ("../outside.part", outside, "..", "", "a\0b", "\ud800", None, 3, ["x"]):
             kept["parts"]["w"]["file"] = name
             shelf.write_json(path, {key: kept[key] for key in ("owner", "label", "parts")})
             with pytest.raises(BadInput, match="is no name of a file"):
