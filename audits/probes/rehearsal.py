@@ -156,6 +156,7 @@ class Rehearsal:
                 rounds=rounds,
                 evaluation=self.evaluation,
                 keep=keep,
+                allow_plaintext=True,  # as the audited run was, where it needed to
             )
 
 
