@@ -157,7 +157,6 @@ def planted(experiment: Experiment) -> tuple[Run, Planting]:
             rounds=experiment.rounds,
             seed=experiment.seed,
             budget=protected.budget,
-            allow_plaintext=True,  # what is read in plaintext is not what is measured
             keep=lambda channel, round: channel in read,
             allow_plaintext=experiment.allow_plaintext,
         )

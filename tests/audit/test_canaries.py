@@ -31,7 +31,7 @@ BASE: dict[str, Any] = {
     "clients": 4,
     "rounds": 2,
 }
-NARROW = {"fanout": [2], "hidden": [8], "places": 5, "crowd": 7}
+NARROW = {"fanout": [2], "hidden": [8], "places": 5, "crowd": 60}
 SPLIT = {"local_tests": 5, "local_share": 0.4}
 EGO = {"hidden": [16, 16], "fanout": [2, 2], "batch": 8, "epochs": 1, "server_epochs": 2, "mash": "across"}
 NODES = {"rules": "node", "reduction": "frozen", "mash_rounds": 1, "caps": [1, 1], "batch": 32}

@@ -64,13 +64,13 @@ def test_sums_under_masks_train_the_same_models(federation, plain, name):
 @pytest.mark.parametrize("policy", [sfg.policies.central_dp(1.0, 1.0), sfg.policies.sealed()])
 def test_recipes_that_cannot_serve_both_readers_are_refused_before_anything_is_sent(federation, policy):
     with pytest.raises(Refused, match=r"read by (a peer|the server)"):
-        run(federation, policy)
+        run(federation, policy, generator="own")  # by hand, so no other form is taken
 
 
 def test_two_owners_cannot_mask_one_answer():
     two = sfg.federate("synthetic-citation", clients=2, nodes=80, features=20, seed=0)
     with pytest.raises(Refused, match=r"feedback.*at least 2 contributors and there is 1"):
-        run(two, sfg.policies.masked())
+        run(two, sfg.policies.masked(), generator="own")
 
 
 def test_the_others_feedback_matters(federation, plain):
