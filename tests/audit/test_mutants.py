@@ -99,7 +99,7 @@ def vertical() -> sfg.Federation:
 
 
 def sage() -> sfg.Algorithm:
-    return sfg.FedSage(hidden=(4,), fanout=(2,), crowd=1)
+    return sfg.FedSage(hidden=(4,), fanout=(2,), crowd=60)
 
 
 def gin() -> sfg.Algorithm:
@@ -851,7 +851,7 @@ MUTANTS: dict[str, Mutant] = {
 DOCUMENTED: dict[str, tuple[str, str]] = {
     # what no audit here can see -> where it is said
     SELECTION: ("docs/guarantees.md", "Choosing hyper-parameters, stopping early"),
-    "what drew the frozen table": ("docs/guarantees.md", "What drew the frozen table"),
+    "what drew the frozen table": ("docs/audits.md", "what sampled the frozen table"),
     "more colluders than were tolerated": ("docs/guarantees.md", "A reader with more colluders"),
     "timing, traffic, memory": ("docs/guarantees.md", "Timing, traffic, memory"),
 }
