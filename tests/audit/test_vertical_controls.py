@@ -92,7 +92,7 @@ def test_d1_negative_without_lists_it_is_blind_and_masks_refuse_them() -> None:
     with pytest.raises(Blind, match="d1-index-lists: the algorithm has no channel 'sample'"):
         judged(case, ListLinks())
     with pytest.raises(Refused, match="channel 'sample'"):
-        go("masked", **ONE_HOP)
+        go("masked", **ONE_HOP | {"sampler": "paper"})
 
 
 def test_d1_residual_the_union_still_shows_the_links_of_all() -> None:
