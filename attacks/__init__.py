@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from attacks.active import GeneratorOracle
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from attacks.mashes import MashLabels
-from attacks.mashes_mixing import MashMixing
-from attacks.mashes_noise import MashAverage
-from attacks.mashes_pool import MashDictionary, MashFilter
-from attacks.mashes_single import MashSingle
-from attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
-from attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
-from attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
-from attacks.released import EmbeddingInversion, LinkStealing
-from attacks.released_shadow import NodeMembership
-from attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
-from attacks.vertical import AlikeRows, OthersRows
-from attacks.vertical_labels import GradientClusters, GradientLabels
-from attacks.vertical_lists import ListLinks, ListLinksByOwner
-from attacks.weights import LabelCounts, VocabularySupport
-from attacks.weights_single import SingleSample
+from secure_fedgraph.attacks.active import GeneratorOracle
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.mashes.labels import MashLabels
+from secure_fedgraph.attacks.mashes.mixing import MashMixing
+from secure_fedgraph.attacks.mashes.noise import MashAverage
+from secure_fedgraph.attacks.mashes.pool import MashDictionary, MashFilter
+from secure_fedgraph.attacks.mashes.single import MashSingle
+from secure_fedgraph.attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
+from secure_fedgraph.attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
+from secure_fedgraph.attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
+from secure_fedgraph.attacks.released import EmbeddingInversion, LinkStealing
+from secure_fedgraph.attacks.released_shadow import NodeMembership
+from secure_fedgraph.attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
+from secure_fedgraph.attacks.vertical.labels import GradientClusters, GradientLabels
+from secure_fedgraph.attacks.vertical.lists import ListLinks, ListLinksByOwner
+from secure_fedgraph.attacks.vertical.rows import AlikeRows, OthersRows
+from secure_fedgraph.attacks.weights import LabelCounts, VocabularySupport
+from secure_fedgraph.attacks.weights_single import SingleSample
 
 ATTACKS: dict[str, type[Attack]] = {
     kind.id: kind

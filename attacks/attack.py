@@ -114,7 +114,7 @@ class Attack(ABC):
     grants: ClassVar[tuple[str, ...]] = ()
     """What the threat model grants beside the view, a sentence each."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """The facts behind those sentences, by the names that ``audits.knowledge`` makes them under."""
+    """The facts behind those sentences, by their names in ``audits/surfaces/knowledge.py``."""
     cost: ClassVar[str] = "seconds"
     controls: ClassVar[tuple[Control, ...]] = ()
     """Where it must succeed, or where its reach ends: printed beside the configured settings' result."""

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.attack import Blind
-from attacks.sparse_rows import Progress, RowSpace, row_space, sparse_rows
+from secure_fedgraph.attacks.attack import Blind
+from secure_fedgraph.attacks.sparse_rows import Progress, RowSpace, row_space, sparse_rows
 
 Array = np.ndarray | Tensor
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from attacks.generator_gradients import batch, single
-from attacks.weights import ALL
-from secure_fedgraph.models.neighgen import FeatureGenerator
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.generator_gradients import batch, single
+from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import SERVER, Seen

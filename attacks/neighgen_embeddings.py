@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from attacks.attack import CLIENT, Attack, Blind, Guess, Knowledge
-from attacks.neighgen import SLOTS
-from secure_fedgraph.models.neighgen import FeatureGenerator
+from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Guess, Knowledge
+from secure_fedgraph.attacks.neighgen import SLOTS
+from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER, Seen
 

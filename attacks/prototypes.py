@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from attacks.motif_systems import solve
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.motif_systems import solve
 from secure_fedgraph.protocol import View
 
 SINGLETONS, GRAPHS, CHANGE = "motifs of one graph", "graph embeddings", "the graph that came or went"

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.protocol import View
 
 LINKS, WORDS = "links from answers", "words from embeddings"

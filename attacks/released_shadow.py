@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
-from attacks.released import NO_FOLDER
+from secure_fedgraph.attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.released import NO_FOLDER
 from secure_fedgraph.protocol import View
 
 MEMBERS = "nodes trained on"

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
-from attacks.drifting_updates import groups, means, singled_out
-from attacks.weights import update_unit
+from secure_fedgraph.attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.drifting_updates import groups, means, singled_out
+from secure_fedgraph.attacks.weights import update_unit
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
@@ -30,7 +30,7 @@ class CohortDifferencing(Attack):
     With ``Q`` the participation matrix, ``Q U = S``. Client i is singled out where its unit vector lies in
     the row space of ``Q``: by two sums that differ in one drop-out, for a start. Where updates do not drift
     that gives the update exactly; else what is expected of it under Gaussian drift
-    (:func:`~attacks.drifting_updates.means`).
+    (:func:`~secure_fedgraph.attacks.drifting_updates.means`).
 
     References:
         So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage, AAAI 2023; Pasquini et

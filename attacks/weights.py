@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import View

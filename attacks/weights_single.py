@@ -8,8 +8,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from attacks.weights import ALL, STOPS
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.weights import ALL, STOPS
 from secure_fedgraph.protocol import View
 
 SINGLE = "training node"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from attacks.attack import Guess
-from audits import scoring
-from audits.case import Case
+from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.audits import scoring
+from secure_fedgraph.audits.finished_run import Case
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Judgement:
     """A score, and true against guessed values of each target, for pictures.
 
     Args:
-        graphs: of guesses about links, what ``audits.neighbourhoods.around`` says of each target.
+        graphs: of guesses about links, what ``neighbourhoods.around`` says of each target.
     """
 
     score: scoring.Score

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from audits import intervals
+from secure_fedgraph.audits import intervals
 from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 1000
@@ -106,8 +106,8 @@ def label_shares(
     ``1 - L1 / 2`` of the histograms. The baselines: equal classes; the mean of the other owners' true shares,
     which is what somebody without a transcript could know.
 
-    The interval is over owners (:func:`audits.intervals.mean_share`), unless the guess is too near in too
-    many classes for chance: then the score is what it is.
+    The interval is over owners (:func:`~secure_fedgraph.audits.intervals.mean_share`), unless the guess is
+    too near in too many classes for chance: then the score is what it is.
 
     Args:
         guesses: owner -> estimated class shares ``[classes]``.

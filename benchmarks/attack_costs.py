@@ -19,13 +19,13 @@ from typing import Any
 
 import attack_negatives
 
-from attacks import Attack, GeneratorBatch, MashDictionary, MashFilter
-from audits.attacked import Keep
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
-from secure_fedgraph.config import load
-from secure_fedgraph.results import execute
+from secure_fedgraph.attacks import Attack, GeneratorBatch, MashDictionary, MashFilter
+from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.grid.attacked import Keep
+from secure_fedgraph.audits.surfaces.knowledge import knowledge
+from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import execute
 
 Row = Mapping[str, Any]
 EXCHANGE = {"minimum_batch": 1, "generator_epochs": 2, "federated_epochs": 1}

@@ -24,9 +24,9 @@ from resumable import run_once
 from torch import nn
 
 import secure_fedgraph as sfg
-from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.experiment.config import Experiment, load
+from secure_fedgraph.experiment.results import make_federation, write_json
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.results import make_federation, write_json
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 ACROSS = 3

@@ -29,16 +29,16 @@ import numpy as np
 import torch
 
 import secure_fedgraph as sfg
-from audits.conformance_rows import FAILED, conformance_rows
-from audits.empirical import BROKEN, empirical_or_why_not
-from audits.probes.rows import probe_rows
+from secure_fedgraph.audits.conformance.rows import FAILED, conformance_rows
+from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, empirical_or_why_not
+from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
-from secure_fedgraph.privacy import local_step, pooling
-from secure_fedgraph.privacy.labels import RandomisedLabels
-from secure_fedgraph.privacy.local_step import PrivateSteps, Training
-from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy import dp_sgd, pooling
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
+from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import Touches, Unit
 from secure_fedgraph.protocol.transcript import everything
@@ -193,12 +193,12 @@ Set = Callable[[Any, str, Any], None]
 DRAW, APPLY, COINS, RUN, SEAL = (
     Gaussian._draw,
     Gaussian.apply,
-    local_step.secret_coins,
+    dp_sgd.secret_coins,
     Training.run,
     Bound.seal,
 )
 NOISE_OF_STEPS, CLIPPED, DOOR_DRAWS, UPLOAD = (
-    local_step.rounded_gaussian,
+    dp_sgd.rounded_gaussian,
     pooling.clipped,
     Client._draw,
     Client._upload,
@@ -235,7 +235,7 @@ def bias_without_noise(set_: Set) -> None:
             return np.where(quiet[0], 0, self.real.draw(size))
 
     set_(Training, "run", run)
-    set_(local_step, "rounded_gaussian", Sampler)
+    set_(dp_sgd, "rounded_gaussian", Sampler)
 
 
 def last_three_without_noise(set_: Set) -> None:
@@ -268,7 +268,7 @@ def counted_coins(set_: Set) -> None:
         heads = np.random.default_rng(next(counter)).random(records) < rate
         return torch.from_numpy(np.flatnonzero(heads))
 
-    set_(local_step, "secret_coins", coins)
+    set_(dp_sgd, "secret_coins", coins)
 
 
 def true_labels(set_: Set) -> None:
@@ -385,7 +385,7 @@ def last_step(set_: Set) -> None:
         return torch.arange(records) if step[0] == step[1] else COINS(records, rate)
 
     set_(Training, "run", run)
-    set_(local_step, "secret_coins", coins)
+    set_(dp_sgd, "secret_coins", coins)
 
 
 def lowest_bits(set_: Set) -> None:

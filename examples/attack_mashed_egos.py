@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import secure_fedgraph as sfg
-from attacks import Attack, Blind, MashDictionary, MashFilter, MashLabels, MashSingle
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
+from secure_fedgraph.attacks import Attack, Blind, MashDictionary, MashFilter, MashLabels, MashSingle
+from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.surfaces.knowledge import knowledge
+from secure_fedgraph.audits.surfaces.registry import JUDGES
 
 
 def told(attack: Attack, case: Case, aim: str) -> str:

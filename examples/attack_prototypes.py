@@ -10,11 +10,11 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from attacks import SubsetAlgebra
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
 from secure_fedgraph.algorithms import FairGraphFL
+from secure_fedgraph.attacks import SubsetAlgebra
+from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.surfaces.knowledge import knowledge
+from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.graph.kinds import GraphSetDataset
 
 

@@ -6,12 +6,12 @@ training ends the second. Generated data, offline.
 
 from __future__ import annotations
 
-from attacks import LinkStealing, NodeMembership
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
-from secure_fedgraph.config import Experiment
-from secure_fedgraph.results import execute, run_result
+from secure_fedgraph.attacks import LinkStealing, NodeMembership
+from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.surfaces.knowledge import knowledge
+from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import execute, run_result
 
 LINE = "{policy:10} {attack:20} AUC {value:.2f} [{low:.2f}, {high:.2f}], trivial {trivial:.2f}: {verdict}"
 

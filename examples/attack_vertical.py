@@ -7,10 +7,10 @@ Generated data, offline.
 from __future__ import annotations
 
 import secure_fedgraph as sfg
-from attacks import Attack, Blind, GradientClusters, ListLinks, OthersRows
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
+from secure_fedgraph.attacks import Attack, Blind, GradientClusters, ListLinks, OthersRows
+from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.surfaces.knowledge import knowledge
+from secure_fedgraph.audits.surfaces.registry import JUDGES
 
 
 def told(case: Case, attack: Attack, adversary: str, aim: str) -> str:

@@ -34,8 +34,8 @@ from secure_fedgraph.algorithms import (
     LocSagePlus,
 )
 from secure_fedgraph.federation import Federation, federate
-from secure_fedgraph.graph.own_graph import DataWarning
-from secure_fedgraph.privacy.budget import Budget
+from secure_fedgraph.graph.data.own_graph import DataWarning
+from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.train import Run, train

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy import key_agreement
-from secure_fedgraph.privacy.accounting import Event
-from secure_fedgraph.privacy.drawn import Redrawn
-from secure_fedgraph.privacy.ledger import Charge, Ledger
+from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.carriers import key_agreement
+from secure_fedgraph.privacy.dp_sgd import Training
+from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
-from secure_fedgraph.privacy.local_step import Training
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Bound, Scope, Sum
+from secure_fedgraph.privacy.spending.ledger import Charge, Ledger
 from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from secure_fedgraph.algorithm import Algorithm
     from secure_fedgraph.graph.schema import Schema
-    from secure_fedgraph.shelf import Shelf
+    from secure_fedgraph.storage.party_store import Shelf
 
 _LOG = logging.getLogger("secure_fedgraph.client")
 

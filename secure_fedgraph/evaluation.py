@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from scipy.stats import rankdata
 
 from secure_fedgraph.algorithm import TESTED
-from secure_fedgraph.graph.handout import EVERYBODY, Exam
+from secure_fedgraph.graph.partition.handout import EVERYBODY, Exam
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State

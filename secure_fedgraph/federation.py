@@ -17,25 +17,25 @@ from secure_fedgraph.client import Client, Witness
 from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import Referee
-from secure_fedgraph.graph.checks import check_owner
-from secure_fedgraph.graph.datasets import KINDS, load
-from secure_fedgraph.graph.handout import owner_names
-from secure_fedgraph.graph.handouts import hand_out
+from secure_fedgraph.graph.data.checks import check_owner
+from secure_fedgraph.graph.data.datasets import KINDS, load
+from secure_fedgraph.graph.data.molecules import schema_of
+from secure_fedgraph.graph.data.own_graph import own_dataset
+from secure_fedgraph.graph.data.sources import cache_folder
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.links import EDGE_FIELDS
-from secure_fedgraph.graph.molecules import schema_of
-from secure_fedgraph.graph.own_graph import own_dataset
+from secure_fedgraph.graph.partition.handout import owner_names
+from secure_fedgraph.graph.partition.handouts import hand_out
+from secure_fedgraph.graph.partition.splits import MASKS
+from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.graph.sources import cache_folder
-from secure_fedgraph.graph.splits import MASKS
-from secure_fedgraph.graph.store import digest_of_data
-from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
-from secure_fedgraph.privacy.ledger import OF_GRAPH_SETS, OF_NODES, UNITS, Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.shelf import Shelf
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, UNITS, Ledger
+from secure_fedgraph.storage.party_store import Shelf
 
 _KEY = os.urandom(KEY_BYTES)
 

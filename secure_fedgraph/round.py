@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from secure_fedgraph.errors import Incompatible, Refused
-from secure_fedgraph.privacy import key_agreement
-from secure_fedgraph.privacy.asking import Asking
+from secure_fedgraph.privacy.carriers import key_agreement
+from secure_fedgraph.privacy.carriers.tolerant_ask import Asking
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Ask, Bound, CutWarning, Scope, Sum, Valued
 from secure_fedgraph.protocol import wire

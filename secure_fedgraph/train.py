@@ -17,28 +17,22 @@ from torch import nn
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.backends.in_process import Together
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
-from secure_fedgraph.checkpoint import Checkpoint
 from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.evaluation import MODES, in_band
 from secure_fedgraph.federation import Federation, sub_seed
 from secure_fedgraph.forms import FormWarning, fit, said
+from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.own_graph import DataWarning
 from secure_fedgraph.models.parameters import load
-from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.ledger import (
-    Charge,
-    Ledger,
-    check_mark,
-    read_ledger,
-    report,
-)
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy, policy_named, strictest
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, report
 from secure_fedgraph.protocol import Channel, Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import REFEREE, Keep, nothing
 from secure_fedgraph.round import Round, Sampler, everyone, set_up
+from secure_fedgraph.storage.checkpoint import Checkpoint
 
 LOWER_IS_BETTER = ("mae",)
 OnRound = Callable[[dict[str, Any]], None]

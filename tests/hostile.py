@@ -25,8 +25,8 @@ from parties import RUN, Session, Toy, pairwise, session
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends import frames
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
-from secure_fedgraph.privacy.masking_deck import Deck
-from secure_fedgraph.privacy.masking_words import centred, unpack
+from secure_fedgraph.privacy.carriers.secagg.advertisements import Deck
+from secure_fedgraph.privacy.carriers.secagg.ring_words import centred, unpack
 from secure_fedgraph.privacy.policy import Policy, homomorphic, masked, plaintext
 from secure_fedgraph.privacy.protection import CutWarning
 from secure_fedgraph.protocol import Channel, InProcess, Layout, Message, Reveal, Upload, nested, wire

@@ -17,8 +17,8 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
+from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import InProcess, Message, Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.round import Round, set_up

@@ -86,7 +86,7 @@ RULES: dict[str, Rule] = {
     "__main__":    Rule(may=("cli",)),
     # guessing, and judging
     "attacks":         Rule(may=("protocol", "models", "graph")),
-    "attacks.active":  Rule(may=("attacks", "protocol", "models", "graph", "algorithm")),
+    "secure_fedgraph.attacks.active":  Rule(may=("attacks", "protocol", "models", "graph", "algorithm")),
     "audits":          Rule(may=("*", "attacks")),
 }  # fmt: skip
 # "*" is every room of secure_fedgraph but the command line; nobody but cli imports audits.
@@ -103,8 +103,8 @@ FORBIDDEN_CALLS = re.compile(
 # A probe puts every global generator back where it was, so that a seed's noise would show.
 EXCUSED_CALLS = {
     ("graph.datasets", "torch.load"),
-    *(("audits.same_state", f"numpy.random.{name}") for name in ("get_state", "set_state")),
-    *(("audits.same_state", f"random.{name}") for name in ("getstate", "setstate")),
+    *(("secure_fedgraph.audits.rng_state", f"numpy.random.{name}") for name in ("get_state", "set_state")),
+    *(("secure_fedgraph.audits.rng_state", f"random.{name}") for name in ("getstate", "setstate")),
 }
 FORBIDDEN_WORDS = re.compile(r"(^|_)(managers?|handlers?|processors?|helpers?|utils?)(_|$)")
 
@@ -119,7 +119,7 @@ class Imported:
 
 
 def dotted(path: Path, root: Path) -> str:
-    """The module's name: ``secure_fedgraph/privacy/noise.py`` is ``secure_fedgraph.privacy.noise``."""
+    """The module's name: ``attacks/attack.py`` is ``secure_fedgraph.attacks.attack``."""
     parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -283,18 +283,18 @@ def written(tmp_path: Path, module: str, source: str) -> list[str]:
         ("secure_fedgraph.backends.bad", "from secure_fedgraph.privacy import masking", "privacy"),
         ("secure_fedgraph.round", "from secure_fedgraph.algorithms import fedavg", "algorithms"),
         ("secure_fedgraph.train", "from audits import grid", "audits"),
-        ("secure_fedgraph.train", "from secure_fedgraph.cli import main", "cli"),
+        ("secure_fedgraph.train", "from secure_fedgraph.cli.main import main", "cli"),
         ("attacks.bad", "from secure_fedgraph.privacy import masking", "privacy"),
         ("attacks.bad", "from secure_fedgraph.round import Round", "round"),
         ("attacks.bad", "from secure_fedgraph.algorithm import Algorithm", "algorithm"),
         ("attacks.bad", "from audits import scoring", "audits"),
-        ("attacks.active.bad", "from secure_fedgraph.client import Client", "client"),
-        ("audits.bad", "from secure_fedgraph.cli import main", "cli"),
+        ("secure_fedgraph.attacks.active.bad", "from secure_fedgraph.client import Client", "client"),
+        ("audits.bad", "from secure_fedgraph.cli.main import main", "cli"),
         ("secure_fedgraph.nowhere", "", "has no room"),
         ("secure_fedgraph.privacy.noise_utils", "", "named after no subject"),
-        ("secure_fedgraph.privacy.noise", "class KeyManager: ...", "key_manager"),
+        ("secure_fedgraph.privacy.stages.gaussian", "class KeyManager: ...", "key_manager"),
         ("audits.bad", "import pickle", "pickle"),
-        ("secure_fedgraph.graph.datasets", "import pickle", "pickle"),
+        ("secure_fedgraph.graph.data.datasets", "import pickle", "pickle"),
         ("secure_fedgraph.backends.bad", "import torch\ntorch.load('x')", "torch.load"),
         ("secure_fedgraph.models.bad", "import torch as t\nt.manual_seed(0)", "torch.manual_seed"),
         ("secure_fedgraph.models.bad", "from torch import manual_seed", "torch.manual_seed"),
@@ -321,14 +321,14 @@ def test_a_forbidden_line_is_found(tmp_path: Path, module: str, source: str, nam
         ("secure_fedgraph.privacy.good", "from .masking import SecAgg\n"
          "from secure_fedgraph.crypto import agree"),
         ("secure_fedgraph.protocol.good", "import struct\nimport numpy as np\nimport torch"),
-        ("secure_fedgraph.graph.datasets", "import torch\ntorch.load('x', weights_only=True)"),
+        ("secure_fedgraph.graph.data.datasets", "import torch\ntorch.load('x', weights_only=True)"),
         ("secure_fedgraph.graph.good", "import numpy as np, random\n"
          "r = np.random.default_rng(0)\ng: np.random.Generator\nq = random.Random(0)"),
-        ("secure_fedgraph.cli", "from audits import grid\nfrom attacks import attack\n"
+        ("secure_fedgraph.cli.main", "from audits import grid\nfrom attacks import attack\n"
          "import secure_fedgraph"),
         ("secure_fedgraph.client", "def handle(): ..."),
-        ("attacks.active.good", "from secure_fedgraph.algorithm import Algorithm\n"
-         "from attacks.attack import Blind"),
+        ("secure_fedgraph.attacks.active.good", "from secure_fedgraph.algorithm import Algorithm\n"
+         "from secure_fedgraph.attacks.attack import Blind"),
         ("audits.good", "import secure_fedgraph as sfg\nfrom attacks import attack"),
     ],
 )  # fmt: skip

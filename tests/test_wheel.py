@@ -107,7 +107,7 @@ def test_the_wheel_names_its_licence_and_its_command(wheel: Path) -> None:
         (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         (commands,) = (n for n in archive.namelist() if n.endswith(".dist-info/entry_points.txt"))
         assert "License-Expression: Apache-2.0" in archive.read(metadata).decode()
-        assert "secure-fedgraph = secure_fedgraph.cli:main" in archive.read(commands).decode()
+        assert "secure-fedgraph = secure_fedgraph.cli.main:main" in archive.read(commands).decode()
 
 
 def test_the_installed_command_works_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:

@@ -8,10 +8,18 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from attacks.active.oracle_queries import SLOTS, SPREAD, Asked, craft, directions, far_points, read
-from attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
-from attacks.weights import ALL
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.attacks.active.oracle_queries import (
+    SLOTS,
+    SPREAD,
+    Asked,
+    craft,
+    directions,
+    far_points,
+    read,
+)
+from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import Upload, View
 from secure_fedgraph.protocol.transcript import Seen
 

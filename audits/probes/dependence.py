@@ -10,12 +10,12 @@ import torch
 from scipy.stats import binom
 from torch_geometric.data import Data
 
-from audits.conformance_record import LEVEL, Finding
-from audits.probes.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.audits.conformance.record import LEVEL, Finding
+from secure_fedgraph.audits.probes.rehearsal import OutOfTime, Rehearsal
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.privacy.accounting import Event
-from secure_fedgraph.privacy.drawn import Redrawn
-from secure_fedgraph.privacy.local_step import PrivateSteps
+from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.upload import Parts, Trees, Upload
 
@@ -52,7 +52,7 @@ class DeafTraining:
         occurrences: int = 1,
         penalty: Callable[[], Any] | None = None,
     ) -> None:
-        """A round of steps, as :meth:`~secure_fedgraph.privacy.local_step.Training.run` takes them."""
+        """A round of steps, as :meth:`~secure_fedgraph.privacy.dp_sgd.Training.run` takes them."""
         self.rounds += 1
         self.shapes = {name: tuple(p.shape) for name, p in parameters.items()}
         generator = torch.Generator().manual_seed(self.rounds)

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from scipy.stats import chi2
 
-from audits.conformance_record import LEVEL, Finding, noise_of
-from audits.mechanisms import Transparent
+from secure_fedgraph.audits.conformance.record import LEVEL, Finding, noise_of
+from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent
 from secure_fedgraph.crypto import Identity
-from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import Bound, Scope
+from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol.channel import Domain, Unit
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload

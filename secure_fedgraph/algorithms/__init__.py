@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.algorithms.apflgate import Apfl, ApflGate, FedGate
-from secure_fedgraph.algorithms.fairgraphfl import FairGraphFL
+from secure_fedgraph.algorithms.apflgate.algorithm import Apfl, ApflGate, FedGate
+from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
-from secure_fedgraph.algorithms.fedego import FedEgo
+from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
-from secure_fedgraph.algorithms.gin_classifier import GinFedAvg, GinLocal
-from secure_fedgraph.algorithms.glasu import Glasu
-from secure_fedgraph.algorithms.glasu_variants import (
+from secure_fedgraph.algorithms.glasu.algorithm import Glasu
+from secure_fedgraph.algorithms.glasu.variants import (
     FedBCD,
     GlasuCentralized,
     GlasuSimulated,
     GlasuStandalone,
 )
 from secure_fedgraph.algorithms.local import Local
+from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg, GinLocal
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind

@@ -9,10 +9,10 @@ from pydantic import Field
 from torch import nn
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms import adaptive_clip
-from secure_fedgraph.algorithms.local_training import Penalty, TrainingSettings, fit
-from secure_fedgraph.algorithms.node_classifier import NodeClassifier
-from secure_fedgraph.algorithms.weighting import AveragingSettings, weighed, weighted_mean
+from secure_fedgraph.algorithms.training import adaptive_clip
+from secure_fedgraph.algorithms.training.local_training import Penalty, TrainingSettings, fit
+from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.algorithms.training.weighting import AveragingSettings, weighed, weighted_mean
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import buffers_of, difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
@@ -30,7 +30,7 @@ class FedAvg(NodeClassifier):
     round what the constructor makes of them. Under noisy steps buffers stay as they are.
     Optimiser moments stay with the client. The server needs the sum only, so masks bind; weights are
     in the same sum, and so is who was within the clip, where that follows the clients
-    (:class:`~secure_fedgraph.algorithms.weighting.AveragingSettings`).
+    (:class:`~secure_fedgraph.algorithms.training.weighting.AveragingSettings`).
 
     References:
         McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017.

@@ -12,23 +12,23 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
-from secure_fedgraph.algorithms.local_training import (
+from secure_fedgraph.algorithms.training.local_training import (
     TrainingSettings,
     bound_gradients,
     moments,
     restore,
 )
-from secure_fedgraph.algorithms.private_training import MADE
+from secure_fedgraph.algorithms.training.private_training import MADE
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.impairing import Impaired, check_share, impair
 from secure_fedgraph.graph.mending import mend
-from secure_fedgraph.graph.sampling import NeighbourTable
+from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import finite, note_divergence, take_step
-from secure_fedgraph.models.neighgen import NeighGen
-from secure_fedgraph.models.neighgen_feedback import Feedback, blocks
-from secure_fedgraph.models.neighgen_losses import FeatLossNorm, random_neighbourhoods
-from secure_fedgraph.models.neighgen_training import joint_loss, predict_neighbours, train_locally
+from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
+from secure_fedgraph.models.neighgen.losses import FeatLossNorm, random_neighbourhoods
+from secure_fedgraph.models.neighgen.model import NeighGen
+from secure_fedgraph.models.neighgen.training import joint_loss, predict_neighbours, train_locally
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entry, Expected, Numbers, like

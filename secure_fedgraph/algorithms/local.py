@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from torch import nn
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.local_training import fit
-from secure_fedgraph.algorithms.node_classifier import NodeClassifier
+from secure_fedgraph.algorithms.training.local_training import fit
+from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload

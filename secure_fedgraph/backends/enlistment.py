@@ -13,8 +13,8 @@ from torch import nn
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.drawings import drawing
-from secure_fedgraph.privacy.local_step import PrivateSteps
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.input_dp.registry import drawing
 from secure_fedgraph.privacy.policy import RECIPES, BoundPolicy, PlaintextWarning, Policy
 
 ISOLATED = "isolated runs a client in a process of its own"

@@ -27,15 +27,15 @@ from secure_fedgraph.backends.enlistment import algorithm_of, policy_of
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.graph.store import digest_of_data
-from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import nested, wire
 from secure_fedgraph.protocol.text import printable
-from secure_fedgraph.shelf import Shelf
+from secure_fedgraph.storage.party_store import Shelf
 
 _PARENT_DEATH, _DUMPABLE = 1, 4  # prctl's PR_SET_PDEATHSIG and PR_SET_DUMPABLE
 

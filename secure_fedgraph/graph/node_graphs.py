@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from secure_fedgraph.graph import canonical, packages, sources
-from secure_fedgraph.graph.checks import check_graph
+from secure_fedgraph.graph.data import canonical, packages, sources
+from secure_fedgraph.graph.data.checks import check_graph
+from secure_fedgraph.graph.data.sources import Raw
+from secure_fedgraph.graph.data.store import Tables
 from secure_fedgraph.graph.kinds import GraphDataset
-from secure_fedgraph.graph.sources import Raw
-from secure_fedgraph.graph.store import Tables
 
 KEYS = ("x", "y", "edge_index")
 

@@ -78,7 +78,7 @@ class Gin(nn.Module):
         """``[graphs, hidden]``: the sums over nodes, which prototypes are means of.
 
         Args:
-            packed: as :func:`~secure_fedgraph.graph.packing.pack` gives it.
+            packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
             generator: of the dropout; needed in training, unless dropout is 0.
         """
         x = self.reduce(packed.x)

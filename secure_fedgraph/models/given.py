@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, wrong_type
-from secure_fedgraph.graph.links import EDGE_FIELDS
+from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.models.parameters import glorot, parameters_of
 

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound, unknown_name, wrong_type
-from secure_fedgraph.privacy.clipping import Clip
-from secure_fedgraph.privacy.drawings import in_order
-from secure_fedgraph.privacy.drawn import Redrawn
-from secure_fedgraph.privacy.encoding import FixedPoint
-from secure_fedgraph.privacy.homomorphic import Homomorphic
-from secure_fedgraph.privacy.local_step import PrivateSteps
-from secure_fedgraph.privacy.masking import ABANDONED, Masked
-from secure_fedgraph.privacy.masking_pairwise import Pairwise
-from secure_fedgraph.privacy.noise import Gaussian
-from secure_fedgraph.privacy.plain import Plain
+from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
+from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
+from secure_fedgraph.privacy.carriers.plain import Plain
+from secure_fedgraph.privacy.carriers.sealed import Sealed
+from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.privacy.carriers.secagg.server import ABANDONED, Masked
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
+from secure_fedgraph.privacy.input_dp.registry import in_order
 from secure_fedgraph.privacy.protection import MAJORITY, Bound, Carrier, Protection, Quorum
-from secure_fedgraph.privacy.sealing import Sealed
-from secure_fedgraph.privacy.valuation import EncryptedValues
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import Channel, Reveal
 
 Recipe = Callable[[Channel], Protection]

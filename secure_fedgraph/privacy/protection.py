@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
-from secure_fedgraph.privacy.accounting import Event
+from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.privacy.pooling_trees import tree_sums

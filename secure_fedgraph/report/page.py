@@ -11,11 +11,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.report import words
-from secure_fedgraph.report.audit_page import audit_story
-from secure_fedgraph.report.compare_page import compare_story
-from secure_fedgraph.report.run_page import run_story
-from secure_fedgraph.report.svg import Picture
+from secure_fedgraph.report import text
+from secure_fedgraph.report.figures.svg import Picture
+from secure_fedgraph.report.sections.audit_page import audit_story
+from secure_fedgraph.report.sections.compare_page import compare_story
+from secure_fedgraph.report.sections.run_page import run_story
 
 SCHEMA = "secure-fedgraph/"
 # The first file found is what the folder is about: an audit of a finished run leaves both.
@@ -126,8 +126,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for tell in (words.percent, words.share, words.count, words.size, words.seconds, words.epsilon):
+    for tell in (text.percent, text.share, text.count, text.size, text.seconds, text.epsilon):
         environment.filters[tell.__name__] = tell
-    environment.filters["scientific"] = words.scientific
-    environment.tests["bounded"] = words.bounded
+    environment.filters["scientific"] = text.scientific
+    environment.tests["bounded"] = text.bounded
     return environment

@@ -18,22 +18,23 @@ import torch
 from click.testing import CliRunner
 
 import secure_fedgraph as sfg
-from secure_fedgraph import files, shelf
-from secure_fedgraph.algorithms.own import algorithm_named
-from secure_fedgraph.checkpoint import Checkpoint, lock
-from secure_fedgraph.cli import main
-from secure_fedgraph.comparison.runs import kept, readable
-from secure_fedgraph.config import load
+from secure_fedgraph import files
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.graph.rawfiles import RAW
-from secure_fedgraph.graph.sources import read_pyg
-from secure_fedgraph.privacy.accounting import GaussianRelease
-from secure_fedgraph.privacy.ledger import Charge, Ledger, read_ledger
+from secure_fedgraph.experiment.compare.runs import kept, readable
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import fresh_folder, read_json, write_json
+from secure_fedgraph.graph.data.rawfiles import RAW
+from secure_fedgraph.graph.data.sources import read_pyg
+from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
+from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, read_ledger
 from secure_fedgraph.protocol import Transcript, nested, wire
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.report.page import write_report
-from secure_fedgraph.results import fresh_folder, read_json, write_json
-from secure_fedgraph.shelf import Shelf
+from secure_fedgraph.storage import party_store
+from secure_fedgraph.storage.checkpoint import Checkpoint, lock
+from secure_fedgraph.storage.party_store import Shelf
 
 FILES = 10_000
 LABEL, NEXT = "00001-0123abcd", "00002-0123abcd"
@@ -311,11 +312,11 @@ class TestNames:
         (part,) = (tmp_path / "a").glob("*.part")
         (tmp_path / "outside.part").write_bytes(part.read_bytes())
         path = tmp_path / "a" / f"{LABEL}.json"
-        kept = shelf.read_json(path)
+        kept = party_store.read_json(path)
         outside = str(tmp_path / "outside.part")
         for name in ("../outside.part", outside, "..", "", "a\0b", "\ud800", None, 3, ["x"]):
             kept["parts"]["w"]["file"] = name
-            shelf.write_json(path, {key: kept[key] for key in ("owner", "label", "parts")})
+            party_store.write_json(path, {key: kept[key] for key in ("owner", "label", "parts")})
             with pytest.raises(BadInput, match="is no name of a file"):
                 made.load(LABEL)
             with pytest.raises(BadInput, match="is no name of a file"):

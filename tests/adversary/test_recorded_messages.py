@@ -16,7 +16,7 @@ import small
 import torch
 
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.fedego import FedEgo
+from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.protocol import Message, given, wire

@@ -16,17 +16,19 @@ from parties import NAMES, Toy, introduced, pairwise, people, scope, session, ve
 
 from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage, Refused
-from secure_fedgraph.privacy import key_agreement, masking, masking_session, neighbours
-from secure_fedgraph.privacy import masking_deck as decks
-from secure_fedgraph.privacy.key_agreement import shared_key
-from secure_fedgraph.privacy.masking import Masked
-from secure_fedgraph.privacy.masking_words import accumulate, centred
-from secure_fedgraph.privacy.neighbours import Shape
+from secure_fedgraph.privacy.carriers import key_agreement
+from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, SecretKey
+from secure_fedgraph.privacy.carriers.key_agreement import shared_key
+from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
+from secure_fedgraph.privacy.carriers.secagg import client, neighbours
+from secure_fedgraph.privacy.carriers.secagg import server as masking
+from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
+from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centred
+from secure_fedgraph.privacy.carriers.secagg.server import Masked
+from secure_fedgraph.privacy.carriers.secagg.shamir import combine
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import homomorphic, masked
 from secure_fedgraph.privacy.protection import Terms
-from secure_fedgraph.privacy.ring_he import Adder, SecretKey
-from secure_fedgraph.privacy.secret_sharing import combine
 from secure_fedgraph.protocol import Channel, Layout, Reveal, history, wire
 
 SIX = tuple(f"c{i}" for i in range(6))
@@ -132,7 +134,7 @@ class TestTwoLists:
 
     def few(self, monkeypatch):
         """A threshold of half the cohort: two lists reach it."""
-        for module in (masking, masking_session):
+        for module in (masking, client):
             monkeypatch.setattr(
                 module, "shape", lambda cohort, *_: Shape(cohort // 2, cohort // 2, cohort - 1)
             )
@@ -152,7 +154,7 @@ class TestTwoLists:
         assert self.two_halves()[0]
 
     def test_without_signatures_the_number_of_shares_still_holds(self, monkeypatch):
-        monkeypatch.setattr(masking_session, "_check_signatures", lambda *_: None)
+        monkeypatch.setattr(client, "_check_signatures", lambda *_: None)
         assert not self.two_halves()[0]
 
     def test_a_client_in_its_pay_is_counted(self):
@@ -197,9 +199,9 @@ class TestListsThatMix:
             self.mixed()
 
     def test_without_signatures_and_numbers_it_reads_the_upload(self, monkeypatch):
-        monkeypatch.setattr(masking_session, "_check_signatures", lambda *_: None)
-        monkeypatch.setattr(masking_session, "_large_enough", lambda *_: None)
-        real = masking_session._next
+        monkeypatch.setattr(client, "_check_signatures", lambda *_: None)
+        monkeypatch.setattr(client, "_large_enough", lambda *_: None)
+        real = client._next
 
         def lax(scope, party, step):
             found = real(scope, party, step)
@@ -207,7 +209,7 @@ class TestListsThatMix:
                 found.shape = dataclasses.replace(found.shape, shares=1)
             return found
 
-        monkeypatch.setattr(masking_session, "_next", lax)
+        monkeypatch.setattr(client, "_next", lax)
         assert self.mixed()
 
 
@@ -244,15 +246,13 @@ class TestBothShares:
             party.secrets["masked/session"] = kept[party.name]
             return kept[party.name]
 
-        monkeypatch.setattr(masking_session, "_next", remembers)
+        monkeypatch.setattr(client, "_next", remembers)
         assert self.twice()
 
     def test_a_second_upload_under_the_same_masks_would_subtract(self, monkeypatch):
         server = Server().take_uploads()
         first = server.words["c0"]
-        monkeypatch.setattr(
-            masking_session, "_next", lambda scope, party, step: party.secrets["masked/session"]
-        )
+        monkeypatch.setattr(client, "_next", lambda scope, party, step: party.secrets["masked/session"])
         second = server.carrier.seal(server.uploads["c0"] * 2, server.place, server.parties["c0"])
         assert np.array_equal((second - first).view(np.int32), server.uploads["c0"].reshape(-1))
 
@@ -299,9 +299,9 @@ class TestSecretsThatServeTwice:
         assert not self.two_sums()
 
     def test_secrets_of_a_run_would_open_the_earlier_upload(self, monkeypatch):
-        drawn = [masking_session.random_secret() for _ in range(12)]
+        drawn = [client.random_secret() for _ in range(12)]
         again = itertools.cycle(drawn)
-        monkeypatch.setattr(masking_session, "random_secret", lambda: next(again))
+        monkeypatch.setattr(client, "random_secret", lambda: next(again))
         assert self.two_sums()
 
     def test_an_advert_of_another_sum_is_refused(self):
@@ -397,7 +397,7 @@ class TestQuorum:
             server.sign(SIX[:4])
 
     def test_a_quorum_that_counts_the_cohort_only_opens_four(self, monkeypatch):
-        monkeypatch.setattr(masking_session, "_large_enough", lambda *_: None)
+        monkeypatch.setattr(client, "_large_enough", lambda *_: None)
         carrier = Masked(colluders=0.0).bind(Terms(CHANNEL, SIX, "zero-out", 0, 5))
         server = Server(carrier=carrier).take_uploads()
         server.unmask(server.sign(SIX[:4]))
@@ -408,9 +408,9 @@ class TestQuorum:
             server.sign((VICTIM,))
 
     def test_a_client_that_signs_it_still_reveals_too_little(self, monkeypatch):
-        monkeypatch.setattr(masking_session, "_large_enough", lambda *_: None)
-        monkeypatch.setattr(masking_session, "_check_signatures", lambda *_: None)
-        real = masking_session._next
+        monkeypatch.setattr(client, "_large_enough", lambda *_: None)
+        monkeypatch.setattr(client, "_check_signatures", lambda *_: None)
+        real = client._next
 
         def lax(scope, party, step):
             found = real(scope, party, step)
@@ -418,14 +418,14 @@ class TestQuorum:
             return found
 
         server = Server().take_uploads()
-        monkeypatch.setattr(masking_session, "_next", lax)
+        monkeypatch.setattr(client, "_next", lax)
         revealed = server.unmask(server.sign((VICTIM,)))
         assert len(server.shares_of(VICTIM, revealed)) == 1 < server.dealt.shape.shares
 
     def test_a_threshold_that_the_server_named_would_open_it(self, monkeypatch):
-        for module in (masking, masking_session):
+        for module in (masking, client):
             monkeypatch.setattr(module, "shape", lambda cohort, present, *_: Shape(1, 1, present - 1))
-        monkeypatch.setattr(masking_session, "_large_enough", lambda *_: None)
+        monkeypatch.setattr(client, "_large_enough", lambda *_: None)
         server = Server().take_uploads()
         revealed = server.unmask(server.sign((VICTIM,)))
         plus, minus = [], [decks.own_key(server.seed(VICTIM, revealed), server.bound_to)]
@@ -440,8 +440,8 @@ class TestQuorum:
         prepared = server.carrier.prepare(server.ask, SIX, "update")
         part = prepared.parts(SIX)["c0"]
         fewer = {
-            masking_session.SENDERS: "\n".join(part[masking_session.SENDERS].split("\n")[:2]),
-            masking_session.SHARES: part[masking_session.SHARES][:2],
+            client.SENDERS: "\n".join(part[client.SENDERS].split("\n")[:2]),
+            client.SHARES: part[client.SHARES][:2],
         }
         with pytest.raises(
             HostileMessage, match="beside at least 3 neighbours and was handed the shares of 2"
@@ -472,7 +472,7 @@ class TestNeighbours:
 
     def test_one_that_the_server_chose_opens_the_upload(self, monkeypatch):
         chosen = (*self.PAID[:9], self.NAMES[0], *self.PAID[9:], *self.NAMES[19:])
-        for module in (masking, masking_session):
+        for module in (masking, client):
             monkeypatch.setattr(module, "circle", lambda names, seed: chosen)
         assert neighbours.shape(33, 33, 0.1, 0.2).degree == 18
         assert self.surrounded()
@@ -489,9 +489,9 @@ class TestWithheldShares:
         few: list[str] = []
 
         def fewer(part):
-            few.extend(part[masking_session.SENDERS].split("\n")[: server.prepared.dealt.shape.shares - 1])
-            rows = part[masking_session.SHARES][: len(few)]
-            return {masking_session.SENDERS: "\n".join(few), masking_session.SHARES: rows}
+            few.extend(part[client.SENDERS].split("\n")[: server.prepared.dealt.shape.shares - 1])
+            rows = part[client.SHARES][: len(few)]
+            return {client.SENDERS: "\n".join(few), client.SHARES: rows}
 
         server.take_uploads(lambda name, part: fewer(part) if name == victim else part)
         survivors, signed = [n for n in self.NAMES if n not in few], {}
@@ -514,7 +514,7 @@ class TestWithheldShares:
         assert not self.withheld()
 
     def test_fewer_shares_than_half_the_holders_would_not(self, monkeypatch):
-        for module in (masking, masking_session):
+        for module in (masking, client):
             monkeypatch.setattr(module, "shape", lambda *_: Shape(19, 6, 12))
         assert self.withheld()
 
@@ -529,8 +529,8 @@ class TestWithheldShares:
                 part
                 if name != VICTIM
                 else {
-                    masking_session.SENDERS: "\n".join(part[masking_session.SENDERS].split("\n")[:3]),
-                    masking_session.SHARES: part[masking_session.SHARES][:3],
+                    client.SENDERS: "\n".join(part[client.SENDERS].split("\n")[:3]),
+                    client.SHARES: part[client.SHARES][:3],
                 }
             )
         )
@@ -561,7 +561,7 @@ class TestBroadcasts:
             self.lie()
 
     def test_and_the_masks_do_not_cancel(self, monkeypatch):
-        monkeypatch.setattr(masking_session, "_check_signatures", lambda *_: None)
+        monkeypatch.setattr(client, "_check_signatures", lambda *_: None)
         assert self.lie() > 0.01
 
     def test_masks_that_do_not_bind_it_open_one_update(self, monkeypatch):
@@ -578,13 +578,13 @@ class TestShares:
         server = Server()
         prepared = server.carrier.prepare(server.ask, SIX, "update")
         parts = prepared.parts(SIX)
-        swapped = {**parts["c1"], masking_session.SENDERS: parts["c0"][masking_session.SENDERS]}
+        swapped = {**parts["c1"], client.SENDERS: parts["c0"][client.SENDERS]}
         with pytest.raises(HostileMessage, match=r"not its neighbours'|does not open"):
             server.carrier.accept(swapped, scope(40, cohort=SIX), server.parties["c1"])
-        rows = parts["c0"][masking_session.SHARES][::-1].copy()
+        rows = parts["c0"][client.SHARES][::-1].copy()
         with pytest.raises(HostileMessage, match="does not open"):
             server.carrier.accept(
-                {**parts["c0"], masking_session.SHARES: rows}, scope(40, cohort=SIX), server.parties["c0"]
+                {**parts["c0"], client.SHARES: rows}, scope(40, cohort=SIX), server.parties["c0"]
             )
 
     def test_nor_one_of_another_sum(self):
@@ -615,9 +615,7 @@ class TestShares:
         part = server.prepared.parts(SIX)["c1"]
         key = shared_key(played, "c0", scope(0, "", ()), "masked: shares")
         with pytest.raises(HostileMessage, match="does not open"):
-            masking_session.unseal(
-                key, part[masking_session.SHARES][0].tobytes(), decks.parcel(server.dealt.deck, "c0", "c1")
-            )
+            client.unseal(key, part[client.SHARES][0].tobytes(), decks.parcel(server.dealt.deck, "c0", "c1"))
 
 
 class TestLiars:

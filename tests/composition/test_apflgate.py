@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
-from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import Refused
+from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.graph.kinds import RatingsDataset
 from secure_fedgraph.privacy.policy import RECIPES, Policy
 from secure_fedgraph.protocol import Message

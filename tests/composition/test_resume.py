@@ -15,13 +15,13 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.checkpoint import lock
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.privacy.ledger import read_ledger
+from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Message, Transcript, wire
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.message import ANSWER
-from secure_fedgraph.shelf import read_json, write_json
+from secure_fedgraph.storage.checkpoint import lock
+from secure_fedgraph.storage.party_store import read_json, write_json
 
 ROUNDS = 3
 

@@ -13,7 +13,8 @@ from hostile import BODIES, EXCHANGES, PARSERS, TRIALS, Passed, measured, parse,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedgraph.privacy import masking, protection
+from secure_fedgraph.privacy import protection
+from secure_fedgraph.privacy.carriers.secagg import server
 
 ROOT = Path(__file__).resolve().parents[2]
 RANDOM = st.randoms(use_true_random=False)
@@ -75,7 +76,7 @@ class TestTheHarness:
     @pytest.mark.parametrize("name", ["masked sum", "sum under pairwise masks"])
     def test_uploads_that_do_not_say_what_they_are_bound_to_change_the_sum_unnoticed(self, name, monkeypatch):
         for kind in (
-            masking.Masked,
+            server.Masked,
             type(EXCHANGES["sum under pairwise masks"].policy().recipe(None).carrier),
         ):
             monkeypatch.setattr(kind, "context", lambda self, scope, party: "")

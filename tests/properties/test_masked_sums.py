@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as hnp
 from parties import introduced, masked_sum
 
 from secure_fedgraph.errors import HostileMessage, Refused
-from secure_fedgraph.privacy import neighbours
-from secure_fedgraph.privacy.masking import Dealt, Masked
+from secure_fedgraph.privacy.carriers.secagg import neighbours
+from secure_fedgraph.privacy.carriers.secagg.server import Dealt, Masked
 from secure_fedgraph.privacy.protection import Terms
 from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.dropouts import STEPS

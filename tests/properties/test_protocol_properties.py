@@ -15,12 +15,12 @@ from hypothesis.extra import numpy as hnp
 from parties import NAMES, Toy, introduced, scope, session
 
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.clipping import Clip
-from secure_fedgraph.privacy.encoding import FixedPoint
-from secure_fedgraph.privacy.masking_pairwise import Pairwise
-from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.policy import local_dp, masked
 from secure_fedgraph.privacy.protection import Sensitivity, Terms
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 
 NAME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)

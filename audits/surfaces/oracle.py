@@ -1,0 +1,64 @@
+"""Judges of what is asked and sent about single nodes of FedSage+: nodes that an oracle named."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from secure_fedgraph.attacks.active.oracle import COVERED
+from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.audits import intervals, scoring, truth
+from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.judgement import Judge, Judgement
+
+MOST_ROWS = 4
+_TRIVIAL = {
+    True: ("the mean node, rounded", "random words at their rates"),
+    False: ("the mean node", "random values of each column"),
+}
+
+
+def covered(guess: Guess, case: Case) -> Judgement:
+    """The share of the owners' nodes whose features were named exactly; nodes of equal features count alike.
+
+    Trivial: the node that all words' rounded rates give, and as many rows as were named, of words drawn at
+    their rates; of dense features the mean node, and rows of each column's values.
+    """
+    nodes = truth.node_features(case.federation)
+    public = np.concatenate(list(nodes.values()))
+    rates, words = public.mean(0), scoring.words_only(public)
+    right, of, named, real, mean, drawn, true, guessed = 0, 0, 0, 0, 0, 0, {}, {}
+    rng = np.random.default_rng(0)
+    for target, owners in guess.targets.items():
+        held = np.concatenate([nodes[owner] for owner in owners])
+        _, alike = np.unique(held, axis=0, return_inverse=True)
+        rows = scoring.hold(guess.values[target], held)
+        got = _same(alike, rows)
+        right, of = right + got, of + len(held)
+        named, real = named + len(rows.rows), real + int(rows.exact.sum())
+        mean += _same(alike, scoring.hold(rates.round()[None] if words else rates[None], held))
+        many = min(len(rows.rows), 500)
+        made = rng.random((many, len(rates))) < rates if words else scoring.drawn_rows(public, many, rng)
+        drawn += _same(alike, scoring.hold(made.astype(np.float64), held))
+        first = rows.distinct()[:MOST_ROWS]
+        true[target] = np.round(held[rows.nearest[first]], 3)
+        guessed[target] = np.round(rows.rows[first], 3)
+    score = scoring.Score(
+        "nodes covered",
+        right / of,
+        **intervals.bounds(lambda error: intervals.share(right, of, error)),
+        baselines=dict(zip(_TRIVIAL[words], (mean / of, drawn / of), strict=True)),
+        details={
+            "nodes": float(of),
+            "rows_named": float(named),
+            "share_that_are_nodes": real / max(named, 1),
+        },
+    )
+    return Judgement(score, true, guessed)
+
+
+def _same(alike: np.ndarray, rows: scoring.Held) -> int:
+    """How many nodes have the features of an exact row."""
+    return int(np.isin(alike.ravel(), alike.ravel()[rows.nearest[rows.exact]]).sum())
+
+
+JUDGES_ORACLE: dict[str, Judge] = {COVERED: covered}

@@ -1,0 +1,72 @@
+"""What works today, for ``list``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.graph.data.datasets import available
+from secure_fedgraph.privacy.policy import RECIPES
+
+
+def algorithms() -> list[dict[str, Any]]:
+    """Name, what it is, what leaves a client."""
+    return [
+        {
+            "name": name,
+            "summary": kind.summary,
+            "channels": [f"{c.name} ({c.reveal.value}, {c.unit.value}, to {c.to})" for c in kind.channels],
+            "federated": not kind.pools,
+            "reference": kind.reference,
+        }
+        for name, kind in ALGORITHMS.items()
+    ]
+
+
+def policies() -> list[dict[str, Any]]:
+    """Name, what it is, its settings."""
+    return [
+        {
+            "name": name,
+            "summary": (inspect.getdoc(recipe) or "").split("\n")[0],
+            "settings": [
+                p for p in inspect.signature(recipe).parameters if p not in ("policies", "relation")
+            ],
+        }
+        for name, recipe in RECIPES.items()
+    ]
+
+
+def attacks() -> list[dict[str, Any]]:
+    """Id, family, adversaries, what it reads and what it is granted."""
+    from secure_fedgraph.attacks import ATTACKS
+
+    return [
+        {
+            "id": kind.id,
+            "family": kind.family,
+            "summary": kind.summary,
+            "adversaries": list(kind.adversaries),
+            "behaviour": kind.behaviour,
+            "reads": ", ".join(kind.reads()),
+            "granted": list(kind.grants),
+            "cost": kind.cost,
+            "controls": {control.name: dict(control.settings) for control in kind.controls},
+        }
+        for kind in ATTACKS.values()
+    ]
+
+
+def datasets() -> list[dict[str, Any]]:
+    """Name, description, where it would come from on this machine."""
+    return [{"name": name, "summary": text, "source": source} for name, text, source in available()]
+
+
+LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "algorithms": algorithms,
+    "policies": policies,
+    "attacks": attacks,
+    "datasets": datasets,
+}
