@@ -22,11 +22,11 @@ from secure_fedgraph.graph.data.datasets import KINDS, load
 from secure_fedgraph.graph.data.molecules import schema_of
 from secure_fedgraph.graph.data.own_graph import own_dataset
 from secure_fedgraph.graph.data.sources import cache_folder
+from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.handout import owner_names
 from secure_fedgraph.graph.partition.handouts import hand_out
-from secure_fedgraph.graph.partition.splits import MASKS
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.graph.seeds import sub_seed

@@ -16,8 +16,8 @@ from scipy.stats import chisquare
 from secure_fedgraph.audits.conformance.data import rows_in
 from secure_fedgraph.audits.conformance.ledger import composed, ledger
 from secure_fedgraph.audits.conformance.noise import noise, scale
-from secure_fedgraph.audits.conformance.record import LEVEL, Finding, Record
 from secure_fedgraph.audits.conformance.secrets import secrets_in
+from secure_fedgraph.audits.record import LEVEL, Finding, Record
 from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Bound
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.message import digest

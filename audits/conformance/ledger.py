@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from secure_fedgraph.audits.conformance.record import Finding, Record, noise_of
+from secure_fedgraph.audits.record import Finding, Record, noise_of
 from secure_fedgraph.privacy.accounting import epsilon
 from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from secure_fedgraph.audits.conformance.record import Finding, Record, noise_of
+from secure_fedgraph.audits.record import Finding, Record, noise_of
 from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.clip import Clip

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from secure_fedgraph.audits.conformance.calls import noise_of_a_seed
 from secure_fedgraph.audits.conformance.checks import CHECKS, LEVEL, Finding, Record
-from secure_fedgraph.audits.conformance.probes import noise_of_a_seed
-from secure_fedgraph.audits.conformance.record import noise_of
 from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, pooled_parts
+from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.audits.rng_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.protection import Bound

@@ -14,8 +14,8 @@ import torch
 from scipy.optimize import brentq
 from scipy.stats import binom, chi2, norm
 
-from secure_fedgraph.audits.conformance.probes import SameSeeds
-from secure_fedgraph.audits.conformance.record import LEVEL, Finding
+from secure_fedgraph.audits.conformance.calls import SameSeeds
+from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.privacy.accounting import epsilon
 from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,

@@ -29,8 +29,8 @@ import numpy as np
 import torch
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.audits.conformance.record import noise_of
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND
+from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.privacy.dp_sgd import Training
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.pooling import first

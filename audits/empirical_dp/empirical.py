@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from secure_fedgraph.audits.conformance.record import noise_of
 from secure_fedgraph.audits.empirical_dp.epsilon import Lower
 from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, audit, claims, view
 from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
 from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, grown_trees, pooled_parts
+from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels

@@ -13,7 +13,7 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.report.sections.grouping import above, at_least, exact_of_too_few
+from secure_fedgraph.report.grouping import above, at_least, exact_of_too_few
 
 HIDDEN = {domain.value for domain in Domain if not domain.readable}
 

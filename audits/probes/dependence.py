@@ -10,8 +10,8 @@ import torch
 from scipy.stats import binom
 from torch_geometric.data import Data
 
-from secure_fedgraph.audits.conformance.record import LEVEL, Finding
-from secure_fedgraph.audits.probes.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.audits.record import LEVEL, Finding
+from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps

@@ -22,10 +22,10 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.audits.conformance.record import Finding
 from secure_fedgraph.audits.probes.dependence import other_data
-from secure_fedgraph.audits.probes.rehearsal import SECONDS, Answer, OutOfTime, Rehearsal, Shown
 from secure_fedgraph.audits.probes.twins import NoTwins, copies
+from secure_fedgraph.audits.record import Finding
+from secure_fedgraph.audits.rehearsal import SECONDS, Answer, OutOfTime, Rehearsal, Shown
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from scipy.stats import chi2
 
-from secure_fedgraph.audits.conformance.record import LEVEL, Finding, noise_of
 from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent
+from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import Bound, Scope

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.audits.conformance.probes import own_links, records, written_ahead
-from secure_fedgraph.audits.conformance.record import LEVEL, Finding, noise_of
+from secure_fedgraph.audits.conformance.calls import own_links, records, written_ahead
 from secure_fedgraph.audits.conformance.rows import FAILED, NOTHING, PASSED, row
 from secure_fedgraph.audits.conformance.steps import steps as steps_at_rest
 from secure_fedgraph.audits.probes.dependence import randomised_data, trained_channels
@@ -23,9 +22,10 @@ from secure_fedgraph.audits.probes.noise import (
     rounds_for,
     widths,
 )
-from secure_fedgraph.audits.probes.rehearsal import Answer, Rehearsal
 from secure_fedgraph.audits.probes.stepping import Shapes, steps_of, taken
 from secure_fedgraph.audits.probes.twins import Sample, same_in_two_copies
+from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
+from secure_fedgraph.audits.rehearsal import Answer, Rehearsal
 from secure_fedgraph.audits.rng_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.protection import Bound

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from scipy.stats import binom, chi2
 
-from secure_fedgraph.audits.conformance.record import LEVEL, Finding
 from secure_fedgraph.audits.probes.noise import Noise, likenesses, widths
+from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -10,8 +10,10 @@ from torch import nn
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.training import adaptive_clip
-from secure_fedgraph.algorithms.training.local_training import Penalty, TrainingSettings, fit
+from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.algorithms.training.private_training import Penalty
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings, weighed, weighted_mean
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import buffers_of, difference, load, parameters_of, total

@@ -12,13 +12,9 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
-from secure_fedgraph.algorithms.training.local_training import (
-    TrainingSettings,
-    bound_gradients,
-    moments,
-    restore,
-)
+from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.algorithms.training.private_training import MADE
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.impairing import Impaired, check_share, impair
 from secure_fedgraph.graph.mending import mend

@@ -28,7 +28,7 @@ from secure_fedgraph.cli.screen import Screen
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import fresh_folder, write_json
-from secure_fedgraph.experiment.run_logs import check_log
+from secure_fedgraph.experiment.run_logs.opening import check_log
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 

@@ -46,7 +46,7 @@ from secure_fedgraph.experiment.results import (
     run_result,
     write_json,
 )
-from secure_fedgraph.experiment.run_logs import logged
+from secure_fedgraph.experiment.run_logs.opening import logged
 from secure_fedgraph.report.page import write_report
 
 RUN_EXAMPLES = """

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.report.figures.heat import heat_map
+from secure_fedgraph.report.grouping import above, anchor
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.conformance import conformed, left_out
-from secure_fedgraph.report.sections.grouping import above, anchor
 from secure_fedgraph.report.sections.learning import accuracy
 
 EACH, LEFT = "each owner", "what the defence leaves"

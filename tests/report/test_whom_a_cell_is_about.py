@@ -12,7 +12,7 @@ from secure_fedgraph.audits.grid.cells import EACH, LEFT, owners_of, whom
 from secure_fedgraph.audits.grid.report import verdict
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.heat import heat_map
-from secure_fedgraph.report.sections.outcomes import outcome_table, verdicts
+from secure_fedgraph.report.outcomes import outcome_table, verdicts
 
 NAMES = ("a", "b", "c")
 

@@ -26,7 +26,7 @@ from secure_fedgraph.algorithms.training.graph_classifier import (
     training_items,
 )
 from secure_fedgraph.algorithms.training.link_predictor import RatingTask
-from secure_fedgraph.algorithms.training.local_training import bound_gradients
+from secure_fedgraph.algorithms.training.optimizers import bound_gradients
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.partition.handout import EVERYBODY
 from secure_fedgraph.graph.schema import Schema

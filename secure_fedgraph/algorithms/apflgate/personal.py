@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from secure_fedgraph.algorithms.apflgate.settings import PersonalSettings
 from secure_fedgraph.algorithms.training.graph_classifier import Part, Task
-from secure_fedgraph.algorithms.training.local_training import bound_gradients, moments, restore
+from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.models.finite import finite, note_divergence, take_step
 from secure_fedgraph.models.parameters import load, parameters_of
 

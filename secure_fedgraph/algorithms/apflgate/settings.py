@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithm import Settings
-from secure_fedgraph.algorithms.training.local_training import LARGEST_GRADIENT
+from secure_fedgraph.algorithms.training.settings import LARGEST_GRADIENT
 from secure_fedgraph.models.molecules import HEADS
 
 

@@ -15,8 +15,9 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedego import batches, bounded
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
-from secure_fedgraph.algorithms.training.local_training import fit, moments, optimizer_of, restore
+from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.algorithms.training.optimizers import moments, optimizer_of, restore
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.sample.ego_graphs import ego_table, level_sizes, levels, once
 from secure_fedgraph.graph.schema import Schema

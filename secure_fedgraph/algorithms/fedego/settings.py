@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from secure_fedgraph.algorithms.training.local_training import TrainingSettings
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 
 
 class FedEgoSettings(TrainingSettings):

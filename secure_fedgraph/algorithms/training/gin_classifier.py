@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, Settings, State
-from secure_fedgraph.algorithms.training.local_training import bound_gradients, moments, optimizer_of, restore
+from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.sample.packing import some
 from secure_fedgraph.graph.schema import Schema

@@ -12,8 +12,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.algorithms.training.graph_classifier import graph_network
-from secure_fedgraph.algorithms.training.local_training import TrainingSettings
 from secure_fedgraph.algorithms.training.private_training import check_crowd, check_no_dropout, touched
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.schema import Schema
@@ -34,7 +34,7 @@ class NodeClassifier(Algorithm):
             take ``edge_weight``, ``edge_attr`` and ``batch`` too, by name. For whole graphs
             ``forward(packed, generator)`` serves as well, where the generator draws dropout. It keeps its
             own initialisation: an instance starts with the weights that it has, and is itself left alone.
-        settings: :class:`~secure_fedgraph.algorithms.training.local_training.TrainingSettings`.
+        settings: :class:`~secure_fedgraph.algorithms.training.settings.TrainingSettings`.
     """
 
     partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew", "file_order", "dirichlet")

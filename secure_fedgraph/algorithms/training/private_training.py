@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from secure_fedgraph.algorithms.training.local_training import (
-    Penalty,
-    TrainingSettings,
-    moments,
-    optimizer_of,
-    restore,
-)
+from secure_fedgraph.algorithms.training.optimizers import moments, optimizer_of, restore
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.occurrences import capped_neighbours, crowd, occurrences, trees
 from secure_fedgraph.graph.sample.packing import some
 from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
 
+Penalty = Callable[[nn.Module], torch.Tensor]
+"""A model -> an extra term of its loss."""
 MADE = (
     "a graph that was mended or otherwise made of the client's own has no records: one node's data are in "
     "the others' trees; train under noise with fedsage"

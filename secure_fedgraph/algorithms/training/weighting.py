@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from secure_fedgraph.algorithms.training.local_training import TrainingSettings
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.models.parameters import Parameters
 
 WEIGHT = "weight of the client"

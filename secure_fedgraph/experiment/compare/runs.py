@@ -25,7 +25,7 @@ from secure_fedgraph.experiment.results import (
     versions,
     write_json,
 )
-from secure_fedgraph.experiment.run_logs import logged
+from secure_fedgraph.experiment.run_logs.opening import logged
 
 KEY, RESULT, REFUSED = "key.json", "result.json", "refused.json"
 EVERY = 10

@@ -7,7 +7,7 @@ from typing import Any
 
 import mlflow
 
-from secure_fedgraph.experiment.run_logs import scores, totals
+from secure_fedgraph.experiment.run_logs.log import scores, totals
 
 EXPERIMENT = "secure-fedgraph"
 

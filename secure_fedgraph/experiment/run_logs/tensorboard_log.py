@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from secure_fedgraph.experiment.run_logs import scores, totals
+from secure_fedgraph.experiment.run_logs.log import scores, totals
 
 
 class TensorBoardLog:

@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.errors import BadInput, unknown_name
-from secure_fedgraph.graph import node_graphs
-from secure_fedgraph.graph.data import graph_sets, molecules, packages, ratings, relations, sources, synthetic
+from secure_fedgraph.graph.data import (
+    graph_sets,
+    molecules,
+    node_graphs,
+    packages,
+    ratings,
+    relations,
+    sources,
+    synthetic,
+)
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.data.store import kept

@@ -13,9 +13,9 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.checks import check_graph
+from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import GraphDataset
-from secure_fedgraph.graph.partition.splits import MASKS, stratified
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.partition.handout import Exam, Handout, owner_names
 from secure_fedgraph.graph.partition.partition import induced, partition
-from secure_fedgraph.graph.partition.splits import MASKS, stratified
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.partition.handout import EVERYBODY, Exam, Handout
-from secure_fedgraph.graph.partition.splits import MASKS
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, edge_values, places_of, undirected_links
 from secure_fedgraph.graph.seeds import sub_seed
 

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.plots import WIDTH
 from secure_fedgraph.report.figures.svg import INK, LEAK, PAPER, SERIES, TRUE, Picture, draw
-from secure_fedgraph.report.sections.grouping import alike, beside, by_place, stem
+from secure_fedgraph.report.grouping import alike, beside, by_place, stem
 
 MOST_TARGETS = 3
 RIGHT, MISSED, INVENTED, THERE = "right", "missed", "invented", "true"

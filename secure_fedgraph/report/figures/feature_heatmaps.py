@@ -14,7 +14,7 @@ from matplotlib.path import Path
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.plots import WIDTH
 from secure_fedgraph.report.figures.svg import GUESS, LEAK, RULE, SERIES, Picture, draw
-from secure_fedgraph.report.sections.grouping import alike, beside, by_place, stem
+from secure_fedgraph.report.grouping import alike, beside, by_place, stem
 
 MOST_ROWS, MOST_COLUMNS, MOST_TOLD, SHADES = 3, 48, 8, 8
 Row = dict[str, Any]

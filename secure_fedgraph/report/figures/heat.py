@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from secure_fedgraph.report import text
-from secure_fedgraph.report.sections.grouping import EACH, above, anchor
-from secure_fedgraph.report.sections.outcomes import aimed
+from secure_fedgraph.report.grouping import EACH, above, anchor
+from secure_fedgraph.report.outcomes import aimed
 
 SHORT = {EACH: "each owner"}
 

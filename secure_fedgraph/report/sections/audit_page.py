@@ -8,13 +8,13 @@ from typing import Any
 
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.heat import heat_map
+from secure_fedgraph.report.grouping import AS_CONFIGURED
+from secure_fedgraph.report.outcomes import outcome_table, verdicts
 from secure_fedgraph.report.sections import learning, trained
 from secure_fedgraph.report.sections.conformance import conformed, left_out
 from secure_fedgraph.report.sections.empirical import empirical
-from secure_fedgraph.report.sections.grouping import AS_CONFIGURED
 from secure_fedgraph.report.sections.leak_curves import reach
 from secure_fedgraph.report.sections.ledger import ledger
-from secure_fedgraph.report.sections.outcomes import outcome_table, verdicts
 from secure_fedgraph.report.sections.reconstructed import reconstructed
 from secure_fedgraph.report.sections.trained import Trained
 

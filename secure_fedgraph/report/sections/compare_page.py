@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.figures.plots import DASHES, MARKERS, WIDTH
 from secure_fedgraph.report.figures.svg import MUTED, SERIES, Picture, draw
+from secure_fedgraph.report.grouping import exact_of_too_few
 from secure_fedgraph.report.sections import trained
-from secure_fedgraph.report.sections.grouping import exact_of_too_few
 
 BASELINES = ("no privacy", "no collaboration")
 TITLES = {

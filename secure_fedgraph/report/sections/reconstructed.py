@@ -13,7 +13,7 @@ from secure_fedgraph.report.figures import plots
 from secure_fedgraph.report.figures.ego_graphs import ego_graphs
 from secure_fedgraph.report.figures.feature_heatmaps import strips
 from secure_fedgraph.report.figures.svg import Picture
-from secure_fedgraph.report.sections.grouping import AS_CONFIGURED, EACH
+from secure_fedgraph.report.grouping import AS_CONFIGURED, EACH
 
 VOCABULARY, LABELS, FEATURES = "vocabulary", "label shares", "node features"
 LINKS = ("links from answers", "links from lists", "links by likeness", "links of embeddings")

@@ -14,8 +14,9 @@ from lying import Played, cosine, honest, play
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.training import local_training
-from secure_fedgraph.algorithms.training.local_training import bound_gradients
+from secure_fedgraph.algorithms.training import optimizers
+from secure_fedgraph.algorithms.training.optimizers import bound_gradients
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.privacy.policy import masked, plaintext
@@ -276,13 +277,13 @@ class TestBound:
 
     def test_restoring_copies(self):
         model = torch.nn.Linear(2, 2)
-        settings = local_training.TrainingSettings()
-        one = local_training.optimizer_of(model, settings)
+        settings = TrainingSettings()
+        one = optimizers.optimizer_of(model, settings)
         model(torch.ones(1, 2)).sum().backward()
         one.step()
-        kept = local_training.moments(one)
+        kept = optimizers.moments(one)
         as_kept = kept["0"]["exp_avg_sq"].clone()
-        other = local_training.optimizer_of(model, settings)
-        local_training.restore(other, kept)
+        other = optimizers.optimizer_of(model, settings)
+        optimizers.restore(other, kept)
         other.step()
         assert torch.equal(kept["0"]["exp_avg_sq"], as_kept)

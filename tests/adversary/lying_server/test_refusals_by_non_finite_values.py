@@ -9,7 +9,7 @@ import torch
 from lying_server import LyingServer, bits_read, citation, guessing, lying_server, with_secret
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.training import local_training
+from secure_fedgraph.algorithms.training import local_training, optimizers
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Upload
@@ -83,7 +83,7 @@ def refusing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Upload, "packed", finite_only)
     patch.setattr(local_training, "bound_gradients", lambda parameters, largest: True)
     patch.setattr(local_training, "take_step", step)
-    patch.setattr(local_training, "finite_moments", dict)
+    patch.setattr(optimizers, "finite_moments", dict)
 
 
 @pytest.mark.parametrize("words", WORDS)

@@ -26,7 +26,7 @@ from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BrokenClaim
 from secure_fedgraph.privacy.accounting.epsilon import exact_gaussian
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.report.sections import grouping
+from secure_fedgraph.report import grouping
 
 
 def pairs(mu: float) -> tuple[tuple[float, float], ...]:

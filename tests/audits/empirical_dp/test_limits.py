@@ -25,8 +25,8 @@ from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute, write_json
+from secure_fedgraph.report.outcomes import verdicts
 from secure_fedgraph.report.page import write_report
-from secure_fedgraph.report.sections.outcomes import verdicts
 
 SMALL: dict[str, Any] = {
     "algorithm": "fedsage+",

@@ -20,10 +20,10 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows
 from secure_fedgraph.audits.probes.dependence import other_data, randomised_data, trained_channels
 from secure_fedgraph.audits.probes.door import answer_alone, any_answer, behaviour
 from secure_fedgraph.audits.probes.noise import Noise, beyond, likenesses, noises, widths
-from secure_fedgraph.audits.probes.rehearsal import OutOfTime, Rehearsal
 from secure_fedgraph.audits.probes.rows import SAYS, probe_rows
 from secure_fedgraph.audits.probes.stepping import steps_of
 from secure_fedgraph.audits.probes.twins import NoTwins, same_in_two_copies
+from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
 from secure_fedgraph.privacy import dp_sgd
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.protocol import Channel, Reveal
@@ -281,7 +281,7 @@ def test_data_decide_neither_whether_nor_how_much_is_sent(
 
 def test_a_rehearsal_has_its_time(monkeypatch: pytest.MonkeyPatch):
     one = rehearsal("noised updates")
-    monkeypatch.setattr("secure_fedgraph.audits.probes.rehearsal.SECONDS", 0.0)
+    monkeypatch.setattr("secure_fedgraph.audits.rehearsal.SECONDS", 0.0)
     with pytest.raises(OutOfTime):
         one.play(1)
 

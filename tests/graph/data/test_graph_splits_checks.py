@@ -8,8 +8,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.checks import check_graph, check_owner
+from secure_fedgraph.graph.data.splits import stratified
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.partition.splits import stratified
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(0, 2**31))

@@ -11,8 +11,8 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.partition.splits import MASKS, stratified
 
 NODES = 120
 

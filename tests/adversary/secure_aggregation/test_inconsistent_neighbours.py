@@ -161,13 +161,13 @@ class TestCopiedKeys:
 
     def read(self) -> bool:
         def halved(graph: Graph) -> str | None:
+            # a client that sees its own key in a neighbour's place would refuse, whoever is read
+            if any(honest in graph[paid] for paid, honest in Copying.COPIES.items()):
+                return None
             for name, near in graph.items():
                 copied = {Copying.COPIES[paid] for paid in near if paid in Copying.COPIES}
                 honest = set(near) - set(Copying.COPIES)
-                apart = all(
-                    Copying.COPIES[paid] not in graph[paid] for paid in near if paid in Copying.COPIES
-                )
-                if "n03" <= name <= "n29" and honest == copied and apart:
+                if "n03" <= name <= "n29" and honest == copied:
                     return name
             return None
 

@@ -26,7 +26,7 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph import client as clients
 from secure_fedgraph.algorithms.training import private_training
-from secure_fedgraph.audits.conformance import checks, probes
+from secure_fedgraph.audits.conformance import calls, checks
 from secure_fedgraph.audits.conformance import steps as conformance_steps
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
@@ -164,36 +164,36 @@ def same_seed() -> Found:
     found = []
     for policy, reader in ((P.local_dp(NORM, 2.0), "server"), (P.central_dp(NORM, 2.0), "outsider")):
         bound = fitted(policy)
-        found += probes.noise_of_a_seed(bound, client_rows(bound, NORM, 1, 64), reader, same_seeds)
+        found += calls.noise_of_a_seed(bound, client_rows(bound, NORM, 1, 64), reader, same_seeds)
     return names(found)
 
 
 def same_runs() -> Found:
     policy = P.local_dp(NORM, 2.0)
-    return names(probes.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def same_masked_runs() -> Found:
     policy = P.distributed_dp(NORM, MULTIPLIER, quorum=3)
-    return names(probes.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def same_stepped_runs() -> Found:
     policy = replace(P.masked(), steps=STEPPED)
-    return names(probes.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def ahead() -> Found:
-    return names(probes.written_ahead(sage(), federation(), P.local_dp(NORM, 2.0)))
+    return names(calls.written_ahead(sage(), federation(), P.local_dp(NORM, 2.0)))
 
 
 def own_links() -> Found:
     policy = replace(P.plaintext(), drawn=(RandomisedLinks(1.0),))
-    return names(probes.own_links(sage(), federation(), policy))
+    return names(calls.own_links(sage(), federation(), policy))
 
 
 def link_seeds() -> Found:
-    return names(probes.links_of_a_seed(RandomisedLinks(1.0), same_seeds))
+    return names(calls.links_of_a_seed(RandomisedLinks(1.0), same_seeds))
 
 
 def link_answers() -> Found:
@@ -233,12 +233,12 @@ def among_others() -> Found:
 
 
 def node_records() -> Found:
-    return names(probes.records(sage(crowd=1), hubs(), replace(P.plaintext(), steps=STEPPED)))
+    return names(calls.records(sage(crowd=1), hubs(), replace(P.plaintext(), steps=STEPPED)))
 
 
 def graph_records() -> Found:
     steps = replace(STEPPED, unit="graph")
-    return names(probes.records(gin(), graphs(), replace(P.plaintext(), steps=steps)))
+    return names(calls.records(gin(), graphs(), replace(P.plaintext(), steps=steps)))
 
 
 def epsilons(about: str = "") -> Found:
@@ -316,7 +316,7 @@ def test_the_code_as_it_is_passes(name):
 
 def test_a_policy_that_cannot_be_watched_is_not_passed():
     with pytest.raises(BadInput, match="does not bind by its recipe"):
-        probes.written_ahead(sage(), federation(), P.strictest())
+        calls.written_ahead(sage(), federation(), P.strictest())
 
 
 # --- the mutants

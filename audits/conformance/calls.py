@@ -22,10 +22,10 @@ from scipy.stats import binom
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.training.private_training import neighbours_of
-from secure_fedgraph.audits.conformance.record import LEVEL, Finding
 from secure_fedgraph.audits.empirical_dp.mechanisms import view
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours
-from secure_fedgraph.audits.probes.rehearsal import watched
+from secure_fedgraph.audits.record import LEVEL, Finding
+from secure_fedgraph.audits.rehearsal import watched
 from secure_fedgraph.backends.in_process import Together
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from secure_fedgraph.report import text as words
-from secure_fedgraph.report.sections.grouping import AS_CONFIGURED, EACH, above, anchor, exact_of_too_few
+from secure_fedgraph.report.grouping import AS_CONFIGURED, EACH, above, anchor, exact_of_too_few
 
 LEFT = "what the defence leaves"
 LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202fs"}
