@@ -8,9 +8,9 @@ from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.loop import Run, train
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import Keep, nothing
-from secure_fedgraph.train import Run, train
 
 
 def again(case: Case, federation: Federation, rounds: int | None = None, keep: Keep = nothing) -> Run:

@@ -17,7 +17,7 @@ TOPS = ("secure_fedgraph", "attacks", "audits")
 
 
 def rooms(top: Path, with_modules: bool) -> Iterator[str]:
-    """A folder's line, then the lines of its modules where they are wanted, then those of the folders in it."""
+    """A folder's line, the lines of its modules where they are wanted, and those of the folders in it."""
     modules = [path for path in sorted(top.glob("*.py")) if path.name != "__init__.py"]
     depth = len(top.relative_to(ROOT).parts) - 1
     name = "  " * depth + f"{top.name}/"

@@ -42,7 +42,7 @@ from secure_fedgraph.errors import Refused, SecureFedGraphError
 from secure_fedgraph.privacy.policy import RECIPES, Policy
 from secure_fedgraph.protocol import Message, wire
 
-training: Any = importlib.import_module("secure_fedgraph.train")  # the package's `train` is the function
+training: Any = importlib.import_module("secure_fedgraph.loop")
 
 ROOM = 64 * 2**20
 """Bytes that a copy may take over what it has at its start."""

@@ -61,7 +61,7 @@ RULES: dict[str, Rule] = {
     "federation":  Rule(may=("client", "crypto", "privacy", "protocol", "evaluation", "algorithm", "graph",
                              "storage", "backends")),
     "forms":       Rule(may=("algorithm", "privacy", "protocol"), outside=()),
-    "train":       Rule(may=("federation", "round", "client", "privacy", "protocol", "evaluation",
+    "loop":        Rule(may=("federation", "round", "client", "privacy", "protocol", "evaluation",
                              "algorithm", "graph", "models", "backends", "storage", "forms")),
     "backends":    Rule(may=("client", "protocol")),
     # a process that is told names and makes the client itself, and the text it is told
@@ -71,7 +71,8 @@ RULES: dict[str, Rule] = {
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it
     "experiment":  Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph", "files", "forms",
-                             "federation", "train", "evaluation", "storage")),
+                             "federation", "loop", "evaluation", "storage")),
+    "comparison":  Rule(may=("experiment", "audits")),     # compare(), which gives it processes
     "experiment.code_digest": Rule(outside=()),
     "experiment.compare":     Rule(may=("experiment", "algorithms", "files")),
     "experiment.run_logs":    Rule(may=("experiment",), outside=("mlflow", "torch")),
@@ -335,9 +336,9 @@ def written(tmp_path: Path, module: str, source: str) -> list[str]:
         ("secure_fedgraph.models.bad", "from secure_fedgraph import train", "secure_fedgraph"),
         ("secure_fedgraph.backends.bad", "from secure_fedgraph.privacy import masking", "privacy"),
         ("secure_fedgraph.round", "from secure_fedgraph.algorithms import fedavg", "algorithms"),
-        ("secure_fedgraph.train", "from secure_fedgraph.audits import grid", "audits"),
+        ("secure_fedgraph.loop", "from secure_fedgraph.audits import grid", "audits"),
         ("secure_fedgraph.audits.bad", "from attacks import attack", "attacks"),
-        ("secure_fedgraph.train", "from secure_fedgraph.cli.main import main", "cli"),
+        ("secure_fedgraph.loop", "from secure_fedgraph.cli.main import main", "cli"),
         ("secure_fedgraph.attacks.bad", "from secure_fedgraph.privacy import masking", "privacy"),
         ("secure_fedgraph.attacks.bad", "from secure_fedgraph.round import Round", "round"),
         ("secure_fedgraph.attacks.bad", "from secure_fedgraph.algorithm import Algorithm", "algorithm"),

@@ -29,6 +29,7 @@ from secure_fedgraph.audits.rehearsal import watched
 from secure_fedgraph.backends.in_process import Together
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
+from secure_fedgraph.loop import train
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.protection import Bound, Protection, Scope, Sensitivity, Stage, Terms
@@ -40,7 +41,6 @@ from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.message import ANSWER, Message
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.round import Round, set_up
-from secure_fedgraph.train import train
 
 NODES = 60
 """How many nodes of a client are zeroed out one by one, those in most records first."""

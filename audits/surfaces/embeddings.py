@@ -16,9 +16,9 @@ from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.scoring import Score
+from secure_fedgraph.loop import train
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.train import train
 
 SHOWN = 4
 Offered = dict[str, tuple[np.ndarray, np.ndarray]]

@@ -14,9 +14,9 @@ from secure_fedgraph.attacks.vertical.labels import HEADS
 from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
 from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
 from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.loop import train
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.train import train
 
 ROWS_SENT = ("hidden", "hidden_each")
 

@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.experiment.config import Experiment, as_listed, load, read_values
-from secure_fedgraph.experiment.intent import given_keys
+
+if TYPE_CHECKING:
+    from secure_fedgraph.experiment.config import Experiment
 
 Command = Callable[..., Any]
 
@@ -58,6 +59,9 @@ def experiment_options(command: Command, epsilon: Any = float) -> Command:
 
 def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
     """What a user named in a file, by flags and by ``--set``, by dotted key."""
+    from secure_fedgraph.experiment.config import Experiment, read_values
+    from secure_fedgraph.experiment.intent import given_keys
+
     named = {key: flags.get(key) for key in Experiment.model_fields}
     clip = {key: flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
     given = given_keys(read_values(path, named, flags["assignments"]))
@@ -67,6 +71,9 @@ def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
 def read_experiment(
     path: Path | None, flags: dict[str, Any], made: bool = True
 ) -> tuple[Experiment, list[int]]:
+    """The experiment that a file and flags describe, and its seeds."""
+    from secure_fedgraph.experiment.config import Experiment, load, read_values
+
     if flags["seed"] is not None and flags["seeds"] is not None:
         raise BadInput("--seed runs one and --seeds runs many: give one of them")
     protection = [
@@ -119,6 +126,8 @@ def names(option: str, given: str) -> list[str]:
 
 def listed(option: str, given: str) -> list[str]:
     """The same, of algorithms, data or policies, as ``list`` prints them."""
+    from secure_fedgraph.experiment.config import as_listed
+
     return list(dict.fromkeys(as_listed(option, name) for name in names(option, given)))
 
 

@@ -15,10 +15,6 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from secure_fedgraph.privacy.policy import PlaintextWarning
-from secure_fedgraph.privacy.protection import CutWarning
-from secure_fedgraph.privacy.spending.budget import DeltaWarning
-
 
 class Screen:
     """What the user sees: a progress bar on a terminal, tables at the end, or one JSON object."""
@@ -89,6 +85,10 @@ def leave_the_pipe() -> None:
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """A channel left in plaintext, or a delta too large, is said once, in one line, whatever else warns."""
+    from secure_fedgraph.privacy.policy import PlaintextWarning
+    from secure_fedgraph.privacy.protection import CutWarning
+    from secure_fedgraph.privacy.spending.budget import DeltaWarning
+
     said: set[str] = set()
 
     def say(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -22,6 +22,7 @@ from secure_fedgraph.experiment.protect import Plan, protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.partition.handout import owner_names
+from secure_fedgraph.loop import OnRound, Run, channels_of, fitted, train
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent
@@ -34,7 +35,6 @@ from secure_fedgraph.storage.checkpoint import commit_path
 from secure_fedgraph.storage.party_store import damaged
 from secure_fedgraph.storage.party_store import read_json as read_checked
 from secure_fedgraph.storage.party_store import write_json as write_checked
-from secure_fedgraph.train import OnRound, Run, channels_of, fitted, train
 
 WRITTEN = ("result.json", "audit.json", "compare.json")
 BESIDE = ("compare.csv", "compare.parquet", "report.html")
@@ -66,7 +66,7 @@ def execute(
     Args:
         on_form: called with what is about to run and in which form, in a line, once nothing can be refused.
         checkpoints: keep them, and go on from one that is there.
-        on_start: as :func:`~secure_fedgraph.train.train`'s.
+        on_start: as :func:`~secure_fedgraph.loop.train`'s.
         plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
             clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
             promised to it, so no budget stops the run, and a ledger that other runs share is not charged.

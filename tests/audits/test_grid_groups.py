@@ -303,7 +303,7 @@ def test_killed_it_goes_on(tmp_path: Path):
 
 
 def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
-    from secure_fedgraph.cli.audit import _experiments
+    from secure_fedgraph.cli.auditing import _experiments
 
     base = {
         "seed": None,

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli import main
-from secure_fedgraph.cli.audit import AUDIT_EXAMPLES
-from secure_fedgraph.cli.compare import COMPARE_EXAMPLES
+from secure_fedgraph.cli.auditing import AUDIT_EXAMPLES
+from secure_fedgraph.cli.comparing import COMPARE_EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--data", "synthetic-citation", "--rounds", "1", "--set", "training.hidden=[8,4]"]

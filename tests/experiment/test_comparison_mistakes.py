@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from in_this_process import at_once
 
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.cli import compare
+from secure_fedgraph.cli import comparing
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment import code_digest
 from secure_fedgraph.experiment.compare import ALONE, NO_PRIVACY, course, points
@@ -127,7 +127,7 @@ def test_where_nothing_ran_a_mistake_is_status_2(tmp_path, monkeypatch):
     at_once(monkeypatch)
 
     def failing(*_: Any) -> float:
-        raise compare.BadInput("a setting that only a round sees")
+        raise comparing.BadInput("a setting that only a round sees")
 
     monkeypatch.setattr(course, "run_point", failing)
     done = call(tmp_path, *SAGE, "--policy", "masked")
@@ -138,11 +138,11 @@ def test_where_nothing_ran_a_mistake_is_status_2(tmp_path, monkeypatch):
 
 def test_a_mistake_that_only_a_run_sees_is_kept_as_no_refusal(tmp_path, monkeypatch):
     def failing(*_: Any, **__: Any) -> None:
-        raise compare.BadInput("a setting that only a round sees")
+        raise comparing.BadInput("a setting that only a round sees")
 
     monkeypatch.setattr("secure_fedgraph.experiment.compare.runs.execute", failing)
     base = load(None, {"data": "synthetic-citation", "algorithm": "fedsage", "policy": "masked"}, ())
-    with pytest.raises(compare.BadInput):
+    with pytest.raises(comparing.BadInput):
         course.run_point(base.model_dump(mode="json"), tmp_path)
     assert {path.name for path in tmp_path.rglob("*.json")} == {"key.json"}
 

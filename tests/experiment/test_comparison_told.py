@@ -18,7 +18,7 @@ from rich.console import Console
 
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.grid.cells import EACH, LEFT
-from secure_fedgraph.cli import compare, tables
+from secure_fedgraph.cli import comparing, tables
 from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment.compare import pareto, points
@@ -235,10 +235,10 @@ def test_time_that_is_left_follows_the_nearest_that_was_measured(monkeypatch):
 
 
 def test_a_large_comparison_says_early_what_it_takes(tmp_path, monkeypatch):
-    monkeypatch.setattr(compare, "LONG", 0.0)
+    monkeypatch.setattr(comparing, "LONG", 0.0)
     done = call(tmp_path, "--seeds", "3", "--workers", "1")
     assert done.exit_code == 0, done.output
     (said,) = re.findall(r"(\d+) of 9 runs are left: about [\d.]+ (?:s|min \d+ s) on 1 process", done.output)
     assert int(said) >= 6  # one of each of the two algorithms was enough
-    monkeypatch.setattr(compare, "LONG", 30.0)
+    monkeypatch.setattr(comparing, "LONG", 30.0)
     assert "are left" not in call(tmp_path / "other").output

@@ -1,4 +1,4 @@
-"""The command ``compare``: accuracy under privacy, side by side."""
+"""The work of ``compare``: accuracy under privacy, side by side."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
-
+from secure_fedgraph.audits.grid.pool import Pool
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.compare_attacks import attacks_on
 from secure_fedgraph.cli.options import (
     asked_for,
     command_line,
     default_folder,
-    experiment_options,
     listed,
     names,
     read_experiment,
@@ -26,6 +24,7 @@ from secure_fedgraph.cli.options import (
 from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import fresh_folder, write_json
 from secure_fedgraph.experiment.run_logs.opening import check_log
@@ -34,24 +33,10 @@ from secure_fedgraph.report.page import write_report
 
 LONG = 30.0
 """Seconds of work that are said before they pass."""
-COMPARE_EXAMPLES = """
-\b
-Examples:
-  secure-fedgraph compare --algorithm fedsage,fedavg --data pubmed --clients 200 --epsilon 1,8,inf --seeds 3
-  secure-fedgraph compare --algorithm fedsage --policy plaintext,masked,homomorphic --rounds 5 --attack a1,a4
-"""
 
 
-@click.command(epilog=COMPARE_EXAMPLES)
-@click.option("--policy", help="Policies, by commas; distributed_dp with a budget, else strictest.")
-@click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
-@click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
-@partial(experiment_options, epsilon=str)
 def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
     """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
-    from secure_fedgraph.audits.grid.pool import Pool
-    from secure_fedgraph.experiment import compare as comparison
-
     screen, started = Screen(flags), time.perf_counter()
     algorithms = listed("algorithm", flags["algorithm"] or "fedsage")
     budgets = flags.pop("epsilon")

@@ -1,4 +1,4 @@
-"""The command ``budget``: what noise costs, and the noise that a budget takes."""
+"""The work of ``budget``: what noise costs, and the noise that a budget takes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,13 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     check_delta,
     noise_for,
 )
-from secure_fedgraph.privacy.protection import ADD_REMOVE
 
-EXAMPLES = """
-\b
-Examples:
-  secure-fedgraph budget --noise-multiplier 1 --sampling-rate 0.01 --steps 1000 --delta 1e-5
-  secure-fedgraph budget --noise-multiplier 69.1 --sampling-rate 0.032 --steps 1000 \\
-      --unit node --occurrences 43
-  secure-fedgraph budget --epsilon 8 --sampling-rate 0.01 --steps 1000     # the noise that it takes
-"""
-UNITS = ("record", "graph", "client", "node", "edge")
-RELATIONS = ("zero-out", "add-remove", "replace")
 _SEVERAL = ("node", "edge")
 """Units that lie in more than one record: ego-graphs overlap."""
 
 
 @dataclass(frozen=True)
-class _Training:
+class Training:
     """Poisson-sampled DP-SGD as asked on the command line."""
 
     rate: float
@@ -67,7 +56,7 @@ class _Training:
                 "with --occurrences: (1 + places + crowd) for a node at one hop, 1 + (places + crowd) * (1 + "
                 "places) at two"
             )
-        if self.relation == ADD_REMOVE and (self.unit != "record" or self.occurrences is not None):
+        if self.relation == "add-remove" and (self.unit != "record" or self.occurrences is not None):
             raise BadInput(
                 f"--relation add-remove --unit {self.unit}: who takes part and how many records there are is "
                 "public here; use zero-out"
@@ -93,72 +82,39 @@ class _Training:
         ]
 
 
-@click.command(epilog=EXAMPLES)
-@click.option(
-    "--noise-multiplier", type=float, help="Standard deviation of the noise on the sum, over the clip."
-)
-@click.option("--epsilon", type=float, help="A budget: prints the noise that it takes.")
-@click.option("--sampling-rate", type=float, default=1.0, show_default=True, help="Poisson rate of a step.")
-@click.option("--steps", type=int, required=True, help="How many steps.")
-@click.option("--delta", type=float, default=1e-5, show_default=True, help="The failure probability.")
-@click.option(
-    "--unit", type=click.Choice(UNITS), default="record", show_default=True, help="Who is protected."
-)
-@click.option(
-    "--relation",
-    type=click.Choice(RELATIONS),
-    default="zero-out",
-    show_default=True,
-    help="Which data sets are neighbours.",
-)
-@click.option(
-    "--occurrences",
-    type=int,
-    help="Records that change at most where one unit is removed (docs/guarantees.md).",
-)
-@click.option("--records", type=int, help="How many there are: warns of a delta that is too large for them.")
-@click.option("--accountant", default=",".join(ACCOUNTANTS), show_default=True, help="Which, by commas.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def budget(
+    asked: Training,
     noise_multiplier: float | None,
     epsilon: float | None,
-    sampling_rate: float,
-    steps: int,
-    delta: float,
-    unit: str,
-    relation: str,
-    occurrences: int | None,
-    records: int | None,
-    accountant: str,
+    accountant: str | None,
     as_json: bool,
-    debug: bool,
 ) -> None:
-    """Print what DP-SGD with this noise costs, or the noise that a budget takes."""
-    asked = _Training(sampling_rate, steps, delta, unit, relation, occurrences, records)
+    """Prints what DP-SGD with this noise costs, or the noise that a budget takes."""
     asked.check()
-    accountants = tuple(check_accountant(name.strip()) for name in accountant.split(","))
+    named = ACCOUNTANTS if accountant is None else accountant.split(",")
+    accountants = tuple(check_accountant(name.strip()) for name in named)
+    delta, unit, relation = asked.delta, asked.unit, asked.relation
     if (noise_multiplier is None) == (epsilon is None):
         raise BadInput(
             "give --noise-multiplier for its epsilon, or --epsilon for the noise that it takes: one of them"
         )
-    if accountant != ",".join(ACCOUNTANTS) and (epsilon is not None or occurrences is not None):
+    if accountants != ACCOUNTANTS and (epsilon is not None or asked.occurrences is not None):
         for_what = "--epsilon" if epsilon is not None else "--occurrences"
         raise BadInput(
             f"--accountant {accountant} would be ignored: with {for_what} the accountant is settled"
         )
-    if records is not None and delta >= 1 / records:
+    if asked.records is not None and delta >= 1 / asked.records:
         click.echo(
-            f"secure-fedgraph: warning: delta {delta:g} is not below 1/{records}: even publishing one record "
-            "as it is would keep it",
+            f"secure-fedgraph: warning: delta {delta:g} is not below 1/{asked.records}: even publishing one "
+            "record as it is would keep it",
             err=True,
         )
     described = {
         "delta": delta,
         "unit": unit,
         "relation": relation,
-        "sampling_rate": sampling_rate,
-        "steps": steps,
+        "sampling_rate": asked.rate,
+        "steps": asked.steps,
     }
     if noise_multiplier is None:
         noise = noise_for(epsilon or 0.0, delta, lambda z: [asked.event(z)])

@@ -1,4 +1,4 @@
-"""The command ``audit``: what an adversary learns, attack by attack and policy by policy."""
+"""The work of ``audit``: what an adversary learns, attack by attack and policy by policy."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import click
-
 from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid.report import audit_result
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.options import (
     asked_for,
     command_line,
     default_folder,
-    experiment_options,
     listed,
     names,
     read_experiment,
@@ -29,53 +28,7 @@ from secure_fedgraph.experiment.results import fresh_folder, read_json, rehearse
 from secure_fedgraph.graph.data.datasets import KINDS
 from secure_fedgraph.report.page import write_report
 
-AUDIT_EXAMPLES = """
-\b
-Examples:
-  secure-fedgraph audit --algorithm fedsage --data cora --policy plaintext,masked,homomorphic --attack all
-  secure-fedgraph audit --policy plaintext --attack a4 --seeds 3 --set rounds=1
-  secure-fedgraph audit --algorithm fedsage+ --policy strictest --attack neighgen --effort 20
-  secure-fedgraph audit --algorithm fedsage,glasu --policy plaintext,masked --budget-minutes 60
-  secure-fedgraph audit runs/masked        # a finished run that kept its transcript
-"""
 
-
-@click.command(epilog=AUDIT_EXAMPLES)
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--policy", help="Policies, separated by commas.")
-@click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
-@click.option(
-    "--adversary", help="Who attacks, by commas: server, client, malicious-client, ... All by default."
-)
-@click.option(
-    "--control",
-    multiple=True,
-    metavar="NAME",
-    help="Only these control settings beside the configured ones, by commas; see 'list attacks'.",
-)
-@click.option(
-    "--effort",
-    type=float,
-    metavar="SECONDS",
-    help="Processor seconds that one search of an attack may take; the attack's own limit by default.",
-)
-@click.option(
-    "--workers", type=click.IntRange(1), help="Processes; two where there is memory and work enough."
-)
-@click.option(
-    "--budget-minutes",
-    type=click.FloatRange(0, min_open=True),
-    metavar="N",
-    help="Run the most telling cells first, for N minutes; the page names those that were not run.",
-)
-@click.option(
-    "--canaries",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Put about N canaries into runs of their own under each noised policy: a lower bound on epsilon.",
-)
-@experiment_options
 def audit(
     folder: Path | None,
     policy: str | None,
@@ -88,12 +41,7 @@ def audit(
     canaries: int,
     **flags: Any,
 ) -> None:
-    """Measure what an adversary learns, attack by attack and policy by policy."""
-    from secure_fedgraph.audits.grid import (
-        grid,  # the judges and their libraries load only where they are asked for
-    )
-    from secure_fedgraph.audits.grid.report import audit_result
-
+    """Measures what an adversary learns, attack by attack and policy by policy."""
     if flags.get("logging"):
         raise BadInput(f"--log {flags['logging']}: an audit has attacks and no course to log; give it to run")
     screen = Screen(flags)
