@@ -75,7 +75,13 @@ class Group:
         if self.canaries:
             return [{**about, "attack": CANARIES, "adversary": SERVER, "variant": self.variant.name}]
         return [
-            {**about, "attack": attack.id, "adversary": adversary, "variant": self.variant.name}
+            {
+                **about,
+                "attack": attack.id,
+                **attack.in_words(),
+                "adversary": adversary,
+                "variant": self.variant.name,
+            }
             for attack in self.variant.attacks
             for adversary in attack.adversaries
             if adversary in self.who
