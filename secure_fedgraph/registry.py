@@ -184,7 +184,9 @@ def check_subclass(name: str, found: object, base: type[T], attribute: str) -> t
     if not (isinstance(found, type) and issubclass(found, base)):
         raise BadInput(f"give a subclass of {base.__module__}.{base.__name__}, not {found!r}")
     if inspect.isabstract(found):
-        raise BadInput(f"{found.__name__} does not define {', '.join(sorted(found.__abstractmethods__))}")
+        raise BadInput(
+            f"{found.__name__} does not define {', '.join(sorted(getattr(found, '__abstractmethods__', ())))}"
+        )
     if getattr(found, attribute, None) != name:
         raise BadInput(
             f"{found.__name__}.{attribute} is {getattr(found, attribute, None)!r}: the entry point needs the "

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.privacy.protection import CutWarning
 from secure_fedgraph.privacy.spending.budget import DeltaWarning
+from secure_fedgraph.registry import PluginWarning
 
 
 class Screen:
@@ -88,7 +89,7 @@ def leave_the_pipe() -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """A channel left in plaintext, or a delta too large, is said once, in one line, whatever else warns."""
+    """Channels in plaintext, deltas too large, plugins left out: each is said once, in one line."""
     said: set[str] = set()
 
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -100,5 +101,6 @@ def plain_warnings() -> Iterator[None]:
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
         warnings.simplefilter("always", CutWarning)
+        warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = say
         yield

@@ -92,7 +92,7 @@ def _own() -> dict[str, Source]:
     return {name: Source(text, kinds[name]) for name, text in _DESCRIPTIONS.items()}
 
 
-def _checked(name: str, found: object) -> Source:
+def _accepted(name: str, found: object) -> Source:
     """Another package's function; its annotation says what it returns, so nothing is loaded here."""
     if not inspect.isfunction(found):
         raise BadInput(f"give a function that returns a PyG Data or a data set of graph.kinds, not {found!r}")
@@ -104,7 +104,7 @@ def _checked(name: str, found: object) -> Source:
     return Source(text, getattr(returned, "kind", GraphDataset.kind), found)
 
 
-DATASETS: Registry[Source] = Registry("data set", "secure_fedgraph.datasets", _own, _checked)
+DATASETS: Registry[Source] = Registry("data set", "secure_fedgraph.datasets", _own, _accepted)
 """Every data set by its name: those of this module, and those of other packages."""
 KINDS: Mapping[str, str] = Derived(DATASETS, lambda source: source.kind)
 """Name to ``kind`` of what ``load`` gives for it."""
