@@ -50,7 +50,7 @@ class ClassSizes(Attack):
             true = {t: sum(counts[owner] for owner in owners) for t, owners in guess.targets.items()}
             guessed = {t: np.round(values) for t, values in guess.values.items()}
             share = float(np.mean([(guessed[t] == true[t]).mean() for t in true]))
-            return Judgement(Score("sizes right", share, share, share, {"none": 0.0}), true, guessed)
+            return Judgement(Score("sizes right", share, low=share, high=share, baselines={"none": 0.0}), true, guessed)
 
         return right
 '''
