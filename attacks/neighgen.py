@@ -177,6 +177,8 @@ class GeneratorSingle(_GeneratorFeedback):
     """
 
     id = "c1-neighgen-single"
+    title = "raw features of an answering owner's nodes, from the gradient of one node"
+    subject = "raw features from single-node gradients"
     summary = "raw features of an answering owner's nodes, from the gradient of a batch of one node"
     cost = "two matrix products"
     controls = (_exchange(1),)
@@ -202,6 +204,8 @@ class GeneratorBatch(_GeneratorFeedback):
     """
 
     id = "c2-neighgen-batch"
+    title = "raw features of the answering owners' nodes, from the gradient of a batch"
+    subject = "raw node features"
     summary = "raw features of the answering owners' nodes, from the gradient of a whole batch"
     cost = "seconds at 16 nodes, a quarter of a minute at 64, about five processor minutes at 128"
     controls = tuple(map(_exchange, (1, 8, 32, 64)))
@@ -245,6 +249,8 @@ class GeneratorColumns(GeneratorBatch):
     """C2 with the published search, whose cost grows exponentially with the batch: where it ends."""
 
     id = "c2-neighgen-columns"
+    title = "the same with the published search, whose cost grows exponentially"
+    subject = "the same by the published search"
     summary = "the same with the published search (SPEAR), whose cost grows exponentially with the batch"
     adversaries = (SERVER,)
     cost = "half a minute at 32 nodes; at 64 it gives up after 40 processor seconds without a node"

@@ -101,6 +101,8 @@ class SingletonMotifs(_Prototypes):
     """
 
     id = "e1-singleton-motif"
+    title = "embeddings of single graphs, from motifs that one graph holds"
+    subject = "graph embeddings from motifs of one graph"
     summary = "graphs' embeddings, from prototypes of motifs that one graph holds"
     cost = "a lookup"
     controls = (
@@ -144,6 +146,8 @@ class SubsetAlgebra(_Prototypes):
     """
 
     id = "e2-subset-algebra"
+    title = "embeddings of single graphs, from all motifs' prototypes together"
+    subject = "graph embeddings from all prototypes"
     summary = "graphs' embeddings, from all prototypes together, by who knows which graph has which motif"
     cost = "one singular value decomposition an owner"
     grants = ("which of an owner's training graphs holds which motif (an informed adversary)",)
@@ -192,6 +196,8 @@ class RoundDifferencing(Attack):
     """
 
     id = "e3-round-differencing"
+    title = "embedding and motifs of a graph that came or went between two runs"
+    subject = "a graph that came or went"
     family = "prototypes"
     summary = "the embedding and the motifs of a graph that came or went, from two runs' sums"
     channel = _BOUNDED

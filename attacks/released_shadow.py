@@ -50,6 +50,8 @@ class NodeMembership(Attack):
     """
 
     id = "g3-node-membership"
+    title = "whether a node was trained on, from the released model"
+    subject = "membership in a released model's training"
     family = "released"
     summary = "whether a node was trained on, from the released model and shadow models"
     adversaries = (OUTSIDER,)

@@ -38,6 +38,8 @@ class CohortDifferencing(Attack):
     """
 
     id = "f1-cohort-differencing"
+    title = "single owners' updates, from sums over cohorts that change"
+    subject = "updates from changing cohorts"
     family = "aggregation"
     summary = "single owners' updates, from secure sums over cohorts that change"
     channel = "update"
@@ -108,6 +110,8 @@ class OwnShareSubtraction(Attack):
     """
 
     id = "f2-own-share-subtraction"
+    title = "the update of the owner that does not collude, from the sum"
+    subject = "the update of the one that does not collude"
     family = "aggregation"
     summary = "the update of the one owner that does not collude, from the sum less one's own"
     adversaries = (COALITION,)
@@ -190,6 +194,8 @@ class RedrawnNoise(Attack):
     """
 
     id = "f8-redrawn-noise"
+    title = "updates without their noise, where its seed is public"
+    subject = "updates without their noise"
     family = "aggregation"
     summary = "updates without their noise, where the noise follows from a public seed"
     channel = "update"

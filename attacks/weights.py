@@ -38,6 +38,8 @@ class VocabularySupport(Attack):
     """
 
     id = "a1-vocabulary-support"
+    title = "which words each owner's nodes hold"
+    subject = "vocabulary"
     family = "weights"
     summary = "which words an owner's nodes hold, from the columns of the first layer that moved"
     channel = "update"
@@ -84,6 +86,8 @@ class LabelCounts(Attack):
     """
 
     id = "a4-label-counts"
+    title = "how many training labels of each class an owner has"
+    subject = "training labels by class"
     family = "weights"
     summary = "an owner's training labels by class, from the step of the last bias"
     channel = "update"

@@ -46,6 +46,8 @@ class SingleSample(Attack):
     """
 
     id = "a2-single-sample"
+    title = "the features of the one node that a step was taken on, and its neighbours' mean"
+    subject = "features of a node trained on alone"
     family = "weights"
     summary = "the features of the only node that a step was taken on, and its neighbours' mean"
     channel = "update"

@@ -40,3 +40,6 @@ class Judgement:
 
 
 Judge = Callable[[Guess, Case], Judgement]
+"""Compares a guess with what was true."""
+Maker = Callable[[Case], Any]
+"""Makes one fact that an attacker is granted."""

@@ -22,8 +22,7 @@ import attack_negatives
 from secure_fedgraph.attacks import Attack, GeneratorBatch, MashDictionary, MashFilter
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.grid.attacked import Keep
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
 

@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from secure_fedgraph.attacks import MashDictionary
 from secure_fedgraph.attacks.mashes.labels import Mashed
 from secure_fedgraph.audits.finished_run import Case
-from secure_fedgraph.audits.surfaces.mashes_knowledge import candidates, drawn, training_rows
+from secure_fedgraph.audits.surfaces.mashes import candidates, drawn, training_rows
 from secure_fedgraph.evaluation import roc_auc
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute

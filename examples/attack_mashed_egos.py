@@ -11,8 +11,7 @@ from typing import Any
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import Attack, Blind, MashDictionary, MashFilter, MashLabels, MashSingle
 from secure_fedgraph.audits.finished_run import Case
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 
 
 def told(attack: Attack, case: Case, aim: str) -> str:

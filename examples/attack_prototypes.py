@@ -13,8 +13,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import FairGraphFL
 from secure_fedgraph.attacks import SubsetAlgebra
 from secure_fedgraph.audits.finished_run import Case
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.graph.kinds import GraphSetDataset
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from secure_fedgraph.attacks import LinkStealing, NodeMembership
 from secure_fedgraph.audits.finished_run import Case
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, run_result
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import Attack, Blind, GradientClusters, ListLinks, OthersRows
 from secure_fedgraph.audits.finished_run import Case
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 
 
 def told(case: Case, attack: Attack, adversary: str, aim: str) -> str:

@@ -18,7 +18,7 @@ from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import Referee
 from secure_fedgraph.graph.data.checks import check_owner
-from secure_fedgraph.graph.data.datasets import KINDS, load
+from secure_fedgraph.graph.data.datasets import DATASETS, load
 from secure_fedgraph.graph.data.molecules import schema_of
 from secure_fedgraph.graph.data.own_graph import own_dataset
 from secure_fedgraph.graph.data.sources import cache_folder
@@ -245,11 +245,12 @@ def federate(
 
 
 def _published(dataset: Dataset) -> str:
-    """The content hash of a public data set; of anybody's own data a keyed one, which confirms no guess.
+    """The content hash of this package's data sets, which are public; of other data a keyed one, which
+    confirms no guess.
 
     The key stands in the user's cache folder. Where that cannot be written it lasts as long as this process.
     """
-    if dataset.name in KINDS:
+    if dataset.name in DATASETS.own:
         return dataset.digest
     try:
         key = kept_key(cache_folder() / "digest.key")

@@ -31,6 +31,8 @@ class Rule:
 # may always import itself and `errors`, which imports nobody. A module without a line here fails the test.
 RULES: dict[str, Rule] = {
     "errors":      Rule(outside=()),
+    # what has a name, here and in other packages
+    "registry":    Rule(outside=()),
     "threads":     Rule(outside=()),
     # opening what is private, for its owner alone, and following no links
     "files":       Rule(outside=("filelock",)),
@@ -38,10 +40,10 @@ RULES: dict[str, Rule] = {
     "protocol":    Rule(may=("files",), outside=("torch", "numpy")),
     "crypto":      Rule(outside=("cryptography", "numpy")),
     # computing on one party's graph: no federation
-    "graph":       Rule(),
+    "graph":       Rule(may=("registry",)),
     "models":      Rule(may=("graph",)),
     # what a reader can learn; never an algorithm
-    "privacy":     Rule(may=("protocol", "crypto", "files")),
+    "privacy":     Rule(may=("protocol", "crypto", "files", "registry")),
     "privacy.samplers":   Rule(may=("crypto",)),
     "privacy.accounting": Rule(),
     "privacy.stages":     Rule(may=("privacy", "privacy.samplers", "protocol")),
@@ -50,7 +52,8 @@ RULES: dict[str, Rule] = {
     "privacy.spending":   Rule(may=("privacy", "protocol", "files")),
     # the two wings meet only in Channel: never privacy, crypto, backends
     "algorithm":   Rule(may=("protocol", "graph", "models"), types=("round", "client")),
-    "algorithms":  Rule(may=("algorithm", "protocol", "graph", "models"), types=("round", "client")),
+    "algorithms":  Rule(may=("registry", "algorithm", "protocol", "graph", "models"),
+                        types=("round", "client")),
     # the two doors
     "round":       Rule(may=("protocol", "privacy")),
     "client":      Rule(may=("protocol", "privacy"), types=("algorithm", "graph", "storage")),
@@ -82,7 +85,7 @@ RULES: dict[str, Rule] = {
     "cli":         Rule(may=("*", "attacks", "audits")),
     "__main__":    Rule(may=("cli",)),
     # guessing, and judging
-    "attacks":         Rule(may=("protocol", "models", "graph")),
+    "attacks":         Rule(may=("registry", "protocol", "models", "graph")),
     "attacks.active":  Rule(may=("attacks", "protocol", "models", "graph", "algorithm")),
     "audits":          Rule(may=("*", "attacks")),
 }  # fmt: skip

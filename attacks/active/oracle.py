@@ -65,6 +65,8 @@ class GeneratorOracle(Attack):
     """
 
     id = "c3-neighgen-oracle"
+    title = "the other owners' nodes, one by one, from answers to a generator made for it"
+    subject = "nodes named by a crafted generator"
     family = "neighgen"
     summary = "the other owners' nodes, by a crafted generator that asks for the nearest of chosen points"
     adversaries = (CLIENT,)

@@ -225,6 +225,8 @@ class MashLabels(MashAttack):
     """
 
     id = "b2-mash-labels"
+    title = "how many labels of each class a mashed batch has"
+    subject = "labels of mashed batches by class"
     summary = "the labels of every mashed batch, by class: the soft label of its centre is their histogram"
     cost = "one look at each mash"
     stops: ClassVar[Mapping[str, str]] = {

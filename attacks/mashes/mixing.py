@@ -34,6 +34,8 @@ class MashMixing(MashAttack):
     """
 
     id = "b6-mash-mixing"
+    title = "who each training node of a client is, where the batches are known"
+    subject = "identities of training nodes behind known batches"
     summary = "who each of a client's training nodes is, by one who knows the seed of its batches"
     grants = ("the seed of the loaders: by number, which training nodes each batch mixes", GRANT)
     needs: ClassVar[tuple[str, ...]] = (MIXING, POOL)

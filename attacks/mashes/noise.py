@@ -26,6 +26,8 @@ class MashAverage(MashAttack):
     """
 
     id = "b3-mash-average"
+    title = "mashes without the noise that was drawn afresh every round"
+    subject = "mashes without their repeated noise"
     summary = "mashes under noise that is drawn afresh every round, as their mean over rounds"
     cost = "one mean"
     also_reads = (ACROSS,)

@@ -95,6 +95,8 @@ class MashDictionary(_Pool):
     """
 
     id = "b4-mash-dictionary"
+    title = "which nodes of a public pool a client mashed"
+    subject = "members of mashes among all candidates"
     summary = (
         "which nodes of a public pool are in a mash (of kept batches), or train with a client (of fresh)"
     )
@@ -135,6 +137,8 @@ class MashFilter(_Pool):
     """
 
     id = "b5-mash-filter"
+    title = "whether one known node is among those that a client mashed"
+    subject = "membership of single nodes in mashes"
     summary = "whether a known node is in a mash (of kept batches), or trains with a client (of fresh)"
     cost = "some matrix products"
     coordinates = 1280

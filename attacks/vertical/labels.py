@@ -136,6 +136,8 @@ class GradientLabels(_Gradients):
     """D5 with the head: the class whose share of ``g W_c^+`` is the least, over all batches of a node."""
 
     id = "d5-gradient-labels"
+    title = "labels of training nodes, from the gradient and the classifier"
+    subject = "labels of training nodes from gradients"
     summary = "the labels of training nodes, from the label holder's gradient and its classifier"
     about = NODE_LABELS
     grants = (WHICH, "the classifiers of those who hold labels, as they started")
@@ -155,6 +157,8 @@ class GradientClusters(_Gradients):
     """D5 without the head: k-means on directions. One known node a class would name the clusters."""
 
     id = "d5-gradient-clusters"
+    title = "which training nodes share a label, from the gradient alone"
+    subject = "groups of nodes of one label"
     summary = "which training nodes share a label, from the directions of the label holder's gradient alone"
     about = CLUSTERS
     grants = (WHICH,)

@@ -145,6 +145,8 @@ class ListLinks(Attack):
     """
 
     id = "d1-index-lists"
+    title = "an owner's links, from the nodes that it sampled"
+    subject = "links from lists of sampled nodes"
     family = "glasu"
     summary = "an owner's links, from the lists of nodes that it sampled"
     channel = "sample"
@@ -199,6 +201,8 @@ class ListLinksByOwner(Attack):
     """
 
     id = "d1-index-union"
+    title = "the other owners' links, from the united lists of sampled nodes"
+    subject = "the others' links from united lists"
     family = "glasu"
     summary = "the other owners' links, from the united lists less one's own"
     adversaries = ("client",)

@@ -52,6 +52,8 @@ class OthersRows(Attack):
     """
 
     id = "d2-subtracted-rows"
+    title = "the other owners' representations, from their mean with one's own"
+    subject = "the others' representations"
     family = "glasu"
     summary = "the other owners' rows, from the aggregate less one's own"
     adversaries = ("client",)
@@ -110,6 +112,8 @@ class AlikeRows(Attack):
     """
 
     id = "d3-alike-rows"
+    title = "links, from which rows of a layer are alike"
+    subject = "links from rows that are alike"
     family = "glasu"
     summary = "links, from the likeness of the rows that owners send for a layer"
     adversaries = (SERVER, "client")

@@ -11,9 +11,8 @@ from secure_fedgraph.attacks import Attack, Blind, Guess
 from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, at
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
-from secure_fedgraph.audits.surfaces.rounds import JUDGES_OF_ROUNDS, updates
+from secure_fedgraph.audits.surfaces import rounds
+from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.protocol import View
 
@@ -94,13 +93,13 @@ def _cell(
             raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
         work = attack.run if aim == EACH else attack.residual
         guess = work(view, knowledge(attack, case))
-        if guess.about in JUDGES_OF_ROUNDS and not updates(case):
+        if guess.about in rounds.JUDGES and not rounds.updates(case):
             raise Blind(f"{attack.id}: {UNJUDGED}")
     except Blind as reason:
         grid.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
         return
     seconds = time.perf_counter() - started
-    judgement = JUDGES[guess.about](guess, case)
+    judgement = judge_of(type(attack), guess)(guess, case)
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
     short = stopped(guess) if score.value < 1 else ""
@@ -114,6 +113,7 @@ def _cell(
             "policy": experiment.policy,
             "seed": experiment.seed,
             "attack": attack.id,
+            "subject": blank["subject"],
             "adversary": blank["adversary"],
             "aim": aim,
             "variant": blank["settings"]["variant"],
@@ -188,6 +188,7 @@ def blank_cell(
         "algorithm": experiment.algorithm,
         "policy": experiment.policy,
         "attack": attack.id,
+        **attack.in_words(),
         "adversary": adversary,
         "behaviour": attack.behaviour,
         "channel": attack.channel,

@@ -8,7 +8,7 @@ from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.attacks import ATTACKS, FAMILIES, Attack, Control
+from secure_fedgraph.attacks import ATTACKS, Attack, Control, families
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.experiment.config import Experiment
 
@@ -36,7 +36,7 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
         asked = ALIASES.get(name, name)
         chosen = [a for a in ATTACKS.values() if asked in ("all", a.family, a.id, *a.id.split("-", 1))]
         if not chosen:
-            raise unknown_name("attack", name, [*ATTACKS, *FAMILIES, "all"])
+            raise unknown_name("attack", name, [*ATTACKS, *families(), "all"])
         found.update({a.id: a for a in chosen})
     return list(found.values())
 

@@ -130,6 +130,7 @@ def _without_their_settings(
             "policy": policy,
             "seed": seed,
             "attack": attack.id,
+            **attack.in_words(),
             "adversary": adversary,
             "variant": name,
             "reason": reason,

@@ -13,7 +13,7 @@ from secure_fedgraph import attacks, audits
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, CANARIES, Variant
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.experiment.code_digest import of_class, of_rooms
+from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import read_json, versions, write_json
 from secure_fedgraph.protocol.transcript import SERVER
@@ -75,7 +75,13 @@ class Group:
         if self.canaries:
             return [{**about, "attack": CANARIES, "adversary": SERVER, "variant": self.variant.name}]
         return [
-            {**about, "attack": attack.id, "adversary": adversary, "variant": self.variant.name}
+            {
+                **about,
+                "attack": attack.id,
+                **attack.in_words(),
+                "adversary": adversary,
+                "variant": self.variant.name,
+            }
             for attack in self.variant.attacks
             for adversary in attack.adversaries
             if adversary in self.who
@@ -89,9 +95,10 @@ class Group:
         decides = {
             "config": experiment.model_dump(mode="json"),
             "training": experiment.make_algorithm().settings.model_dump(mode="json"),
-            "algorithm": of_class(kind, *ROOMS),
+            "algorithm": of_code(kind, *ROOMS),
+            "of_others": [of_code(function, *ROOMS) for function in experiment.of_others],
             "variant": [self.variant.name, dict(self.variant.settings)],
-            "attacks": {attack.id: of_class(attack, *ROOMS) for attack in self.variant.attacks},
+            "attacks": {attack.id: of_code(attack, *ROOMS) for attack in self.variant.attacks},
             "code": of_rooms(*ROOMS),
             "who": self.who,
             "controls": self.controls,

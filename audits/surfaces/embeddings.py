@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -165,4 +166,4 @@ def _of_cosines(values: np.ndarray, error: float) -> tuple[float, float]:
     return max(-1.0, low), min(1.0, high)
 
 
-JUDGES_EMBEDDINGS: dict[str, Judge] = {NEIGHBOURS: neighbours, EMBEDDED_LINKS: links, MISSING: missing}
+JUDGES: Mapping[str, Judge] = {NEIGHBOURS: neighbours, EMBEDDED_LINKS: links, MISSING: missing}

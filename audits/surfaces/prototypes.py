@@ -1,8 +1,9 @@
-"""Judges of embeddings: what a graph's embedding really was, by the model that it was made with."""
+"""Prototypes of motifs: what attackers are granted, and judges of the embeddings of single graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -12,16 +13,18 @@ from scipy.spatial.distance import cdist
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.motifs import holds
 from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.attacks.prototypes import CHANGE, GRAPHS, SINGLETONS
+from secure_fedgraph.attacks.prototypes import CHANGE, EARLIER, GRAPHS, INCIDENCE, SINGLETONS
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.finished_run import Case
-from secure_fedgraph.audits.judgement import Judge, Judgement
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
+from secure_fedgraph.audits.rerun import again
 from secure_fedgraph.audits.scoring import Score
-from secure_fedgraph.audits.surfaces.prototypes_knowledge import removed
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.federation import Federation, sub_seed
+from secure_fedgraph.graph.motifs import motifs_of
 from secure_fedgraph.graph.sample.packing import some
 from secure_fedgraph.models.parameters import load
+from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
 
 EXACT = 1e-5
@@ -29,6 +32,50 @@ EXACT = 1e-5
 from uploads in single precision, and so are the embeddings."""
 ON_A_GRID = 1e-3
 """The same for a difference of masked sums, where a graph's part is a few thousand steps of the grid."""
+
+
+def incidence(case: Case) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Owner -> the codes of all motifs of its training graphs, and ``[graphs, motifs]`` which holds which.
+
+    Empty where the algorithm has no motifs, or numbers them by a public list.
+    """
+    s = case.algorithm.settings
+    if getattr(s, "vocabulary", "") != "exchanged":
+        return {}
+    schema, found = case.federation.schema, {}
+    for owner, graph in case.federation.owners.items():
+        training = graph.train_mask.nonzero().flatten()
+        motifs = motifs_of(graph, training, s.rings, bool(schema.atoms))  # type: ignore[attr-defined]
+        holds = np.zeros((motifs.graphs, len(motifs.codes)), dtype=bool)
+        holds[motifs.graph, motifs.motif] = True
+        found[owner] = (motifs.codes.numpy(), holds)
+    return found
+
+
+def removed(case: Case) -> tuple[str, int]:
+    """Whose training graph is left out of the earlier run, and which: the first owner's middle one."""
+    owner = min(case.federation.names)
+    training = case.federation.owners[owner].train_mask.nonzero().flatten()
+    return owner, int(training[len(training) // 2])
+
+
+def earlier(case: Case) -> View | None:
+    """The server's view of one round over the same data with one training graph less, under the same policy.
+
+    None where the algorithm sends no sums over graphs, or the run's configuration is not known.
+    """
+    if "motif_sums" not in case.transcript.public.get("channels", {}) or "config" not in case.result:
+        return None
+    owner, graph = removed(case)
+    less = _without(case.federation, owner, graph)
+    run = again(case, less, rounds=1, keep=lambda channel, round: channel == "motif_sums")
+    return run.transcript.view(SERVER)
+
+
+def _without(federation: Federation, owner: str, graph: int) -> Federation:
+    mine = federation.owners[owner].clone()
+    mine.train_mask = mine.train_mask & (torch.arange(len(mine.train_mask)) != graph)
+    return replace(federation, owners={**federation.owners, owner: mine})
 
 
 def embeddings(case: Case, frozen: bool = False) -> dict[str, np.ndarray]:
@@ -188,4 +235,5 @@ def _apart(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
     return largest
 
 
-JUDGES_OF_PROTOTYPES: Mapping[str, Judge] = {SINGLETONS: singletons, GRAPHS: of_graphs, CHANGE: change}
+JUDGES: Mapping[str, Judge] = {SINGLETONS: singletons, GRAPHS: of_graphs, CHANGE: change}
+MAKERS: Mapping[str, Maker] = {INCIDENCE: incidence, EARLIER: earlier}

@@ -152,4 +152,4 @@ def _cosine(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
     return found
 
 
-JUDGES_OF_RELEASED: Mapping[str, Judge] = {LINKS: links, WORDS: words, MEMBERS: members}
+JUDGES: Mapping[str, Judge] = {LINKS: links, WORDS: words, MEMBERS: members}

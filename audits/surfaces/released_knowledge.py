@@ -17,6 +17,7 @@ from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.attacks.released import ANSWERS, EMBEDDED, Answers, Embedded
 from secure_fedgraph.attacks.released_shadow import CANDIDATES, Candidates
 from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.audits.rerun import again
 from secure_fedgraph.federation import sub_seed
 from secure_fedgraph.graph.kinds import GraphDataset
@@ -221,7 +222,7 @@ def _once(key: tuple[Any, ...], case: Case, make: Callable[[], Any]) -> Any:
     return _MADE[key][0]
 
 
-MAKERS_OF_RELEASED: Mapping[str, Callable[[Case], Any]] = {
+MAKERS: Mapping[str, Maker] = {
     ANSWERS: answers,
     EMBEDDED: embedded,
     CANDIDATES: candidates,

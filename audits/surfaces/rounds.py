@@ -1,4 +1,4 @@
-"""Judges of updates: how near a reconstructed update is to what the client had made."""
+"""Updates over rounds: the noise stage run again for attackers, and judges of reconstructed updates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import numpy as np
 from scipy.stats import norm
 
 from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.attacks.rounds import DENOISED, FIRST_UPDATE, MEAN_UPDATE, vector
+from secure_fedgraph.attacks.rounds import DENOISED, FIRST_UPDATE, MEAN_UPDATE, NOISE, vector
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.finished_run import Case
-from secure_fedgraph.audits.judgement import Judge, Judgement
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.protect import protect
+from secure_fedgraph.privacy.protection import Bound, Scope
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.wire import decode
 
@@ -19,6 +23,39 @@ CHANNEL = "update"
 SHOWN = 48
 """Values of an update that are kept for pictures."""
 Updates = Mapping[tuple[int, str], np.ndarray]
+
+
+def noise(case: Case) -> dict[tuple[int, str], np.ndarray]:
+    """(round, client) -> what the noise stage of the clients gives when it is run again, on zeros.
+
+    Whatever the stage draws from is what it was in the run: the operating system, or a seed. Empty where no
+    client adds noise.
+    """
+    bound = _bound(case)
+    stage = next((s for s in bound.stages if isinstance(s, Gaussian)), None) if bound else None
+    if stage is None or stage.by == "server":
+        return {}
+    found = {}
+    for note in case.transcript.made:
+        if note.channel == CHANNEL:
+            width = len(vector(decode(case.transcript.body(note.number))))
+            scope = Scope("", note.round, note.exchange, note.channel, case.federation.names)
+            drawn = np.asarray(stage.apply(np.zeros((1, width)), scope), dtype=np.float64).reshape(-1)
+            found[note.round, note.reader] = drawn * stage.step if stage.by == "shares" else drawn
+    return found
+
+
+def _bound(case: Case) -> Bound | None:
+    """What protects the channel: as it ran, or made again from the run's configuration."""
+    if CHANNEL not in case.transcript.public.get("channels", {}):
+        return None
+    if case.policy is not None:
+        return case.policy[CHANNEL]
+    if "config" not in case.result:
+        return None
+    experiment = Experiment(**case.result["config"]).model_copy(update={"ledger": None})
+    policy = protect(experiment, case.algorithm, case.federation).policy
+    return policy.bind(case.algorithm.in_use, case.federation.names)[CHANNEL]
 
 
 def updates(case: Case) -> dict[tuple[int, str], np.ndarray]:
@@ -122,8 +159,9 @@ def _shown(value: np.ndarray) -> np.ndarray:
     return np.round(value[:SHOWN], 6)
 
 
-JUDGES_OF_ROUNDS: Mapping[str, Judge] = {
+JUDGES: Mapping[str, Judge] = {
     MEAN_UPDATE: _judge(_mean, "the cohorts' mean update"),
     FIRST_UPDATE: _judge(_first, "the cohorts' mean update"),
     DENOISED: _judge(_first, "the upload as it is"),
 }
+MAKERS: Mapping[str, Maker] = {NOISE: noise}

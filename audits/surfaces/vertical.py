@@ -249,7 +249,7 @@ def _judgement(score: Score, pairs: Mapping[str, Pairs]) -> Judgement:
     return Judgement(score, true, guessed, graphs)
 
 
-JUDGES_VERTICAL: dict[str, Judge] = {
+JUDGES: Mapping[str, Judge] = {
     LINKS: links,
     ALIKE: alike,
     ROWS: rows,

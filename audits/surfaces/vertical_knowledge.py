@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,6 +15,7 @@ from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
 from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.loop import train
+from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
 
@@ -114,7 +115,7 @@ def _where(made: Callable[[Case], Any]) -> Callable[[Case], Any]:
     return lambda case: made(case) if by_columns(case) else None
 
 
-MAKERS_VERTICAL: dict[str, Callable[[Case], Any]] = {
+MAKERS: Mapping[str, Maker] = {
     TRAINING: _where(training_nodes),
     NODES: _where(nodes),
     OWN_LINKS: _where(own_links),

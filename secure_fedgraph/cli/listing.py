@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.graph.data.datasets import available
+from secure_fedgraph.cli.screen import plain_warnings
+from secure_fedgraph.graph.data.datasets import DATASETS, available
 from secure_fedgraph.privacy.policy import RECIPES
 
 
@@ -20,6 +21,7 @@ def algorithms() -> list[dict[str, Any]]:
             "channels": [f"{c.name} ({c.reveal.value}, {c.unit.value}, to {c.to})" for c in kind.channels],
             "federated": not kind.pools,
             "reference": kind.reference,
+            "package": ALGORITHMS.package_of(name),
         }
         for name, kind in ALGORITHMS.items()
     ]
@@ -34,6 +36,7 @@ def policies() -> list[dict[str, Any]]:
             "settings": [
                 p for p in inspect.signature(recipe).parameters if p not in ("policies", "relation")
             ],
+            "package": RECIPES.package_of(name),
         }
         for name, recipe in RECIPES.items()
     ]
@@ -54,6 +57,7 @@ def attacks() -> list[dict[str, Any]]:
             "granted": list(kind.grants),
             "cost": kind.cost,
             "controls": {control.name: dict(control.settings) for control in kind.controls},
+            "package": ATTACKS.package_of(kind.id),
         }
         for kind in ATTACKS.values()
     ]
@@ -61,12 +65,25 @@ def attacks() -> list[dict[str, Any]]:
 
 def datasets() -> list[dict[str, Any]]:
     """Name, description, where it would come from on this machine."""
-    return [{"name": name, "summary": text, "source": source} for name, text, source in available()]
+    return [
+        {"name": name, "summary": text, "source": source, "package": DATASETS.package_of(name)}
+        for name, text, source in available()
+    ]
+
+
+def _plainly(rows: Callable[[], list[dict[str, Any]]]) -> Callable[[], list[dict[str, Any]]]:
+    """A plugin that cannot be used is named in one line beside the list."""
+
+    def listed() -> list[dict[str, Any]]:
+        with plain_warnings():
+            return rows()
+
+    return listed
 
 
 LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
-    "algorithms": algorithms,
-    "policies": policies,
-    "attacks": attacks,
-    "datasets": datasets,
+    "algorithms": _plainly(algorithms),
+    "policies": _plainly(policies),
+    "attacks": _plainly(attacks),
+    "datasets": _plainly(datasets),
 }

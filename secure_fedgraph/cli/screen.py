@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
+
 class Screen:
     """What the user sees: a progress bar on a terminal, tables at the end, or one JSON object."""
 
@@ -84,10 +85,11 @@ def leave_the_pipe() -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """A channel left in plaintext, or a delta too large, is said once, in one line, whatever else warns."""
+    """Channels in plaintext, deltas too large, plugins left out: each is said once, in one line."""
     from secure_fedgraph.privacy.policy import PlaintextWarning
     from secure_fedgraph.privacy.protection import CutWarning
     from secure_fedgraph.privacy.spending.budget import DeltaWarning
+    from secure_fedgraph.registry import PluginWarning
 
     said: set[str] = set()
 
@@ -100,5 +102,6 @@ def plain_warnings() -> Iterator[None]:
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
         warnings.simplefilter("always", CutWarning)
+        warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = say
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -31,8 +31,8 @@ def of_rooms(*rooms: Path) -> str:
     )
 
 
-def of_class(kind: type[Any], *known: Path) -> str:
-    """Of the files that a class and its bases stand in, and of what lies beside those that a user wrote.
+def of_code(kind: type[Any] | Callable[..., Any], *known: Path) -> str:
+    """Of the files that a class and its bases, or a function, stand in, and of what lies beside a user's.
 
     What a user's module may import from its own folder counts, imported or not: what is loaded changes while
     runs go on, and their keys must not.
@@ -42,7 +42,7 @@ def of_class(kind: type[Any], *known: Path) -> str:
     """
     rooms = (PACKAGE, *known)
     files: set[Path] = set()
-    for base in kind.__mro__:
+    for base in kind.__mro__ if isinstance(kind, type) else (inspect.unwrap(kind),):
         with suppress(TypeError, OSError):  # a notebook's, or the interpreter's
             files.add(Path(inspect.getsourcefile(base) or "").resolve())
     files = {path for path in files if path.is_file()}

@@ -21,7 +21,7 @@ from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph.data import synthetic
-from secure_fedgraph.graph.data.datasets import KINDS
+from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.handouts import BY_KIND, names
 from secure_fedgraph.privacy.dp_sgd import UNITS as RECORDS
@@ -277,6 +277,13 @@ class Experiment(BaseModel):
     def _steps_pay(self) -> bool:
         """Whether the noise of clients' steps is what the budget's unit is covered by."""
         return self.trains_under_noise and self.steps.get("unit", self._record) == self.unit
+
+    @property
+    def of_others(self) -> tuple[Callable[..., Any], ...]:
+        """The functions of other packages that make its data and its policy, for digests of their code."""
+        made = DATASETS[self.data].make
+        recipe = None if self.policy in RECIPES.own else RECIPES[self.policy]
+        return tuple(function for function in (made, recipe) if function is not None)
 
     @property
     def _record(self) -> str:

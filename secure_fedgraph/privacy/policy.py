@@ -24,6 +24,7 @@ from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.registry import Registry
 
 Recipe = Callable[[Channel], Protection]
 Make = TypeVar("Make", bound=Callable[..., "Policy"])
@@ -509,7 +510,7 @@ LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plai
 NOISED = ("distributed_dp", "local_dp")
 """Those of them that need a norm and noise."""
 
-RECIPES: dict[str, Callable[..., Policy]] = {
+_OWN: dict[str, Callable[..., Policy]] = {
     "plaintext": plaintext,
     "local_dp": local_dp,
     "central_dp": central_dp,
@@ -519,4 +520,33 @@ RECIPES: dict[str, Callable[..., Policy]] = {
     "sealed": sealed,
     "strictest": strictest,
 }
-"""The recipes by the names that the command line uses."""
+
+
+def _checked(name: str, found: object) -> Callable[..., Policy]:
+    """Another package's recipe: as one of this module, its arguments are checked, and kept for processes."""
+    if not inspect.isfunction(found):
+        raise BadInput(f"give a function that returns a Policy, not {found!r}")
+    spelled = [
+        one.replace(annotation=getattr(one.annotation, "__name__", one.annotation))
+        for one in inspect.signature(found).parameters.values()
+    ]
+
+    @functools.wraps(found)
+    def recipe(*args: Any, **kwargs: Any) -> Policy:
+        policy = found(*args, **kwargs)
+        if not isinstance(policy, Policy) or policy.name != name:
+            what = repr(policy.name) if isinstance(policy, Policy) else f"a {type(policy).__name__}"
+            raise BadInput(
+                f"policy {name!r}: {found.__module__}.{found.__name__} gave {what}; give a Policy "
+                f"of that name"
+            )
+        return policy
+
+    recipe.__signature__ = inspect.Signature(spelled)  # type: ignore[attr-defined]
+    return _named(recipe)
+
+
+RECIPES: Registry[Callable[..., Policy]] = Registry(
+    "policy", "secure_fedgraph.policies", lambda: _OWN, _checked
+)
+"""The recipes by the names that the command line uses: those of this module, and of other packages."""

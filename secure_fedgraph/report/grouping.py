@@ -22,6 +22,21 @@ def anchor(algorithm: str, attack: str) -> str:
     return "o-" + re.sub(r"[^A-Za-z0-9-]", lambda m: f"-{ord(m[0]):x}", f"{algorithm}-{attack}")
 
 
+def title_of(cell: Record) -> str:
+    """What a cell's attack learns, as the audit says it; of one that says nothing the attack's id."""
+    return str(cell.get("title") or cell.get("attack"))
+
+
+def subject_of(cell: Record) -> str:
+    """The same in a few words.
+
+    >>> subject_of({"attack": "d1-index-lists"}), subject_of({"attack": "d1-x", "subject": "links"})
+    ('index lists', 'links')
+    """
+    attack = str(cell.get("attack"))
+    return str(cell.get("subject") or " ".join(attack.split("-")[1:]) or attack)
+
+
 def above(cell: Record) -> bool:
     """Whether a score is surely above what a claimed epsilon allows."""
     least, ceiling = at_least(cell), text.real(cell.get("ceiling"))

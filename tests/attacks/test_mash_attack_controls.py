@@ -30,9 +30,8 @@ from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.mashes_knowledge import candidates, drawn, training_rows
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.mashes import candidates, drawn, training_rows
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute

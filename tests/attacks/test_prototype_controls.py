@@ -17,8 +17,7 @@ from secure_fedgraph.attacks.prototypes import INCIDENCE, listed
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.surfaces.knowledge import MAKERS, knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result
 from secure_fedgraph.privacy.policy import PlaintextWarning

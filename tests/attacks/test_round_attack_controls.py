@@ -26,8 +26,7 @@ from secure_fedgraph.attacks.drifting_updates import groups, means, singled_out
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result

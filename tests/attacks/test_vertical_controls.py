@@ -27,8 +27,7 @@ from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.surfaces.knowledge import knowledge
-from secure_fedgraph.audits.surfaces.registry import JUDGES
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.audits.surfaces.vertical import Pairs
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.experiment.config import load

@@ -56,7 +56,7 @@ def test_a_key_is_of_everything_that_decides_the_cells():
 def test_a_key_follows_the_attacks_code(monkeypatch: pytest.MonkeyPatch):
     group = wanted(["masked"], [0])[0]
     before = group.key
-    monkeypatch.setattr(groups, "of_class", lambda kind, *rooms: "other")
+    monkeypatch.setattr(groups, "of_code", lambda kind, *rooms: "other")
     assert group.key != before
 
 

@@ -69,9 +69,13 @@ def several_seeds() -> dict[str, Any]:
     return {**one, "seed": [0, 1], "seeds": seeds, "accuracy": mean}
 
 
+A4 = {"attack": "a4-label-counts", "subject": "training labels by class"}
+
+
 def cell(policy: str, outcome: str, aim: str = "each owner", **changes: Any) -> dict[str, Any]:
     value = {
         "algorithm": "fedsage", "policy": policy, "attack": "a1-vocabulary-support", "adversary": "server",
+        "title": "which words each owner's nodes hold", "subject": "vocabulary",
         "behaviour": "honest-but-curious", "channel": "update", "outcome": outcome, "metric": None,
         "score": None, "low": None, "high": None, "baseline": None, "baselines": {}, "ceiling": None,
         "leaks": False,
@@ -132,6 +136,7 @@ def neighgen_json() -> dict[str, Any]:
         variant = "as configured" if batch == 64 else f"exchange batch {batch}"
         settings = {"aim": aim, "variant": variant, "training.exchange_batch": batch}
         more = {"attack": "c2-neighgen-batch", "adversary": adversary, "channel": "feedback"}
+        more["subject"] = "raw node features"
         if score is None:
             return cell(policy, "blind", aim, **more, settings=settings, reason="every upload is sealed")
         leaks = score > 0.6
@@ -278,8 +283,8 @@ def test_a_leak_under_the_best_settings_only_is_told_as_such(tmp_path: Path) -> 
     value = audit_json()
     control = {"aim": "each owner", "variant": "positive control of a4-label-counts", "rounds": 1}
     value["cells"] = [
-        scored("plaintext", 0.1, False, attack="a4-label-counts"),
-        scored("plaintext", 1.0, True, attack="a4-label-counts", settings=control),
+        scored("plaintext", 0.1, False, **A4),
+        scored("plaintext", 1.0, True, **A4, settings=control),
     ]
     text = text_of(build(tmp_path, value))
     assert (
@@ -308,9 +313,9 @@ def test_recovered_features_adversaries_and_what_would_stop_them(tmp_path: Path)
 def test_values_from_files_are_escaped(tmp_path: Path) -> None:
     value = audit_json()
     value["command"] = HOSTILE
-    value["cells"][0] |= {"policy": HOSTILE, "attack": HOSTILE, "verdict": HOSTILE}
+    value["cells"][0] |= dict.fromkeys(("policy", "attack", "title", "subject", "verdict"), HOSTILE)
     value["runs"][0]["policy"] = HOSTILE
-    value["reconstructions"][0] |= {"policy": HOSTILE, "attack": HOSTILE}
+    value["reconstructions"][0] |= dict.fromkeys(("policy", "attack", "subject"), HOSTILE)
     value["reconstructions"][0]["targets"][0]["owner"] = HOSTILE
     value["runs"][0]["result"]["channels"][0]["name"] = f'"><img src=x onerror=y>{HOSTILE}'
     page = build(tmp_path, value)

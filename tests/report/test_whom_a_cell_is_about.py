@@ -38,6 +38,7 @@ def left(owners: int | None) -> dict[str, Any]:
     """A leak in what a defence leaves, about so many owners."""
     return {
         "algorithm": "fairgraphfl", "policy": "strictest", "attack": "e1-singleton-motif",
+        "subject": "graph embeddings from motifs of one graph",
         "adversary": "server", "outcome": "score", "score": 1.0, "baseline": 0.0, "leaks": True,
         "verdict": "exact", "owners": owners, "settings": {"aim": LEFT, "variant": "as configured"},
     }  # fmt: skip
@@ -70,8 +71,9 @@ def test_a_union_stays_one(owners: int | None) -> None:
 
 
 def test_every_attack_and_adversary_has_its_words() -> None:
-    assert set(text.ATTACKS) == set(text.SUBJECTS) == set(ATTACKS)
-    assert len(set(text.SUBJECTS.values())) == len(ATTACKS)
+    assert all(kind.title and kind.subject for kind in ATTACKS.own.values())
+    for key in ("title", "subject"):
+        assert len({kind.in_words()[key] for kind in ATTACKS.values()}) == len(ATTACKS)
     assert {who for kind in ATTACKS.values() for who in kind.adversaries} == set(text.ADVERSARIES)
 
 

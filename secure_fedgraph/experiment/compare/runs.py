@@ -14,7 +14,7 @@ from typing import Any
 from secure_fedgraph import files
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.errors import Refused
-from secure_fedgraph.experiment.code_digest import of_class, of_rooms
+from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import (
     begin,
@@ -39,7 +39,8 @@ def run_key(experiment: Experiment) -> str:
     decides = {
         "config": experiment.model_dump(mode="json", exclude={"logging"}),
         "training": experiment.make_algorithm().settings.model_dump(mode="json"),
-        "algorithm": of_class(algorithm_named(experiment.algorithm)),
+        "algorithm": of_code(algorithm_named(experiment.algorithm)),
+        "of_others": [of_code(function) for function in experiment.of_others],
         "code": of_rooms(),
         "versions": versions(),
     }

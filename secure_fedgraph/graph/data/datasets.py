@@ -5,8 +5,13 @@ from __future__ import annotations
 import http.client
 import inspect
 import tempfile
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph.data import (
@@ -20,11 +25,19 @@ from secure_fedgraph.graph.data import (
     synthetic,
 )
 from secure_fedgraph.graph.data.canonical import content_digest
+from secure_fedgraph.graph.data.own_graph import own_dataset
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.data.store import kept
-from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.kinds import (
+    Dataset,
+    GraphDataset,
+    GraphSetDataset,
+    RatingsDataset,
+    RelationsDataset,
+)
+from secure_fedgraph.registry import Derived, Registry
 
-DESCRIPTIONS = {
+_DESCRIPTIONS = {
     "cora": "citations of machine-learning papers: 2,708 nodes, 5,278 links, 7 classes",
     "citeseer": "citations of computer-science papers: 3,327 nodes, 4,552 links, 6 classes",
     "pubmed": "citations of papers on diabetes: 19,717 nodes, 44,324 links, 3 classes",
@@ -42,9 +55,6 @@ DESCRIPTIONS = {
     "synthetic-molecules": "generated molecules whose class depends on motifs, in bbbp's columns",
 }
 _GENERATORS: dict[str, Any] = {"synthetic-citation": synthetic.citation, molecules.NAME: molecules.generate}
-KINDS = {name: RAW[name].kind if name in RAW else GraphDataset.kind for name in DESCRIPTIONS}
-KINDS[molecules.NAME] = GraphSetDataset.kind
-"""Name to ``kind`` of what ``load`` gives for it."""
 _ROOMS: dict[str, Any] = {
     "node": node_graphs,
     "graph": graph_sets,
@@ -57,6 +67,47 @@ _SHAPES = {
     "relations": "a graph without features",
 }
 _SETTINGS = {"proteins": {"use_node_attr": False}}
+GIVEN = (Data, GraphDataset, GraphSetDataset, RatingsDataset, RelationsDataset)
+"""What another package's data set may be."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set before it is loaded.
+
+    Args:
+        description: what it is, in one line.
+        kind: of what ``load`` gives for it, as the classes of ``graph.kinds`` have it.
+        make: another package's function that gives the data; None for this package's own.
+    """
+
+    description: str
+    kind: str
+    make: Callable[..., Data | Dataset] | None = None
+
+
+def _own() -> dict[str, Source]:
+    kinds = {name: RAW[name].kind if name in RAW else GraphDataset.kind for name in _DESCRIPTIONS}
+    kinds[molecules.NAME] = GraphSetDataset.kind
+    return {name: Source(text, kinds[name]) for name, text in _DESCRIPTIONS.items()}
+
+
+def _accepted(name: str, found: object) -> Source:
+    """Another package's function; its annotation says what it returns, so nothing is loaded here."""
+    if not inspect.isfunction(found):
+        raise BadInput(f"give a function that returns a PyG Data or a data set of graph.kinds, not {found!r}")
+    returned = typing.get_type_hints(found).get("return")
+    if returned not in GIVEN:
+        known = ", ".join(kind.__name__ for kind in GIVEN)
+        raise BadInput(f"{found.__name__} does not say what it returns: annotate it with one of {known}")
+    text = (inspect.getdoc(found) or "").split("\n")[0].rstrip(".")
+    return Source(text, getattr(returned, "kind", GraphDataset.kind), found)
+
+
+DATASETS: Registry[Source] = Registry("data set", "secure_fedgraph.datasets", _own, _accepted)
+"""Every data set by its name: those of this module, and those of other packages."""
+KINDS: Mapping[str, str] = Derived(DATASETS, lambda source: source.kind)
+"""Name to ``kind`` of what ``load`` gives for it."""
 
 
 def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> Dataset:
@@ -85,8 +136,10 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
         BadInput: an unknown name or setting, a data set that is in none of the four places, or one whose
             reader is not installed.
     """
-    if name not in DESCRIPTIONS:
-        raise unknown_name("dataset", name, DESCRIPTIONS)
+    if name not in DATASETS:
+        raise unknown_name("dataset", name, DATASETS)
+    if (make := DATASETS[name].make) is not None:
+        return _made_elsewhere(name, make, seed, settings)
     if name in _GENERATORS:
         known = [key for key in inspect.signature(_GENERATORS[name]).parameters if key != "seed"]
         if unknown := set(settings) - set(known):
@@ -119,10 +172,32 @@ def load_graph(name: str, *, seed: int = 0, allow_download: bool = True, **setti
 
 def available() -> list[tuple[str, str, str]]:
     """Name, description and where ``load`` would take it from, for every data set."""
-    return [(name, description, _where(name)) for name, description in DESCRIPTIONS.items()]
+    return [(name, source.description, _where(name)) for name, source in DATASETS.items()]
+
+
+def _made_elsewhere(
+    name: str, make: Callable[..., Data | Dataset], seed: int, settings: dict[str, Any]
+) -> Dataset:
+    """What another package's function gives, under the data set's name and with the package as its source."""
+    parameters = inspect.signature(make).parameters
+    known = [key for key in parameters if key != "seed"]
+    if unknown := set(settings) - set(known):
+        raise unknown_name(f"setting of {name}", min(unknown), known)
+    found = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
+    if not isinstance(found, GIVEN):
+        raise BadInput(f"dataset {name!r}: {make.__module__}.{make.__name__} gave a {type(found).__name__}")
+    dataset = own_dataset(found, seed) if isinstance(found, Data) else found
+    if dataset.kind != DATASETS[name].kind:
+        raise BadInput(
+            f"dataset {name!r}: {make.__name__} gave data of kind {dataset.kind!r} where its annotation says "
+            f"{DATASETS[name].kind!r}"
+        )
+    return replace(dataset, name=name, source=f"package {DATASETS.package_of(name)}")
 
 
 def _where(name: str) -> str:
+    if DATASETS[name].make is not None:
+        return f"package {DATASETS.package_of(name)}"
     if name not in RAW:
         return "generated"
     if RAW[name].present(sources.data_folder()):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from secure_fedgraph.report import text
-from secure_fedgraph.report.grouping import EACH, above, anchor
+from secure_fedgraph.report.grouping import EACH, above, anchor, subject_of
 from secure_fedgraph.report.outcomes import aimed
 
 SHORT = {EACH: "each owner"}
@@ -38,7 +38,7 @@ def heat_map(
                     {
                         "attack": attack,
                         "code": attack.split("-")[0].upper(),
-                        "subject": text.SUBJECTS.get(attack) or " ".join(attack.split("-")[1:]),
+                        "subject": subject_of(next(c for c in (*mine, *left) if c.get("attack") == attack)),
                         "aim": _short(aim, [c for c in at if _aim(c) == aim]),
                         "href": anchor(algorithm, attack),
                         "run": bool(at),

@@ -13,7 +13,7 @@ from secure_fedgraph.report.figures import plots
 from secure_fedgraph.report.figures.ego_graphs import ego_graphs
 from secure_fedgraph.report.figures.feature_heatmaps import strips
 from secure_fedgraph.report.figures.svg import Picture
-from secure_fedgraph.report.grouping import AS_CONFIGURED, EACH
+from secure_fedgraph.report.grouping import AS_CONFIGURED, EACH, subject_of
 
 VOCABULARY, LABELS, FEATURES = "vocabulary", "label shares", "node features"
 LINKS = ("links from answers", "links from lists", "links by likeness", "links of embeddings")
@@ -51,7 +51,7 @@ def reconstructed(found: Sequence[dict[str, Any]], policies: Sequence[str]) -> l
                 {
                     "attack": attack,
                     "code": attack.split("-")[0].upper(),
-                    "subject": text.SUBJECTS.get(attack, attack),
+                    "subject": subject_of(mine[0]),
                     "kind": kind,
                     "seed": mine[0].get("seed"),
                     **MAKERS[kind](attack.split("-")[0], mine),

@@ -15,7 +15,7 @@ import torch
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data import graph_sets, packages, sources
-from secure_fedgraph.graph.data.datasets import DESCRIPTIONS, KINDS, available, load, load_graph
+from secure_fedgraph.graph.data.datasets import DATASETS, KINDS, available, load, load_graph
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 
@@ -74,7 +74,7 @@ def load_set(name: str, **settings: bool) -> GraphSetDataset:
 
 
 def test_every_name_of_the_contract_is_there_with_its_kind(cache: Path) -> None:
-    assert [name for name, _, _ in available()] == list(DESCRIPTIONS)
+    assert [name for name, _, _ in available()] == list(DATASETS)
     assert {name for name in KINDS if KINDS[name] == "graph"} == {
         "proteins",
         "dd",

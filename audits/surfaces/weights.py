@@ -1,4 +1,4 @@
-"""The judge of A2: the node that a step was taken on, and its sampled neighbours' mean."""
+"""Updates of weights: judges of vocabularies, label shares, and the one node that a step was taken on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.attacks.weights import LABEL_SHARES, VOCABULARY
 from secure_fedgraph.attacks.weights_single import SINGLE
 from secure_fedgraph.audits import scoring, truth
 from secure_fedgraph.audits.finished_run import Case
@@ -16,6 +17,38 @@ from secure_fedgraph.audits.judgement import Judge, Judgement
 
 EXACT = 1e-6
 """How far an exact row may be from the node's, in any word."""
+
+
+def words(guess: Guess, case: Case) -> Judgement:
+    """Vocabularies. A guess about several owners together is scored against their union.
+
+    Beside it stands what that guess is worth about single owners.
+    """
+    single = truth.vocabulary(case.federation, case.algorithm.hops)
+    true = {t: np.any([single[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
+    score = scoring.vocabulary(guess.values, true)
+    together = [t for t, owners in guess.targets.items() if len(owners) > 1]
+    if together:
+        (target,) = together
+        of_each = scoring.vocabulary(dict.fromkeys(guess.targets[target], guess.values[target]), single)
+        score = replace(score, details={**score.details, "f1_about_each_owner": of_each.value})
+    return Judgement(
+        score,
+        {t: v.astype(int) for t, v in true.items()},
+        {t: (v > 0).astype(int) for t, v in guess.values.items()},
+    )
+
+
+def labels(guess: Guess, case: Case) -> Judgement:
+    """Label histograms. A guess about several owners together is scored against the mean of their shares."""
+    counts = truth.label_counts(case.federation)
+    true, whole = {}, True
+    for target, owners in guess.targets.items():
+        size = sum(counts[o].sum() for o in owners)
+        true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
+        whole = whole and len(owners) == 1
+    guessed = {t: np.round(np.clip(v, 0, None) * true[t].sum(), 1) for t, v in guess.values.items()}
+    return Judgement(scoring.label_shares(guess.values, true, whole_counts=whole), true, guessed)
 
 
 def single(guess: Guess, case: Case) -> Judgement:
@@ -63,4 +96,4 @@ def _is_mean(row: np.ndarray, case: Case, owner: str, node: int) -> bool:
     return bool(np.abs(shares @ around - row).max() <= 10 * EXACT)
 
 
-JUDGES_OF_SINGLE: Mapping[str, Judge] = {SINGLE: single}
+JUDGES: Mapping[str, Judge] = {VOCABULARY: words, LABEL_SHARES: labels, SINGLE: single}

@@ -1,20 +1,42 @@
-"""Judges of what is asked and sent about single nodes of FedSage+: nodes that an oracle named."""
+"""FedSage+'s exchange of gradients: judges of rows, and of nodes that a crafted generator named."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from secure_fedgraph.attacks.active.oracle import COVERED
 from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.attacks.neighgen import FEATURES
 from secure_fedgraph.audits import intervals, scoring, truth
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.judgement import Judge, Judgement
 
 MOST_ROWS = 4
+"""Rows of a target that are kept for pictures."""
 _TRIVIAL = {
     True: ("the mean node, rounded", "random words at their rates"),
     False: ("the mean node", "random values of each column"),
 }
+
+
+def features(guess: Guess, case: Case) -> Judgement:
+    """Rows of features, each held against the nearest node of the owners that it is about.
+
+    For pictures the first distinct rows of each target, beside the nodes that they are nearest to.
+    """
+    nodes = truth.node_features(case.federation)
+    held = {t: np.concatenate([nodes[o] for o in owners]) for t, owners in guess.targets.items()}
+    public = np.concatenate(list(nodes.values()))
+    rows = {t: scoring.hold(values, held[t]) for t, values in guess.values.items()}
+    sizes = {t: len(values) for t, values in held.items()}
+    true, guessed = {}, {}
+    for target, found in rows.items():
+        first = found.distinct()[:MOST_ROWS]
+        true[target] = np.round(held[target][found.nearest[first]], 3)
+        guessed[target] = np.round(found.rows[first], 3)
+    return Judgement(scoring.recovered_rows(rows, sizes, public), true, guessed)
 
 
 def covered(guess: Guess, case: Case) -> Judgement:
@@ -61,4 +83,4 @@ def _same(alike: np.ndarray, rows: scoring.Held) -> int:
     return int(np.isin(alike.ravel(), alike.ravel()[rows.nearest[rows.exact]]).sum())
 
 
-JUDGES_ORACLE: dict[str, Judge] = {COVERED: covered}
+JUDGES: Mapping[str, Judge] = {FEATURES: features, COVERED: covered}
