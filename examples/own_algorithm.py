@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 
 class ClassMeans(sfg.Algorithm):
@@ -24,16 +25,16 @@ class ClassMeans(sfg.Algorithm):
         """No model yet."""
         return {"means": torch.zeros(schema.classes, schema.features)}
 
-    def round(self, fed: Any, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def round(self, round: RoundApi, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The server's half: one division of two sums, so nobody's own mean is ever opened."""
-        total = fed.reduce(self.STATISTICS).total
+        total = round.reduce(self.STATISTICS).total
         return {"means": (total["features"] / total["nodes"].clamp(min=1).unsqueeze(1)).float()}
 
     @STATISTICS.answer
-    def statistics(self, me: Any, given: dict[str, torch.Tensor]) -> sfg.Upload:
+    def statistics(self, client: ClientContext, given: dict[str, torch.Tensor]) -> sfg.Upload:
         """The client's half. Divided by 64, because the integer road carries values up to a limit of 8."""
-        graph = me.graph
-        member = torch.nn.functional.one_hot(graph.y[graph.train_mask], me.schema.classes).float()
+        graph = client.graph
+        member = torch.nn.functional.one_hot(graph.y[graph.train_mask], client.schema.classes).float()
         features = member.T @ graph.x[graph.train_mask]
         return sfg.Upload({"features": features / 64, "nodes": member.sum(0) / 64})
 

@@ -24,7 +24,7 @@ from secure_fedgraph.audits.surfaces.mashes_knowledge import (
     drawn,
     training_rows,
 )
-from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego.mash import one_hot
 
 SHOWN = 3

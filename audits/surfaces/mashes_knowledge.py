@@ -16,7 +16,7 @@ from secure_fedgraph.attacks.mashes.pool import POOL
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.client import seeded
 from secure_fedgraph.errors import Refused
-from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.graph.seeds import sub_seed
 
 
 def candidates(case: Case) -> np.ndarray:

@@ -19,10 +19,11 @@ from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.scoring import Score
 from secure_fedgraph.audits.surfaces.prototypes_knowledge import removed
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.federation import sub_seed
 from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.seams import ClientContext
 
 EXACT = 1e-5
 """How far an exact embedding may be from the graph's, as a share of its largest entry: the models are known
@@ -144,7 +145,7 @@ def change(guess: Guess, case: Case) -> Judgement:
     row = int((training == graph).nonzero())
     embedded = embeddings(case, frozen=True)[owner][row]
     embedded = embedded * min(1.0, settings.clip / max(np.linalg.norm(embedded), 1e-12))
-    held = holds(_Agent(case, owner), settings)[row].numpy() > 0
+    held = holds(cast(ClientContext, _Agent(case, owner)), settings)[row].numpy() > 0
     held &= np.cumsum(held) <= settings.motifs_per_graph
     true = np.where(held[:, None], embedded, np.nan)
     ((target, rows),) = guess.values.items() if len(guess.values) == 1 else [_largest(guess)]

@@ -16,6 +16,7 @@ from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.seams import ClientContext
 from secure_fedgraph.train import train
 
 ROWS_SENT = ("hidden", "hidden_each")
@@ -45,9 +46,9 @@ def _again(case: Case) -> Begun:
     kind, heads = type(case.algorithm), dict[str, np.ndarray]()
 
     class Again(kind):  # type: ignore[misc,valid-type]
-        def _tower(self, me: Any, parties: int) -> Any:
-            tower = super()._tower(me, parties)
-            heads.setdefault(me.name, tower.head.weight.detach().double().numpy().copy())
+        def _tower(self, client: ClientContext, parties: int) -> Any:
+            tower = super()._tower(client, parties)
+            heads.setdefault(client.name, tower.head.weight.detach().double().numpy().copy())
             return tower
 
     run = train(
