@@ -7,11 +7,11 @@ homomorphic encryption without a word about privacy in it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 
@@ -21,7 +21,7 @@ class ClassMeans(sfg.Algorithm):
     name = "class-means"
     STATISTICS = sfg.Channel("statistics", sfg.Reveal.SUM)
 
-    def init(self, schema: Any, seed: int) -> dict[str, torch.Tensor]:
+    def init(self, schema: Schema, seed: int) -> dict[str, torch.Tensor]:
         """No model yet."""
         return {"means": torch.zeros(schema.classes, schema.features)}
 
@@ -38,7 +38,7 @@ class ClassMeans(sfg.Algorithm):
         features = member.T @ graph.x[graph.train_mask]
         return sfg.Upload({"features": features / 64, "nodes": member.sum(0) / 64})
 
-    def predict(self, params: dict[str, torch.Tensor], graph: Any, schema: Any) -> torch.Tensor:
+    def predict(self, params: dict[str, torch.Tensor], graph: Data, schema: Schema) -> torch.Tensor:
         """Scores: the nearer, the higher."""
         return -torch.cdist(graph.x, params["means"])
 

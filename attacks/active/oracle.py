@@ -22,7 +22,7 @@ from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Control, Guess
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import Upload, View
 from secure_fedgraph.protocol.transcript import Seen
-from secure_fedgraph.seams import ClientContext
+from secure_fedgraph.seams import ClientContext, Total
 
 COVERED = "nodes found by an oracle"
 QUERIES = 2048
@@ -184,7 +184,7 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
             return Upload({name: made[name] for name in honest.values})
 
         @channels["feedback"].read
-        def learn(self, client: ClientContext, answered: Any) -> None:
+        def learn(self, client: ClientContext, answered: Total) -> None:
             if _ASKED not in client.memory:
                 super().learn(client, answered)
                 return

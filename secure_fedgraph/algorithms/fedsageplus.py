@@ -28,13 +28,16 @@ from secure_fedgraph.models.neighgen.training import joint_loss, predict_neighbo
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entry, Expected, Numbers, like
-from secure_fedgraph.seams import ClientContext, RoundApi
+from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 CANDIDATES = 5
 MOST = 2**28
 """Values of one answer's gradients, one a query, that an owner holds at a time (1 GiB)."""
 RATE, DECAY = 0.001, 1e-4
 """Adam's rate and weight decay for generators, as in the released code."""
+
+Query = tuple[State, torch.Tensor, torch.Tensor, torch.Tensor, float]
+"""An owner's offer (generator, embeddings, counts), the features of who answers, the scale of the loss."""
 
 
 class GeneratorSettings(TrainingSettings):
@@ -376,7 +379,7 @@ class FedSagePlus(_Generates, FedSage):
         return Upload(side.generator_gradient(params, z, counts, targets, scale, generator, near))
 
     def _partitioned(
-        self, client: ClientContext, side: Feedback, asked: Any, generator: torch.Generator
+        self, client: ClientContext, side: Feedback, asked: Query, generator: torch.Generator
     ) -> Parts:
         params, z, counts, targets, scale = asked
         queries = self.settings.exchange_batch
@@ -396,7 +399,7 @@ class FedSagePlus(_Generates, FedSage):
         return Parts(gradients, torch.ones(queries, 1))
 
     @FEEDBACK.read
-    def learn(self, client: ClientContext, answered: Any) -> None:
+    def learn(self, client: ClientContext, answered: Total) -> None:
         """One step of the feature generator: the owner's own loss and the others' sum, weighed by alpha.
 
         Encoder, count and head stay as pre-trained, as in the released code: offers are made with them.

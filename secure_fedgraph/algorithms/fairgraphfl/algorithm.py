@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from secure_fedgraph.algorithms.fairgraphfl.training import (
     pull,
     shortened,
 )
-from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
+from secure_fedgraph.algorithms.training.gin_classifier import Distance, GinClassifier, seed_of
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite
@@ -30,7 +30,7 @@ from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Integers, Numbers, Real, Whole
-from secure_fedgraph.seams import ClientContext, RoundApi
+from secure_fedgraph.seams import ClientContext, RoundApi, Valuation
 
 OWN = "fair."
 """What the names in the server's state begin with that are no parameter."""
@@ -289,7 +289,7 @@ class FairGraphFL(GinClassifier):
             round.scatter(self.VOCABULARY, {name: {motifs.CODES: vocabulary} for name in round.cohort})
         return state | {VOCABULARY: vocabulary, PRESENT: present, DIVERSITY: fairness.diversity(present)}
 
-    def _shares_of_motifs(self, valued: Any, agents: tuple[str, ...], motif_count: int) -> Tensor:
+    def _shares_of_motifs(self, valued: Valuation, agents: tuple[str, ...], motif_count: int) -> Tensor:
         """Each agent's share of all distinct motifs (definition 2), from the lengths of lists of ones."""
         mean = valued.aggregate.get("present")
         if not isinstance(mean, Tensor) or mean.shape != (motif_count,) or not bool(mean.isfinite().all()):
@@ -501,7 +501,7 @@ class FairGraphFL(GinClassifier):
         client.memory["before"] = self._shared(before)
         return {k: client.memory["model"][k] - v for k, v in client.memory["before"].items()}
 
-    def _distance(self, client: ClientContext, given: State) -> Callable[[Tensor, Tensor], Tensor] | None:
+    def _distance(self, client: ClientContext, given: State) -> Distance | None:
         s = self.settings
         if not self._prototypes or PROTOTYPES not in given or not s.regularisation:
             return None

@@ -342,7 +342,7 @@ class FedEgo(NodeClassifier):
             return found
         return parameters_of(self.start(client.schema, client.generator("initialisation").initial_seed()))
 
-    def _own(self, client: ClientContext, seed: Any) -> nn.Module:
+    def _own(self, client: ClientContext, seed: object) -> nn.Module:
         """The model so far; before the first round the one that everybody starts from."""
         if "model" in client.memory:
             model = self.model(client.schema)
@@ -403,7 +403,7 @@ class FedEgo(NodeClassifier):
         """``[mashes, n]``; -1 where a batch is short."""
         return batches.centres(client, self.settings)
 
-    def _share(self, client: ClientContext, shares: Any) -> float:
+    def _share(self, client: ClientContext, shares: object) -> float:
         classes = client.schema.classes
         if (
             not isinstance(shares, Tensor)

@@ -22,7 +22,7 @@ from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.vertical import Noise, Tower
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload
 from secure_fedgraph.protocol.given import Entries, Expected, Integers, Numbers, Text, Whole
-from secure_fedgraph.seams import ClientContext, RoundApi
+from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 TWO = (
     "the mean goes back to both of 2 clients, and each learns the other's rows by subtracting its own; take "
@@ -218,7 +218,7 @@ class Glasu(Vertical):
         aggregate = joined([uploads[name]["rows"] for name in round.cohort])
         return {"aggregate": aggregate, "among": len(uploads)}, set(round.cohort)
 
-    def _summed(self, round: RoundApi, channel: Channel, given: dict[str, Any]) -> Any:
+    def _summed(self, round: RoundApi, channel: Channel, given: dict[str, Any]) -> Total:
         """A sum of enough clients that none learns another's rows by subtracting its own."""
         channel = self._sum(channel)
         total = round.reduce(channel, given)

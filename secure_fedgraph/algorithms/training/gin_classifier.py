@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,6 +24,8 @@ from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import NOTHING, Expected, Whole, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
+Distance = Callable[[Tensor, Tensor], Tensor]
+"""A further loss term: embeddings ``[b, hidden]`` and their rows among the training graphs ``[b]`` -> it."""
 LARGEST_OF_GRAPHS = 1000.0
 """A GIN adds up whole graphs, whose gradients are larger: up to 237 in the first rounds on imdb-binary."""
 
@@ -106,12 +108,11 @@ class GinClassifier(Algorithm):
             return dict(client.memory["model"])
         return self.start(client.schema, client.generator("initialisation").initial_seed())
 
-    def fit(self, client: ClientContext, params: State, distance: Any = None) -> State:
+    def fit(self, client: ClientContext, params: State, distance: Distance | None = None) -> State:
         """A round of training, from some parameters on; the optimiser's moments stay in the agent's memory.
 
         Args:
-            distance: a further loss term, of the embeddings ``[b, hidden]`` and the rows ``[b]`` of the batch
-                among the training graphs.
+            distance: a further loss term.
 
         Returns:
             The parameters after it.
@@ -218,7 +219,7 @@ class GinLocal(GinClassifier):
         return Upload(self.own_model(client))
 
 
-def seed_of(client: ClientContext, seed: Any) -> int:
+def seed_of(client: ClientContext, seed: object) -> int:
     """The public seed that a server told.
 
     Raises:
