@@ -258,7 +258,7 @@ def _robust(A: Tensor, target: Tensor, steps: int = 30) -> Tensor:
     weights = torch.ones_like(target)
     for step in range(steps):
         weighted = A * weights[:, None]
-        y = torch.linalg.lstsq(weighted.T @ A, weighted.T @ target).solution
+        y: Tensor = torch.linalg.lstsq(weighted.T @ A, weighted.T @ target).solution
         away = (A @ y - target).abs()
         floor = away.median() + 1e-14 * target.abs().max()
         weights = 1 / (away + floor) if step < steps // 2 else 1 / (away.square() + floor.square())

@@ -285,4 +285,5 @@ def _ones(rows: np.ndarray) -> np.ndarray:
     near = np.abs(rows - rows.round().clip(0, 1))
     if not len(rows) or (near < 0.25).mean() < 0.9 or (rows > 0.75).any(1).mean() < 0.5:
         return rows
-    return rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0
+    words: np.ndarray = rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0
+    return words

@@ -184,7 +184,8 @@ class SubsetAlgebra(_Prototypes):
         at = _places(mine.codes, np.asarray(codes))
         mine_holds = np.zeros((len(holds), len(mine.codes)))
         mine_holds[:, at[at >= 0]] = np.asarray(holds, dtype=np.float64)[:, at >= 0]
-        return mine_holds / np.maximum(mine_holds.sum(0), 1)
+        shares: np.ndarray = mine_holds / np.maximum(mine_holds.sum(0), 1)
+        return shares
 
 
 class RoundDifferencing(Attack):

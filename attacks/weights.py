@@ -130,7 +130,7 @@ class LabelCounts(Attack):
         if before is None or "head.bias" not in values:
             raise Blind(f"{self.id}: the view lacks the broadcast model or a classifier's bias")
         step = np.asarray(values["head.bias"], dtype=np.float64) / contributors * update_unit(before)
-        estimate = self._mean_prediction(view, before, values) + step / settings["learning_rate"]
+        estimate: np.ndarray = self._mean_prediction(view, before, values) + step / settings["learning_rate"]
         return estimate
 
     def _mean_prediction(
@@ -165,4 +165,5 @@ def _column_movement(values: Mapping[str, Any], words: int) -> np.ndarray:
     matrices = [np.asarray(v) for v in values.values() if v.ndim == 2 and v.shape[1] == words]
     if not matrices:
         raise Blind("the update has no layer that reads the features")
-    return np.sqrt(sum(np.square(m, dtype=np.float64).sum(0) for m in matrices))
+    lengths: np.ndarray = np.sqrt(sum(np.square(m, dtype=np.float64).sum(0) for m in matrices))
+    return lengths

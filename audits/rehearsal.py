@@ -15,6 +15,7 @@ from typing import Any
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
@@ -39,9 +40,9 @@ SECONDS = 15.0
 Answer = Upload | Parts | Trees
 Shown = Mapping[tuple[str, str], list[Answer]]
 """(channel, client) -> what it answered in one round, in order."""
-Before = Callable[[Any], None]
+Before = Callable[[Client], None]
 """Called with the client, before it answers."""
-After = Callable[[Any, str, Any], None]
+After = Callable[[Client, str, Any], None]
 """Called with the client, the channel and the answer."""
 
 
@@ -112,9 +113,9 @@ class Rehearsal:
         answers: dict[tuple[str, str], list[Answer]] = {}
         first: dict[tuple[str, str], int] = {}
 
-        def after(me: Any, channel: str, made: Any) -> None:
-            place = channel, me.name
-            if isinstance(made, Answer) and first.setdefault(place, me.round) == me.round:
+        def after(client: Client, channel: str, made: Any) -> None:
+            place = channel, client.name
+            if isinstance(made, Answer) and first.setdefault(place, client.round) == client.round:
                 answers.setdefault(place, []).append(made)
 
         started = time.process_time()
@@ -142,11 +143,11 @@ class Rehearsal:
         """
         federation = self.federation if owners is None else replace(self.federation, owners=owners)
 
-        def in_time(me: Any) -> None:
+        def in_time(client: Client) -> None:
             if time.process_time() - self.started > SECONDS:
                 raise OutOfTime(f"a probe's runs took more than {SECONDS:g} s of processor time")
             if before is not None:
-                before(me)
+                before(client)
 
         with watched(self.algorithm, in_time, after) as algorithm, silence():
             return train(
@@ -187,11 +188,11 @@ def watched(algorithm: Algorithm, before: Before, after: After | None = None) ->
 def _around(
     work: Callable[[Any, Any], Any], channel: str, before: Before, after: After | None
 ) -> Callable[[Any, Any], Any]:
-    def answer(me: Any, given: Any) -> Any:
-        before(me)
-        made = work(me, given)
+    def answer(client: Client, given: Any) -> Any:
+        before(client)
+        made = work(client, given)
         if after is not None:
-            after(me, channel, made)
+            after(client, channel, made)
         return made
 
     return answer

@@ -301,9 +301,11 @@ def drawn_rows(public: np.ndarray, rows: int, rng: np.random.Generator) -> np.nd
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    return (one * other).sum(1) / np.maximum(size, 1e-12)
+    cosines: np.ndarray = (one * other).sum(1) / np.maximum(size, 1e-12)
+    return cosines
 
 
 def _f1(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
     hits = (guess & truth).sum(-1)
-    return 2 * hits / np.maximum(guess.sum(-1) + truth.sum(-1), 1)
+    dice: np.ndarray = 2 * hits / np.maximum(guess.sum(-1) + truth.sum(-1), 1)
+    return dice

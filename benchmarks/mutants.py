@@ -43,6 +43,7 @@ from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import Touches, Unit
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.protocol.upload import Parts, Upload
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 P = sfg.policies
 DELTA = 1e-5
@@ -57,19 +58,19 @@ class RawMeans(sfg.FedSage):
     name = "raw-means"
     MEANS = Channel("means", Reveal.SUM, trained=True)
 
-    def round(self, fed: Any, state: Any) -> Any:
+    def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the means."""
-        fed.reduce(self.MEANS)
-        return super().round(fed, state)
+        round.reduce(self.MEANS)
+        return super().round(round, state)
 
     @MEANS.answer
-    def means(self, me: Any, given: Any) -> Upload:
+    def means(self, client: ClientContext, given: Any) -> Upload:
         """Nothing that a step made: the mean of the client's features."""
-        return Upload({"mean": self.mean(me)})
+        return Upload({"mean": self.mean(client)})
 
-    def mean(self, me: Any) -> torch.Tensor:
+    def mean(self, client: ClientContext) -> torch.Tensor:
         """What is right: nothing of the data."""
-        return torch.zeros(me.schema.features)
+        return torch.zeros(client.schema.features)
 
 
 class TwoChannels(sfg.FedSage):
@@ -78,15 +79,15 @@ class TwoChannels(sfg.FedSage):
     name = "two-channels"
     MEANS = Channel("means", Reveal.SUM)
 
-    def round(self, fed: Any, state: Any) -> Any:
+    def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the means."""
-        fed.reduce(self.MEANS)
-        return super().round(fed, state)
+        round.reduce(self.MEANS)
+        return super().round(round, state)
 
     @MEANS.answer
-    def means(self, me: Any, given: Any) -> Upload:
+    def means(self, client: ClientContext, given: Any) -> Upload:
         """The mean of each class's features."""
-        return Upload({"means": _means(me)})
+        return Upload({"means": _means(client)})
 
 
 class EachMeans(sfg.FedSage):
@@ -95,17 +96,17 @@ class EachMeans(sfg.FedSage):
     name = "each-means"
     MEANS = Channel("means", Reveal.EACH)
 
-    def round(self, fed: Any, state: Any) -> Any:
+    def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the means."""
-        fed.gather(self.MEANS)
-        return super().round(fed, state)
+        round.gather(self.MEANS)
+        return super().round(round, state)
 
     @MEANS.answer
-    def means(self, me: Any, given: Any) -> Upload:
+    def means(self, client: ClientContext, given: Any) -> Upload:
         """One entry a class, whether the client has it or not."""
-        return Upload({f"class {c}": mean for c, mean in enumerate(_means(me)) if self.sends(me, c)})
+        return Upload({f"class {c}": mean for c, mean in enumerate(_means(client)) if self.sends(client, c)})
 
-    def sends(self, me: Any, label: int) -> bool:
+    def sends(self, client: ClientContext, label: int) -> bool:
         """What is right: every class."""
         return True
 
@@ -116,21 +117,23 @@ class NodeSums(sfg.FedSage):
     name = "node-sums"
     SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=Touches(1, 1.0))
 
-    def round(self, fed: Any, state: Any) -> Any:
+    def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the sums."""
-        fed.reduce(self.SUMS)
-        return super().round(fed, state)
+        round.reduce(self.SUMS)
+        return super().round(round, state)
 
     @SUMS.answer
-    def sums(self, me: Any, given: Any) -> Parts:
+    def sums(self, client: ClientContext, given: Any) -> Parts:
         """Every node's features, in the row of its class."""
-        graph = me.graph
-        return Parts({"features": graph.x}, torch.nn.functional.one_hot(graph.y, me.schema.classes).bool())
+        graph = client.graph
+        return Parts(
+            {"features": graph.x}, torch.nn.functional.one_hot(graph.y, client.schema.classes).bool()
+        )
 
 
-def _means(me: Any) -> torch.Tensor:
-    member = torch.nn.functional.one_hot(me.graph.y, me.schema.classes).float()
-    return (member.T @ me.graph.x) / member.sum(0).clamp(min=1)[:, None]
+def _means(client: ClientContext) -> torch.Tensor:
+    member = torch.nn.functional.one_hot(client.graph.y, client.schema.classes).float()
+    return (member.T @ client.graph.x) / member.sum(0).clamp(min=1)[:, None]
 
 
 @cache
@@ -309,7 +312,7 @@ def gradient_in_the_rate(set_: Set) -> None:
 
 
 def raw_mean(set_: Set) -> None:
-    set_(RawMeans, "mean", lambda self, me: me.graph.x.mean(0))
+    set_(RawMeans, "mean", lambda self, client: client.graph.x.mean(0))
 
 
 def cut_noise(set_: Set) -> None:
@@ -412,7 +415,7 @@ def lowest_bits(set_: Set) -> None:
 
 
 def length_by_data(set_: Set) -> None:
-    set_(EachMeans, "sends", lambda self, me, label: bool((me.graph.y == label).any()))
+    set_(EachMeans, "sends", lambda self, client, label: bool((client.graph.y == label).any()))
 
 
 def refusal_by_data(set_: Set) -> None:

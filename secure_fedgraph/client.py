@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from secure_fedgraph.algorithm import Algorithm
     from secure_fedgraph.graph.schema import Schema
+    from secure_fedgraph.seams import ClientContext
     from secure_fedgraph.storage.party_store import Shelf
 
 _LOG = logging.getLogger("secure_fedgraph.client")
@@ -316,7 +317,8 @@ class Client:
 
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
-        work = getattr(self._algorithm, self._algorithm.answers[channel.name])
+        name = self._algorithm.answers[channel.name]
+        work: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._algorithm, name)
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
@@ -471,7 +473,9 @@ class Client:
             for name, values in uploads.items():
                 declared.check(forms, values, f"channel {channel.name!r} shows {self.name} of {name}")
         self._remembers()
-        getattr(self._algorithm, self._algorithm.readers[channel.name])(self, read)
+        name = self._algorithm.readers[channel.name]
+        work: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
+        work(self, read)
         return {}
 
     def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:

@@ -47,7 +47,7 @@ class Referee:
         """What it asks on besides what the algorithm declares."""
         return (algorithm.OWN_TESTS,) if self.exam.own_tests else ()
 
-    def examine(self, algorithm: Algorithm, state: State, fed: Round, schema: Schema) -> dict[str, Any]:
+    def examine(self, algorithm: Algorithm, state: State, round: Round, schema: Schema) -> dict[str, Any]:
         """Scores a round.
 
         Returns:
@@ -59,10 +59,10 @@ class Referee:
         found: dict[str, Any] = {}
         metric = algorithm.measure(schema)
         if self.exam.tests:
-            scores = algorithm.predictions(state, fed, self.exam.question, schema)
+            scores = algorithm.predictions(state, round, self.exam.question, schema)
             found |= self._marked(scores, metric)
         if self.exam.own_tests:
-            found |= _told(fed.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
+            found |= _told(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
         return {name: value for name, value in found.items() if value == value}  # NaN: nothing to judge by
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
@@ -140,14 +140,14 @@ def _positive(scores: torch.Tensor) -> torch.Tensor:
     return scores[:, 1] - scores[:, 0]
 
 
-def in_band(algorithm: Algorithm, state: State, fed: Round) -> dict[str, float]:
+def in_band(algorithm: Algorithm, state: State, round: Round) -> dict[str, float]:
     """Scores a round by what the clients upload about it, protected like everything else.
 
     Returns:
         The mean over the clients that have test items; nothing where none has, or where noise drowned how
         many they are.
     """
-    sums = fed.reduce(algorithm.METRICS, given=algorithm.released(state)).total
+    sums = round.reduce(algorithm.METRICS, given=algorithm.released(state)).total
     tested = float(sums[TESTED])
     if tested < 0.5:
         return {}

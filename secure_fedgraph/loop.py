@@ -19,10 +19,11 @@ from secure_fedgraph.backends.in_process import Together
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.evaluation import MODES, in_band
-from secure_fedgraph.federation import Federation, sub_seed
+from secure_fedgraph.federation import Federation
 from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy, policy_named, strictest
 from secure_fedgraph.privacy.spending.budget import Budget
@@ -295,10 +296,10 @@ def train(
             set_up(bound, courier, federation.names)
         for number in range(done + 1, last + 1):
             cohort = sampler(number, federation.names, sub_seed(seed, "cohort"))
-            fed = Round(number, cohort, bound, courier)
-            state = algorithm.round(fed, state)
+            round = Round(number, cohort, bound, courier)
+            state = algorithm.round(round, state)
             if number > algorithm.warm_up:
-                scores = _evaluate(evaluation, algorithm, federation, state, fed, bound, courier)
+                scores = _evaluate(evaluation, algorithm, federation, state, round, bound, courier)
                 scored = number - algorithm.warm_up
                 aside = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
                 history.append({"round": scored, **aside, "accuracy": scores})
@@ -413,13 +414,13 @@ def _evaluate(
     algorithm: Algorithm,
     federation: Federation,
     state: State,
-    fed: Round,
+    round: Round,
     bound: BoundPolicy,
     courier: Courier,
 ) -> dict[str, Any]:
     if mode == "in_band":
-        return in_band(algorithm, state, fed)
-    examination = Round(fed.number, federation.names, bound, courier, reader=REFEREE)
+        return in_band(algorithm, state, round)
+    examination = Round(round.number, federation.names, bound, courier, reader=REFEREE)
     return federation.referee.examine(algorithm, state, examination, federation.schema)
 
 

@@ -49,10 +49,10 @@ class Strict(Toy):
     """Looks at what it is given, as every algorithm must."""
 
     @Toy.UPDATE.answer
-    def update(self, me: Any, given: Any) -> Upload:
+    def update(self, client: Any, given: Any) -> Upload:
         if type(given.get("times")) is not float or not np.isfinite(given["times"]):
-            raise HostileMessage(f"{me.name} was given no number of times")
-        return super().update(me, given)
+            raise HostileMessage(f"{client.name} was given no number of times")
+        return super().update(client, given)
 
 
 class Peers(Algorithm):
@@ -63,17 +63,17 @@ class Peers(Algorithm):
     ANSWERS = Channel("answers", Reveal.SUM, to="peer")
 
     @OFFERS.answer
-    def offer(self, me: Any, given: Any) -> Upload:
-        return Upload({"z": me.memory["w"][:3], "counts": torch.arange(2.0)})
+    def offer(self, client: Any, given: Any) -> Upload:
+        return Upload({"z": client.memory["w"][:3], "counts": torch.arange(2.0)})
 
     @ANSWERS.answer
-    def respond(self, me: Any, given: Any) -> Upload:
-        me.memory["offered"] = given["offers"]
-        return Upload({"w": me.memory["w"]})
+    def respond(self, client: Any, given: Any) -> Upload:
+        client.memory["offered"] = given["offers"]
+        return Upload({"w": client.memory["w"]})
 
     @ANSWERS.read
-    def take(self, me: Any, answered: Any) -> None:
-        me.memory["read"] = answered
+    def take(self, client: Any, answered: Any) -> None:
+        client.memory["read"] = answered
 
 
 class Passed(AssertionError):
@@ -482,10 +482,10 @@ def peers_trial(kept: dict[str, Any], rng: Random) -> str:
     for client in made.clients.values():
         client.memory.pop("read", None)
         client.memory.pop("offered", None)
-    fed = made.round(_reached(made))
+    round = made.round(_reached(made))
     with measured(SUMMED, rng), limited(SECONDS):
         try:
-            fed.reduce_for(Peers.ANSWERS, fed.collect(Peers.OFFERS)["owner-0"])
+            round.reduce_for(Peers.ANSWERS, round.collect(Peers.OFFERS)["owner-0"])
         except NAMED as error:
             _says_little(error, made.clients.values())
             return "refused"

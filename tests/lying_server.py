@@ -87,11 +87,11 @@ class LyingServer:
     ) -> Any:
         """One exchange; what it opened, or the error that it ended in."""
         declared = next(c for c in self.algorithm.in_use if c.name == channel)
-        fed = Round(number, cohort or tuple(self.doors), self.policy, self.courier)
+        round = Round(number, cohort or tuple(self.doors), self.policy, self.courier)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                return getattr(fed, verb)(declared, given)
+                return getattr(round, verb)(declared, given)
             except SecureFedGraphError as error:
                 return error
 

@@ -43,21 +43,21 @@ class Toy(Algorithm):
     EXAM = Channel("exam", Reveal.EACH, to="referee")
 
     @UPDATE.answer
-    def update(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        return Upload({"w": me.memory["w"] * given.get("times", 1.0)})
+    def update(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        return Upload({"w": client.memory["w"] * given.get("times", 1.0)})
 
     @SINGLE.answer
-    def single(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        return Upload({"w": me.memory["w"]})
+    def single(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        return Upload({"w": client.memory["w"]})
 
     @TELL.answer
-    def tell(self, me: Any, given: Mapping[str, Any]) -> Any:
-        me.memory["told"] = dict(given)
-        return me.memory.get("blab")
+    def tell(self, client: Any, given: Mapping[str, Any]) -> Any:
+        client.memory["told"] = dict(given)
+        return client.memory.get("blab")
 
     @EXAM.answer
-    def exam(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        return Upload({"w": me.memory["w"]})
+    def exam(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        return Upload({"w": client.memory["w"]})
 
 
 @dataclass

@@ -73,7 +73,8 @@ class Mashed:
 
 
 def _whole(shares: np.ndarray, size: int) -> np.ndarray:
-    return np.abs(shares * size - np.rint(shares * size)).max(1) < 1e-3
+    whole: np.ndarray = np.abs(shares * size - np.rint(shares * size)).max(1) < 1e-3
+    return whole
 
 
 class MashAttack(Attack):

@@ -84,7 +84,8 @@ def shares_of(numbers: np.ndarray, size: int) -> np.ndarray:
     found = np.zeros((len(numbers), size))
     mash, place = np.nonzero(numbers >= 0)
     found[mash, numbers[mash, place]] = 1
-    return found / found.sum(1, keepdims=True)
+    shares: np.ndarray = found / found.sum(1, keepdims=True)
+    return shares
 
 
 def identified(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,11 +22,13 @@ from scipy.stats import binom
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.training.private_training import neighbours_of
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.audits.empirical_dp.mechanisms import view
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours
 from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.audits.rehearsal import watched
 from secure_fedgraph.backends.in_process import Together
+from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.loop import train
@@ -41,6 +43,7 @@ from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.message import ANSWER, Message
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.round import Round, set_up
+from secure_fedgraph.seams import ClientContext
 
 NODES = 60
 """How many nodes of a client are zeroed out one by one, those in most records first."""
@@ -135,9 +138,9 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
     """That clients whose links are drawn anew train on drawn links: so many of their own cannot be left."""
     left: dict[str, tuple[int, int]] = {}
 
-    def look(me: Any) -> None:
-        own = _pairs(federation.owners[me.name].edge_index)
-        left[me.name] = len(own & _pairs(me.graph.edge_index)), len(own)
+    def look(client: ClientContext) -> None:
+        own = _pairs(federation.owners[client.name].edge_index)
+        left[client.name] = len(own & _pairs(client.graph.edge_index)), len(own)
 
     (links,) = (one for one in policy.drawn if one.kind == "links")
     with watched(algorithm, look) as shown:
@@ -225,8 +228,8 @@ def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> lis
     return found
 
 
-def _own_gradients(client: Any) -> list[Finding]:
-    asked: Records = client.training
+def _own_gradients(client: Client) -> list[Finding]:
+    asked = cast(Records, client.training)
     order = torch.randperm(asked.number, generator=torch.Generator().manual_seed(0))
     some = order[: min(7, asked.number)]
     together = asked.of(some)
@@ -238,15 +241,17 @@ def _own_gradients(client: Any) -> list[Finding]:
     return []
 
 
-def _touched(client: Any) -> list[Finding]:
-    asked: Records = client.training
-    graph, table = client.graph, client.memory.get("frozen")
+def _touched(client: Client) -> list[Finding]:
+    asked, settings = cast(Records, client.training), client._algorithm.settings
+    graph = client.graph
+    table: torch.Tensor | None = client.memory.get("frozen")
     whole = torch.arange(asked.number)
     before = asked.of(whole)
     if asked.unit == "graph":
         units = [(graph.graph == i).nonzero().flatten() for i in range(int(graph.graph.max()) + 1)]
     else:
-        nodes = int(graph.num_nodes)
+        assert table is not None
+        nodes = int(graph.num_nodes or 0)
         stands = torch.bincount(table[table >= 0].flatten(), minlength=nodes)
         units = [v[None] for v in stands.argsort(descending=True)]
     worst = 0
@@ -258,11 +263,12 @@ def _touched(client: Any) -> list[Finding]:
         graph.y[label] = (graph.y[label] + 1) % (graph.y.max() + 1)
         if table is not None:
             graph.edge_index = links[:, (links != unit).all(0)]
-            table.copy_(neighbours_of(client, graph, client._algorithm.settings))
+            assert isinstance(settings, TrainingSettings)
+            table.copy_(neighbours_of(client, graph, settings))
         changed = int(((asked.of(whole) - before).abs().amax(1) > 1e-7).sum())
         worst = max(worst, changed)
         graph.x[unit], graph.y, graph.edge_index = x, graph.y.copy_(y), links
-        if rows is not None:
+        if table is not None and rows is not None:
             table.copy_(rows)
     if worst > asked.occurrences:
         return [

@@ -31,6 +31,7 @@ import torch
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND
 from secure_fedgraph.audits.record import noise_of
+from secure_fedgraph.client import Client
 from secure_fedgraph.privacy.dp_sgd import Training
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.pooling import first
@@ -39,6 +40,7 @@ from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol.channel import Touches, TouchesTrees
 from secure_fedgraph.protocol.transcript import SERVER, Seen, View
 from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.seams import ClientContext
 
 COORDINATES = 64
 """Of one canary at most: each is far above the grid that values are rounded to."""
@@ -123,8 +125,8 @@ class Planting:
     def _answer(self, kind: type[Algorithm], name: str) -> Callable[..., Any]:
         real, bound = getattr(kind, kind.answers[name]), self.bound[name]
 
-        def answer(algorithm: Algorithm, me: Any, given: Any) -> Any:
-            return self._swapped(bound, me.name, me.round, real(algorithm, me, given))
+        def answer(algorithm: Algorithm, client: ClientContext, given: Any) -> Any:
+            return self._swapped(bound, client.name, client.round, real(algorithm, client, given))
 
         return answer
 
@@ -156,10 +158,11 @@ class Planting:
     def _trained(self, kind: type[Algorithm], name: str) -> Callable[..., Any]:
         real = getattr(kind, kind.answers[name])
 
-        def answer(algorithm: Algorithm, me: Any, given: Any) -> Any:
-            if not isinstance(me.training, _PlantedTraining):
-                me.training = _PlantedTraining(me.training, self, me.name)
-            return real(algorithm, me, given)
+        def answer(algorithm: Algorithm, client: Client, given: Any) -> Any:
+            assert client.training is not None
+            if not isinstance(client.training, _PlantedTraining):
+                client.training = _PlantedTraining(client.training, self, client.name)
+            return real(algorithm, client, given)
 
         return answer
 

@@ -124,7 +124,8 @@ def gaussian(
     ins, outs = _checked(scores_in, scores_out, delta, confidence, least=math.ulp(0.0))
 
     def of_errors(false_positive: np.ndarray, false_negative: np.ndarray) -> np.ndarray:
-        return np.maximum(ndtri(1 - false_positive) - ndtri(false_negative), 0.0)
+        mu: np.ndarray = np.maximum(ndtri(1 - false_positive) - ndtri(false_negative), 0.0)
+        return mu
 
     mu, most, cut, (n_in, n_out) = _by_threshold(ins, outs, confidence, threshold, of_errors)
     return Lower(

@@ -111,7 +111,8 @@ def centred(values: Any, ring: int) -> np.ndarray:
     [7, -8, 7]
     """
     values = np.asarray(values)
-    return (values.astype(np.int64) + ring // 2) % ring - ring // 2 if ring else values
+    signed: np.ndarray = (values.astype(np.int64) + ring // 2) % ring - ring // 2 if ring else values
+    return signed
 
 
 def claims(bound: Bound, delta: float) -> dict[str, float]:
@@ -225,7 +226,7 @@ def _telling(pilots: list[np.ndarray]) -> np.ndarray:
 
     Under independent noise that is the difference itself; noise that repeats from value to value shows.
     """
-    apart = pilots[0].mean(axis=0) - pilots[1].mean(axis=0)
+    apart: np.ndarray = pilots[0].mean(axis=0) - pilots[1].mean(axis=0)
     trials, width = pilots[0].shape
     if trials < 10 * width:
         return apart

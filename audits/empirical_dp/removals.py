@@ -113,7 +113,8 @@ class Removals:
     def _differ(self, node: int) -> torch.Tensor:
         """Which records differ: trees, and the node's own, whose features and label are gone."""
         own = self.graph.train_mask.nonzero().flatten() == node
-        return own | (self._before != self._trees(self.without(node))).any(1)
+        either: torch.Tensor = own | (self._before != self._trees(self.without(node))).any(1)
+        return either
 
     def _trees(self, graph: Data) -> torch.Tensor:
         table = private_training.neighbours_of(self.client, graph, self._settings)
@@ -124,17 +125,17 @@ class Removals:
         settings = self._settings.model_copy(update={"optimizer": "sgd", "learning_rate": 1.0})
         roots = torch.full((int(graph.num_nodes or 0),), 0.0)
         roots[graph.train_mask.nonzero().flatten()[differ]] = FAR * way
-        me, found = self.client, np.zeros(trials)
-        me.graph, me.training = graph, Training(one, "zero-out")
+        client, found = self.client, np.zeros(trials)
+        client.graph, client.training = graph, Training(one, "zero-out")
         expected = max(one.rate * int(graph.train_mask.sum()), 1.0)
         with planted(roots):
             for trial in range(trials):
                 model = _Two()
-                me.memory.pop("optimizer", None)
-                private_training.fit_privately(me, graph, model, settings)
+                client.memory.pop("optimizer", None)
+                private_training.fit_privately(client, graph, model, settings)
                 found[trial] = -sum(float(p.detach()) for p in model.parameters())
-        me.graph = self.graph
-        me.memory.pop("frozen", None)
+        client.graph = self.graph
+        client.memory.pop("frozen", None)
         return found * expected / one.clip / math.sqrt(2)
 
 
@@ -155,9 +156,9 @@ def planted(roots: torch.Tensor) -> Iterator[None]:
         pull = roots[rows[:, 0]][:, None]
         return {"a": pull, "b": pull}
 
-    real = private_training.tree_gradients
-    private_training.tree_gradients = gradients  # type: ignore[assignment]
+    module: Any = private_training  # where the client's steps look the function up
+    real, module.tree_gradients = module.tree_gradients, gradients
     try:
         yield
     finally:
-        private_training.tree_gradients = real
+        module.tree_gradients = real

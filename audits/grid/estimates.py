@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
+from secure_fedgraph.attacks.sparse_rows import one_thread
 from secure_fedgraph.audits.empirical_dp.one_run import CROWD, RUNS
-from secure_fedgraph.audits.grid.attacked import one_thread
 from secure_fedgraph.audits.grid.groups import Group
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute

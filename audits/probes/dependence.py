@@ -12,12 +12,14 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.seams import ClientContext
 
 Key = tuple[int, str, str, str]
 """Round, channel, client, the tensor's name."""
@@ -78,16 +80,17 @@ class _Listening:
     answers: Answers = field(default_factory=dict)
     trainings: dict[str, DeafTraining] = field(default_factory=dict)
 
-    def before(self, me: Any) -> None:
-        if self.steps is not None and me.name not in self.trainings:
-            me.training = self.trainings[me.name] = DeafTraining(self.steps)
+    def before(self, client: Client) -> None:
+        if self.steps is not None and client.name not in self.trainings:
+            self.trainings[client.name] = deaf = DeafTraining(self.steps)
+            client.training = deaf  # type: ignore[assignment]
 
-    def after(self, me: Any, channel: str, made: Any) -> None:
+    def after(self, client: ClientContext, channel: str, made: Any) -> None:
         if isinstance(made, Upload | Parts | Trees):
             for name, value in made.values.items():
-                self.answers[me.round, channel, me.name, name] = value.detach().clone()
+                self.answers[client.round, channel, client.name, name] = value.detach().clone()
             if not isinstance(made, Upload):
-                self.answers[me.round, channel, me.name, "places"] = made.places.clone()
+                self.answers[client.round, channel, client.name, "places"] = made.places.clone()
 
 
 def other_data(
@@ -185,9 +188,9 @@ def _drawn_once(rehearsal: Rehearsal, one: Redrawn, rounds: int) -> list[Finding
     """One drawing for all answers, that differs from the owner's as often as its epsilon says."""
     seen: dict[str, list[torch.Tensor]] = {}
 
-    def look(me: Any, *_: Any) -> None:
-        value = getattr(me.graph, one.place)
-        before = seen.setdefault(me.name, [])
+    def look(client: ClientContext, *_: Any) -> None:
+        value = getattr(client.graph, one.place)
+        before = seen.setdefault(client.name, [])
         if not before or not torch.equal(before[-1], value):
             before.append(value.clone())
 
@@ -224,16 +227,16 @@ def _own_unused(rehearsal: Rehearsal, one: Redrawn) -> list[Finding]:
     known = _values(one, graphs, classes)
     unused: list[str] = []
 
-    def look(me: Any, *_: Any) -> None:
-        value = getattr(me.graph, one.place)
+    def look(client: ClientContext, *_: Any) -> None:
+        value = getattr(client.graph, one.place)
         if not any(torch.equal(value, v) for v in known if v.shape == value.shape):
-            unused.append(me.name)
+            unused.append(client.name)
 
     listening = _Listening()
 
-    def after(me: Any, channel: str, made: Any) -> None:
-        look(me)
-        listening.after(me, channel, made)
+    def after(client: ClientContext, channel: str, made: Any) -> None:
+        look(client)
+        listening.after(client, channel, made)
 
     rehearsal.play(1, look, after, policy=policy)
     where = f"{one.kind} of one {one.unit}"

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from scipy.stats import rankdata
 
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedsageplus import FedSagePlus
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.neighgen_embeddings import EMBEDDED_LINKS, MISSING, NEIGHBOURS
 from secure_fedgraph.audits import intervals
@@ -20,6 +22,8 @@ from secure_fedgraph.audits.scoring import Score
 from secure_fedgraph.loop import train
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.upload import Upload
+from secure_fedgraph.seams import ClientContext
 
 SHOWN = 4
 Offered = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -32,18 +36,19 @@ def offered(case: Case) -> Offered:
     The same seeds give the same first offer, so it is made again, with whose it was written down.
     """
     if case.transcript not in _OFFERED:
-        kind: Any = type(case.algorithm)
+        assert isinstance(case.algorithm, FedSagePlus)
+        kind = type(case.algorithm)
         found: Offered = {}
 
-        class Again(kind):
+        class Again(kind):  # type: ignore[misc,valid-type]
             @kind.GENERATOR.answer
-            def offer(self, me: Any, given: Any) -> Any:
-                upload = super().offer(me, given)
-                model, impaired = self.own_generator(me), self.impaired(me)
+            def offer(self, client: ClientContext, given: State) -> Upload:
+                upload: Upload = super().offer(client, given)
+                model, impaired = self.own_generator(client), self.impaired(client)
                 with torch.no_grad():
                     z = model.embed(impaired.graph.x, impaired.graph.edge_index)
                 nodes = torch.cdist(upload.values["z"].double(), z.double()).argmin(1)
-                found[me.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
+                found[client.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
                 return upload
 
         settings = case.algorithm.settings.model_dump() | {"federated_epochs": 1}

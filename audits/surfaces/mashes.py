@@ -23,7 +23,7 @@ from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.client import seeded
 from secure_fedgraph.errors import Refused
-from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego.mash import one_hot
 
 SHOWN = 3

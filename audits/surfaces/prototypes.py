@@ -20,12 +20,14 @@ from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.rerun import again
 from secure_fedgraph.audits.scoring import Score
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.federation import Federation, sub_seed
+from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.motifs import motifs_of
 from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.seams import ClientContext
 
 EXACT = 1e-5
 """How far an exact embedding may be from the graph's, as a share of its largest entry: the models are known
@@ -191,7 +193,7 @@ def change(guess: Guess, case: Case) -> Judgement:
     row = int((training == graph).nonzero())
     embedded = embeddings(case, frozen=True)[owner][row]
     embedded = embedded * min(1.0, settings.clip / max(np.linalg.norm(embedded), 1e-12))
-    held = holds(_Agent(case, owner), settings)[row].numpy() > 0
+    held = holds(cast(ClientContext, _Agent(case, owner)), settings)[row].numpy() > 0
     held &= np.cumsum(held) <= settings.motifs_per_graph
     true = np.where(held[:, None], embedded, np.nan)
     ((target, rows),) = guess.values.items() if len(guess.values) == 1 else [_largest(guess)]

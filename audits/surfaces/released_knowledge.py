@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,14 +19,15 @@ from secure_fedgraph.attacks.released_shadow import CANDIDATES, Candidates
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.audits.rerun import again
-from secure_fedgraph.federation import sub_seed
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, edge_values
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.given import scores_of
 from secure_fedgraph.models.parameters import glorot, load
 
 SHADOWS, STEPS, RATE = 8, 60, 0.01
 """Shadow models, and how each is trained: full batches, whole neighbourhoods, Adam. Half a minute on Cora."""
+Made = TypeVar("Made")
 _MADE: dict[tuple[Any, ...], Any] = {}
 _MOST = 8
 
@@ -213,13 +214,14 @@ def _logs(model: nn.Module, graph: Data) -> np.ndarray:
     return found
 
 
-def _once(key: tuple[Any, ...], case: Case, make: Callable[[], Any]) -> Any:
+def _once(key: tuple[Any, ...], case: Case, make: Callable[[], Made]) -> Made:
     """What was made for the same case before; both aims of an attack need the same."""
     if key not in _MADE:
         while len(_MADE) >= _MOST:
             del _MADE[next(iter(_MADE))]
         _MADE[key] = (make(), case)  # the case is kept, so that no other gets its place in memory
-    return _MADE[key][0]
+    made: Made = _MADE[key][0]
+    return made
 
 
 MAKERS: Mapping[str, Maker] = {

@@ -202,7 +202,8 @@ def _labels(guess: Guess, case: Case, *, named: bool) -> Judgement:
 def _commonest(found: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
     table = np.zeros((found.max(initial=0) + 1, classes), dtype=int)
     np.add.at(table, (found, y), 1)
-    return table.argmax(1)
+    labels: np.ndarray = table.argmax(1)
+    return labels
 
 
 def _pairs(guess: Guess, case: Case) -> dict[str, Pairs]:

@@ -14,10 +14,11 @@ from secure_fedgraph.attacks.vertical.labels import HEADS
 from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
 from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
 from secure_fedgraph.audits.finished_run import Case
-from secure_fedgraph.loop import train
 from secure_fedgraph.audits.judgement import Maker
+from secure_fedgraph.loop import train
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.seams import ClientContext
 
 ROWS_SENT = ("hidden", "hidden_each")
 
@@ -46,9 +47,9 @@ def _again(case: Case) -> Begun:
     kind, heads = type(case.algorithm), dict[str, np.ndarray]()
 
     class Again(kind):  # type: ignore[misc,valid-type]
-        def _tower(self, me: Any, parties: int) -> Any:
-            tower = super()._tower(me, parties)
-            heads.setdefault(me.name, tower.head.weight.detach().double().numpy().copy())
+        def _tower(self, client: ClientContext, parties: int) -> Any:
+            tower = super()._tower(client, parties)
+            heads.setdefault(client.name, tower.head.weight.detach().double().numpy().copy())
             return tower
 
     run = train(

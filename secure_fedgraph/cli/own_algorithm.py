@@ -59,7 +59,7 @@ def check_own(experiment: Experiment) -> None:
         raise Refused(
             f"algorithm {experiment.algorithm!r} breaks the protocol: with clients in processes of their own "
             f"{differs} comes out otherwise, so it reads a peer or sends outside its channels; let all that "
-            "an answer needs be in me.graph, me.memory or what it is given"
+            "an answer needs be in client.graph, client.memory or what it is given"
         )
 
 

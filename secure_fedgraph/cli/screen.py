@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
-
 class Screen:
     """What the user sees: a progress bar on a terminal, tables at the end, or one JSON object."""
 

@@ -18,7 +18,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment.config import Experiment, experiment_of
-from secure_fedgraph.experiment.protect import Plan, protect, split_of
+from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.partition.handout import owner_names
@@ -26,6 +26,7 @@ from secure_fedgraph.loop import OnRound, Run, channels_of, fitted, train
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent
+from secure_fedgraph.privacy.spending.planning import Plan
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.dropouts import Dropouts

@@ -85,7 +85,8 @@ class Gin(nn.Module):
         for convolution in self.convolutions:
             x = self._dropped(F.relu(convolution(x, packed.edge_index)), generator)
         graphs = int(packed.graph.max()) + 1 if packed.graph.numel() else 0
-        return x.new_zeros(graphs, self.hidden).index_add(0, packed.graph, x)
+        pooled: Tensor = x.new_zeros(graphs, self.hidden).index_add(0, packed.graph, x)
+        return pooled
 
     def classify(self, embedded: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """``[graphs, classes]`` scores of embeddings."""

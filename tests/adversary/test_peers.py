@@ -27,17 +27,17 @@ class Peers(Algorithm):
     ANSWERS = Channel("answers", Reveal.SUM, to="peer")
 
     @OFFERS.answer
-    def offer(self, me, given):
-        return Upload({"z": me.memory["w"][:3], "counts": torch.arange(2.0)})
+    def offer(self, client, given):
+        return Upload({"z": client.memory["w"][:3], "counts": torch.arange(2.0)})
 
     @ANSWERS.answer
-    def respond(self, me, given):
-        me.memory["offered"] = given["offers"]
-        return Upload({"w": me.memory["w"]})
+    def respond(self, client, given):
+        client.memory["offered"] = given["offers"]
+        return Upload({"w": client.memory["w"]})
 
     @ANSWERS.read
-    def take(self, me, answered):
-        me.memory["read"] = answered
+    def take(self, client, answered):
+        client.memory["read"] = answered
 
 
 def peers(names=FOUR):

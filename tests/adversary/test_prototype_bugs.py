@@ -58,9 +58,9 @@ def sent_by(made, name: str, channel: str = "update") -> list[np.ndarray]:
 class Twice(Toy):
     """An algorithm that reduces twice in a round."""
 
-    def round(self, fed, state):
-        fed.reduce(self.UPDATE, {"times": 1.0})
-        fed.reduce(self.UPDATE, {"times": 0.5})
+    def round(self, round, state):
+        round.reduce(self.UPDATE, {"times": 1.0})
+        round.reduce(self.UPDATE, {"times": 0.5})
         return state
 
 

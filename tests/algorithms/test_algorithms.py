@@ -178,7 +178,7 @@ def test_sgd_keeps_no_moments_and_one_full_step_is_the_gradient(federation: sfg.
     algorithm = sfg.FedAvg(optimizer="sgd", batch="full", learning_rate=0.5, hidden=(8, 4), fanout=(3, 3))
     state = algorithm.init(federation.schema, 0)
     graph = federation.owners["owner-0"]
-    me = SimpleNamespace(
+    client = SimpleNamespace(
         name="owner-0",
         training=None,
         graph=graph,
@@ -186,8 +186,8 @@ def test_sgd_keeps_no_moments_and_one_full_step_is_the_gradient(federation: sfg.
         memory={},
         generator=lambda purpose: torch.Generator().manual_seed(7),
     )
-    upload = algorithm.update(me, state)
-    assert wire.plain(me.memory) == {}
+    upload = algorithm.update(client, state)
+    assert wire.plain(client.memory) == {}
     # the last bias: lr * (class shares - mean prediction), and both sum to one
     step = upload.values["head.bias"] / 0.5
     assert abs(float(step.sum())) < 1e-6
@@ -337,7 +337,7 @@ def test_training_resumed_from_plain_memory_is_the_same_training(federation: sfg
 
     def trained(through_the_wire: bool) -> dict[str, torch.Tensor]:
         model = algorithm.start(schema, 0)
-        me = SimpleNamespace(
+        client = SimpleNamespace(
             name="owner-0",
             training=None,
             graph=graph,
@@ -345,9 +345,9 @@ def test_training_resumed_from_plain_memory_is_the_same_training(federation: sfg
             generator=lambda purpose: torch.Generator().manual_seed(1),
         )
         for _ in range(2):
-            fit(me, graph, model, algorithm.settings)
+            fit(client, graph, model, algorithm.settings)
             if through_the_wire:
-                me.memory = nested(wire.decode(wire.encode(wire.plain(me.memory))))
+                client.memory = nested(wire.decode(wire.encode(wire.plain(client.memory))))
         return {name: p.detach() for name, p in model.named_parameters()}
 
     assert same(trained(False), trained(True))
@@ -369,11 +369,11 @@ def test_a_batch_is_a_pass_over_all_training_nodes_once(federation: sfg.Federati
     from secure_fedgraph.algorithms.training.local_training import _batches
 
     graph = federation.owners["owner-0"]
-    me = SimpleNamespace(
+    client = SimpleNamespace(
         training=None, graph=graph, generator=lambda purpose: torch.Generator().manual_seed(1)
     )
-    batches = list(_batches(me, graph, sfg.FedSage(batch=10, epochs=2).settings))
+    batches = list(_batches(client, graph, sfg.FedSage(batch=10, epochs=2).settings))
     nodes = graph.train_mask.nonzero().flatten().tolist()
     assert sorted(torch.cat(batches).tolist()) == sorted(nodes * 2)
     assert max(len(b) for b in batches) == 10
-    assert [len(b) for b in _batches(me, graph, sfg.FedSage(batch="full").settings)] == [len(nodes)]
+    assert [len(b) for b in _batches(client, graph, sfg.FedSage(batch="full").settings)] == [len(nodes)]

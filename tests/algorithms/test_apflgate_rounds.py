@@ -33,30 +33,32 @@ class Table:
 
     def __init__(self, algorithm: sfg.ApflGate, clients: Sequence[Any]) -> None:
         self.algorithm, self.clients = algorithm, clients
-        self.cohort = tuple(me.name for me in clients)
+        self.cohort = tuple(client.name for client in clients)
 
     def reduce(self, channel: sfg.Channel, given: State) -> Any:
-        said = [self.algorithm.update(me, given).values for me in self.clients]
+        said = [self.algorithm.update(client, given).values for client in self.clients]
         self.said = said
         mean = {k: torch.stack([s[k] for s in said]).mean(0) for k in said[0]}
         return SimpleNamespace(mean=mean, contributors=self.cohort)
 
     def scatter(self, channel: sfg.Channel, given: Mapping[str, State]) -> None:
-        for me in self.clients:
-            assert self.algorithm.mean_update(me, given[me.name]) is None
+        for client in self.clients:
+            assert self.algorithm.mean_update(client, given[client.name]) is None
 
     def run(self, state: State, rounds: int) -> State:
         for number in range(1, rounds + 1):
-            for me in self.clients:
-                me.round = number
+            for client in self.clients:
+                client.round = number
             state = self.algorithm.round(self, state)
         return state
 
 
-def client(name: str, graph: Data, schema: Any) -> Any:
-    me = SimpleNamespace(name=name, graph=graph, schema=schema, memory={}, round=1)
-    me.generator = lambda purpose: torch.Generator().manual_seed(hash((name, me.round, purpose)) % 2**31)
-    return me
+def client_of(name: str, graph: Data, schema: Any) -> Any:
+    client = SimpleNamespace(name=name, graph=graph, schema=schema, memory={}, round=1)
+    client.generator = lambda purpose: torch.Generator().manual_seed(
+        hash((name, client.round, purpose)) % 2**31
+    )
+    return client
 
 
 # ---- a task whose gradients are constant: the loss is linear in the weights
@@ -100,14 +102,14 @@ PULLS = torch.tensor([[1.0, 0.0, -2.0], [4.0, 1.0, 0.0], [-2.0, 2.0, 5.0]])
 def pulled(**settings: Any) -> tuple[Table, State]:
     graphs = [Data(pull=pull, train_mask=torch.ones(1, dtype=torch.bool), num_nodes=1) for pull in PULLS]
     algorithm = Pulled(**{"local_steps": 4, "learning_rate": 0.25, **settings})
-    return Table(algorithm, [client(f"owner-{i}", g, Schema(0, 0)) for i, g in enumerate(graphs)]), {
+    return Table(algorithm, [client_of(f"owner-{i}", g, Schema(0, 0)) for i, g in enumerate(graphs)]), {
         "weight": torch.zeros(1, 3)
     }
 
 
 def errors_of(table: Table) -> Tensor:
     """``delta_i - (g_i - mean g)``."""
-    delta = torch.stack([me.memory["delta"]["weight"][0] for me in table.clients])
+    delta = torch.stack([client.memory["delta"]["weight"][0] for client in table.clients])
     return delta - (PULLS - PULLS.mean(0))
 
 
@@ -170,7 +172,7 @@ class TestTracking:
     def test_the_norm_is_clipped(self):
         table, state = pulled(tau=4, delta_norm=1.5)
         table.run(state, 3)
-        norms = [float(me.memory["delta"]["weight"].norm()) for me in table.clients]
+        norms = [float(client.memory["delta"]["weight"].norm()) for client in table.clients]
         assert max(norms) == pytest.approx(1.5) and all(n <= 1.5 + 1e-6 for n in norms)
 
     def test_the_servers_rate_scales_its_step_and_not_the_terms(self):
@@ -190,7 +192,7 @@ def federation() -> sfg.Federation:
 
 
 def table_of(algorithm: sfg.ApflGate, federation: sfg.Federation) -> tuple[Table, State]:
-    clients = [client(name, graph, federation.schema) for name, graph in federation.owners.items()]
+    clients = [client_of(name, graph, federation.schema) for name, graph in federation.owners.items()]
     return Table(algorithm, clients), algorithm.init(federation.schema, 7)
 
 
@@ -241,11 +243,11 @@ class TestLimits:
         )
         state = both.run(start, 3)
         assert alike(state, gate.run(start, 3), atol=0)
-        for me in both.clients:
-            alone = local_sgd(federation, me.graph, start, 9)
-            assert alike(me.memory["personal"], alone)
-            assert both.algorithm._marked(me, state)["test"].equal(
-                both.algorithm._marked(me, start)["test"]  # whatever the shared model is
+        for client in both.clients:
+            alone = local_sgd(federation, client.graph, start, 9)
+            assert alike(client.memory["personal"], alone)
+            assert both.algorithm._marked(client, state)["test"].equal(
+                both.algorithm._marked(client, start)["test"]  # whatever the shared model is
             )
 
     def test_tau_without_end_is_apfl(self, federation):
@@ -264,7 +266,7 @@ class TestLimits:
         for _ in range(4):
             state = table.run(state, 1)
             for name in state:
-                terms = torch.stack([me.memory["delta"][name] for me in table.clients])
+                terms = torch.stack([client.memory["delta"][name] for client in table.clients])
                 assert float(terms.abs().max()) >= 0
                 assert torch.allclose(terms.sum(0), torch.zeros(()), atol=1e-5)
         assert max(float(v.norm()) for v in table.clients[0].memory["delta"].values()) > 1e-3
@@ -272,20 +274,20 @@ class TestLimits:
     def test_alike_clients_need_no_term(self, federation):
         graph = federation.owners["owner-0"]
         algorithm = sfg.ApflGate(**FULL)
-        table = Table(algorithm, [client(f"owner-{i}", graph, federation.schema) for i in range(4)])
+        table = Table(algorithm, [client_of(f"owner-{i}", graph, federation.schema) for i in range(4)])
         table.run(algorithm.init(federation.schema, 7), 3)
-        assert all(not v.any() for me in table.clients for v in me.memory["delta"].values())
+        assert all(not v.any() for client in table.clients for v in client.memory["delta"].values())
 
     def test_the_personal_step_mixes_outputs_with_the_model_of_the_rounds_start(self, federation):
         algorithm = sfg.ApflGate(**{**FULL, "local_steps": 2}, alpha=0.4, personal_rate=0.2)
         table, start = table_of(algorithm, federation)
-        me = table.clients[0]
-        algorithm.update(me, start)
+        client = table.clients[0]
+        algorithm.update(client, start)
         task = GraphTask((8, 8))
         frozen, model = task.model(federation.schema), task.model(federation.schema)
         load(frozen, start)
         load(model, start)
-        part = task.part(me.graph, training_items(me.graph))
+        part = task.part(client.graph, training_items(client.graph))
         for _ in range(2):
             mixed = 0.4 * model(part.graph) + 0.6 * frozen(part.graph).detach()
             gradients = torch.autograd.grad(
@@ -294,7 +296,7 @@ class TestLimits:
             with torch.no_grad():
                 for p, g in zip(model.parameters(), gradients, strict=True):
                     p -= 0.2 * g
-        assert alike(me.memory["personal"], parameters_of(model))
+        assert alike(client.memory["personal"], parameters_of(model))
 
     def test_weight_decay_is_part_of_the_objective(self, federation):
         table, start = table_of(sfg.FedGate(**{**FULL, "local_steps": 1}, weight_decay=0.5), federation)
@@ -309,12 +311,12 @@ class TestAlpha:
             **{**FULL, "local_steps": 1}, alpha="adaptive", alpha_rate=0.1, personal_rate=0.2
         )
         table, start = table_of(algorithm, federation)
-        me = table.clients[0]
-        me.memory["personal"] = {k: v + 0.1 for k, v in start.items()}
-        before = {k: v.clone() for k, v in me.memory["personal"].items()}
-        algorithm.update(me, start)
+        client = table.clients[0]
+        client.memory["personal"] = {k: v + 0.1 for k, v in start.items()}
+        before = {k: v.clone() for k, v in client.memory["personal"].items()}
+        algorithm.update(client, start)
         task = GraphTask((8, 8))
-        part = task.part(me.graph, training_items(me.graph))
+        part = task.part(client.graph, training_items(client.graph))
 
         def loss(alpha: float) -> Tensor:
             said = [algorithm.predict(p, part.graph, federation.schema).double() for p in (before, start)]
@@ -322,17 +324,17 @@ class TestAlpha:
 
         slope = float(loss(0.5 + 1e-4) - loss(0.5 - 1e-4)) / 2e-4
         assert abs(slope) > 1e-3
-        assert me.memory["alpha"] == pytest.approx(0.5 - 0.1 * slope, abs=1e-4)
+        assert client.memory["alpha"] == pytest.approx(0.5 - 0.1 * slope, abs=1e-4)
 
     def test_it_stays_between_0_and_1(self, federation):
         table, start = table_of(sfg.Apfl(**FULL, alpha="adaptive", alpha_rate=1e6), federation)
         table.run(start, 3)
-        assert all(me.memory["alpha"] in (0.0, 1.0) for me in table.clients)
+        assert all(client.memory["alpha"] in (0.0, 1.0) for client in table.clients)
 
     def test_fixed_stays_fixed(self, federation):
         table, start = table_of(sfg.Apfl(**FULL, alpha=0.25), federation)
         table.run(start, 2)
-        assert [me.memory["alpha"] for me in table.clients] == [0.25] * 3
+        assert [client.memory["alpha"] for client in table.clients] == [0.25] * 3
 
     def test_adams_moments_stay_with_the_client(self, federation):
         table, start = table_of(sfg.Apfl(**FULL, personal_optimizer="adam"), federation)
@@ -359,24 +361,24 @@ class TestHostileServer:
     def asked(self, federation) -> tuple[sfg.ApflGate, Any, State, State]:
         algorithm = sfg.ApflGate(**FULL)
         table, start = table_of(algorithm, federation)
-        me = table.clients[0]
-        return algorithm, me, start, dict(algorithm.update(me, start).values)
+        client = table.clients[0]
+        return algorithm, client, start, dict(algorithm.update(client, start).values)
 
     def test_a_mean_without_an_update(self, asked):
-        algorithm, me, start, said = asked
-        me.round = 2
-        algorithm.mean_update(me, said)  # as a client that dropped out of the sum is given it
-        assert "delta" not in me.memory
+        algorithm, client, start, said = asked
+        client.round = 2
+        algorithm.mean_update(client, said)  # as a client that dropped out of the sum is given it
+        assert "delta" not in client.memory
         with pytest.raises(HostileMessage, match="was not given its mean"):
-            algorithm.update(me, start)
+            algorithm.update(client, start)
 
     def test_a_mean_twice(self, asked):
-        algorithm, me, _start, said = asked
-        algorithm.mean_update(me, said)
-        assert "sent" not in me.memory
-        term = {name: value.clone() for name, value in me.memory["delta"].items()}
-        algorithm.mean_update(me, {name: value + 1 for name, value in said.items()})
-        assert all(torch.equal(me.memory["delta"][name], value) for name, value in term.items())
+        algorithm, client, _start, said = asked
+        algorithm.mean_update(client, said)
+        assert "sent" not in client.memory
+        term = {name: value.clone() for name, value in client.memory["delta"].items()}
+        algorithm.mean_update(client, {name: value + 1 for name, value in said.items()})
+        assert all(torch.equal(client.memory["delta"][name], value) for name, value in term.items())
 
     @pytest.mark.parametrize(
         "bend",
@@ -389,17 +391,17 @@ class TestHostileServer:
         ],
     )
     def test_a_mean_that_does_not_fit(self, asked, bend):
-        algorithm, me, _start, said = asked
+        algorithm, client, _start, said = asked
         with pytest.raises(HostileMessage, match="mean update does not fit"):
-            algorithm.mean_update(me, bend(said))
-        algorithm.mean_update(me, said)  # and the honest one is still taken
+            algorithm.mean_update(client, bend(said))
+        algorithm.mean_update(client, said)  # and the honest one is still taken
 
     def test_weights_of_another_model(self, asked):
-        algorithm, me, start, _said = asked
+        algorithm, client, start, _said = asked
         with pytest.raises(HostileMessage):
-            algorithm.update(me, {**start, "head.bias": torch.tensor([float("inf"), 0.0])})
+            algorithm.update(client, {**start, "head.bias": torch.tensor([float("inf"), 0.0])})
         with pytest.raises(HostileMessage):
-            algorithm.update(me, {})
+            algorithm.update(client, {})
 
 
 class TestSettings:
@@ -446,8 +448,8 @@ class TestAwkwardClients:
             packed[key] = torch.ones(8, dtype=torch.bool)
         other = sfg.federate(dataset, clients=2, partition="dirichlet")
         algorithm = sfg.ApflGate(**{**FULL, "batch": 4})
-        clients = [client("owner-0", packed, other.schema)]
-        clients += [client(f"{name}b", graph, other.schema) for name, graph in other.owners.items()]
+        clients = [client_of("owner-0", packed, other.schema)]
+        clients += [client_of(f"{name}b", graph, other.schema) for name, graph in other.owners.items()]
         table = Table(algorithm, clients)
         state = table.run(algorithm.init(other.schema, 0), 3)
         assert all(torch.isfinite(v).all() for v in state.values())

@@ -60,9 +60,9 @@ class Against(FairGraphFL):
 
     name = "against"
 
-    def _trained(self, me, given):
-        found = super()._trained(me, given)
-        return {k: -v for k, v in found.items()} if me.name == "owner-2" else found
+    def _trained(self, client, given):
+        found = super()._trained(client, given)
+        return {k: -v for k, v in found.items()} if client.name == "owner-2" else found
 
 
 class TestRuns:
@@ -234,13 +234,13 @@ class TestRewards:
         [("fill", [10, 2, 0, 0]), ("add", [11, 2, 0, 0]), ("revert", [10, 0, 0, 0])],
     )
     def test_readings_by_hand(self, reading, expected):
-        me, algorithm, before = self._me(reading)
-        algorithm.reward(me, self._given([0], [10.0]))
-        moved = me.memory["model"]["reduce.bias"] - before["reduce.bias"]
+        client, algorithm, before = self._me(reading)
+        algorithm.reward(client, self._given([0], [10.0]))
+        moved = client.memory["model"]["reduce.bias"] - before["reduce.bias"]
         # its own update was 1, 2, 0, 0; it earned the first component of the global one, 10
         assert moved.tolist() == expected
-        assert me.memory["value"] == 0.25
-        assert "before" not in me.memory
+        assert client.memory["value"] == 0.25
+        assert "before" not in client.memory
 
     @pytest.mark.parametrize(
         "given",
@@ -263,7 +263,7 @@ class TestRewards:
         ids=str,
     )
     def test_rewards_that_no_server_gives(self, given):
-        me, algorithm, _ = self._me("fill")
+        client, algorithm, _ = self._me("fill")
         made = self._given([] if "kind" in given else given["places"], given["amounts"]) if given else {}
         if "value" in given:
             made["value"] = given["value"]
@@ -271,22 +271,22 @@ class TestRewards:
             made["places"] = torch.tensor(given["places"], dtype=given["kind"])
         if "whole" in given:
             made["amounts"] = made["amounts"].long()
-        model = me.memory["model"]
+        model = client.memory["model"]
         with pytest.raises(HostileMessage, match="a reward that is none"):
-            algorithm.reward(me, made)
-        assert me.memory["model"] is model
+            algorithm.reward(client, made)
+        assert client.memory["model"] is model
 
     def test_a_vocabulary_before_motifs(self):
-        me, algorithm, _ = self._me("fill")
+        client, algorithm, _ = self._me("fill")
         codes = every_motif(LABELS, algorithm.settings.rings)
         with pytest.raises(HostileMessage, match="told a vocabulary before it was asked for its motifs"):
-            algorithm.vocabulary(me, {"codes": codes})
+            algorithm.vocabulary(client, {"codes": codes})
 
     def test_a_reward_before_an_update(self):
-        me, algorithm, _ = self._me("fill")
-        me.memory.pop("before")
+        client, algorithm, _ = self._me("fill")
+        client.memory.pop("before")
         with pytest.raises(HostileMessage, match="before it sent anything"):
-            algorithm.reward(me, self._given([0], [1.0]))
+            algorithm.reward(client, self._given([0], [1.0]))
 
     def _given(self, places, amounts):
         return {
@@ -305,8 +305,8 @@ class TestRewards:
         before = {k: before[k] for k in order}
         after = {k: v.clone() for k, v in before.items()}
         after["reduce.bias"] = torch.tensor([1.0, 2.0, 0.0, 0.0])
-        me = SimpleNamespace(name="owner-0", schema=schema, memory={"model": after, "before": before})
-        return me, algorithm, before
+        client = SimpleNamespace(name="owner-0", schema=schema, memory={"model": after, "before": before})
+        return client, algorithm, before
 
 
 class TestRegulariser:
@@ -376,9 +376,9 @@ class TestRegulariser:
         ],
     )
     def test_prototypes_that_no_server_tells(self, given):
-        me = SimpleNamespace(name="owner-0")
+        client = SimpleNamespace(name="owner-0")
         with pytest.raises(HostileMessage, match="told prototypes"):
-            training.pull(me, given, self.target.incidence, torch.tensor([0, 1]), (2, 2), "relative")
+            training.pull(client, given, self.target.incidence, torch.tensor([0, 1]), (2, 2), "relative")
 
 
 class TestBadInput:
@@ -451,10 +451,10 @@ class TestBadInput:
         class Alone(FairGraphFL):
             name = "alone"
 
-            def round(self, fed, state):
-                state = self._met(fed, state)
+            def round(self, round, state):
+                state = self._met(round, state)
                 state[VALUES] = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
-                return super().round(fed, state)
+                return super().round(round, state)
 
         with pytest.raises(Refused, match="effective contributors"):
             run(federation, 1, sfg.policies.strictest(), Alone, valuation="encrypted", use_diversity=False)
@@ -490,7 +490,7 @@ class TestBaselines:
         assert {row["policy"] for row in found.policy.describe() if row["name"] == "update"} == {policy}
 
     def test_no_seed_no_start(self):
-        me = SimpleNamespace(name="owner-0", schema=Schema(3, 2), memory={})
+        client = SimpleNamespace(name="owner-0", schema=Schema(3, 2), memory={})
         for given in ({}, {"seed": True}, {"seed": -1}, {"seed": "0"}):
             with pytest.raises(HostileMessage, match="no seed"):
-                GinLocal(**SMALL).train(me, given)
+                GinLocal(**SMALL).train(client, given)

@@ -65,12 +65,12 @@ def sent(federation, algorithm, without: int | None = None, changed: int | None 
     if changed is not None:
         graph.x = graph.x.clone()
         graph.x[graph.graph == training[changed]] = torch.eye(LABELS)[2]
-    me = SimpleNamespace(name="owner-0", graph=graph, schema=federation.schema, memory={})
+    client = SimpleNamespace(name="owner-0", graph=graph, schema=federation.schema, memory={})
     channels = {c.name: c for c in algorithm.in_use}
     found = {}
     for name, parts in (
-        ("motif_counts", algorithm.motif_counts(me, {})),
-        ("motif_sums", algorithm.motif_sums(me, {SEED: 3})),
+        ("motif_counts", algorithm.motif_counts(client, {})),
+        ("motif_sums", algorithm.motif_sums(client, {SEED: 3})),
     ):
         bound = plaintext().bind([channels[name]], federation.names)[name]
         found[name] = bound.seal(parts, scope(), None)["data"].astype(np.float64)
@@ -105,9 +105,9 @@ class TestOneGraph:
     def test_where_motifs_are_chosen_over_all_graphs_it_moves_more(self, federation, monkeypatch):
         """A control: TF-IDF over the agent's graphs lets one graph decide for the others."""
 
-        def chosen(me, settings):
-            found = motif_lists.listed(me, {}, settings)
-            table, at = motif_lists.incidence(me, settings)
+        def chosen(client, settings):
+            found = motif_lists.listed(client, {}, settings)
+            table, at = motif_lists.incidence(client, settings)
             everything = torch.zeros(len(table), len(found["present"]))
             everything[:, at] = table
             return everything
@@ -119,8 +119,8 @@ class TestOneGraph:
     def test_what_a_graph_adds_depends_bit_for_bit_on_it_alone(self, federation):
         algorithm = FairGraphFL(**SMALL)
         graph = federation.owners["owner-0"]
-        me = SimpleNamespace(name="owner-0", graph=graph, schema=federation.schema, memory={})
-        whole = algorithm.motif_sums(me, {SEED: 3})
+        client = SimpleNamespace(name="owner-0", graph=graph, schema=federation.schema, memory={})
+        whole = algorithm.motif_sums(client, {SEED: 3})
         training = graph.train_mask.nonzero().flatten()
         for i in range(len(training)):
             only = copy.copy(graph)
@@ -142,8 +142,8 @@ class TestWithoutNoise:
         model.initialise(int(found.state[SEED]))
         model.eval()
         for graph in federation.owners.values():
-            me = SimpleNamespace(name="x", graph=graph, schema=federation.schema, memory={})
-            table = motif_lists.holds(me, algorithm.settings)
+            client = SimpleNamespace(name="x", graph=graph, schema=federation.schema, memory={})
+            table = motif_lists.holds(client, algorithm.settings)
             with torch.no_grad():
                 sums += table.T @ model.embed(graph)[graph.train_mask]
             count += table.sum(0)
@@ -162,11 +162,11 @@ class TestWithoutNoise:
     @pytest.mark.parametrize("ask", ["motif_counts", "motif_sums"])
     def test_an_agent_releases_it_once(self, federation, ask):
         graph = federation.owners["owner-0"]
-        me = SimpleNamespace(name="owner-0", graph=graph, schema=federation.schema, memory={})
+        client = SimpleNamespace(name="owner-0", graph=graph, schema=federation.schema, memory={})
         algorithm = FairGraphFL(**SMALL)
-        getattr(algorithm, ask)(me, {SEED: 3})
+        getattr(algorithm, ask)(client, {SEED: 3})
         with pytest.raises(HostileMessage, match="again: they are released once"):
-            getattr(algorithm, ask)(me, {SEED: 4})
+            getattr(algorithm, ask)(client, {SEED: 4})
 
     def test_prototypes_pull(self, federation):
         free, pulled = (run(federation, rounds=6, regularisation=weight) for weight in (0.0, 1.0))
@@ -330,8 +330,10 @@ class TestCountedLists:
             less.train_mask = graph.train_mask.clone()
             if left_out is not None:
                 less.train_mask[left_out] = False
-            me = SimpleNamespace(name="owner-0", graph=less, schema=federation.schema, memory={})
-            found.append(bound.seal(algorithm.motif_lists(me, {}), scope(), None)["data"].astype(np.float64))
+            client = SimpleNamespace(name="owner-0", graph=less, schema=federation.schema, memory={})
+            found.append(
+                bound.seal(algorithm.motif_lists(client, {}), scope(), None)["data"].astype(np.float64)
+            )
         apart = [float(np.linalg.norm(found[0] - other)) for other in found[1:]]
         assert max(apart) == pytest.approx(MOVED, abs=1e-8)
 

@@ -53,8 +53,8 @@ def enlisted(federation: sfg.Federation, algorithm: sfg.FedEgo) -> Client:
 
 def answered(federation: sfg.Federation, **settings: Any) -> tuple[sfg.FedEgo, Client, Trees]:
     algorithm = made(**settings)
-    me = enlisted(federation, algorithm)
-    return algorithm, me, algorithm.egos_across(me, {"seed": 5})
+    client = enlisted(federation, algorithm)
+    return algorithm, client, algorithm.egos_across(client, {"seed": 5})
 
 
 def go(federation: sfg.Federation, policy: Any = NOISED, rounds: int = 2, **settings: Any) -> sfg.Run:
@@ -70,7 +70,7 @@ def zeroed(table: torch.Tensor, unit: int, fanout: tuple[int, ...]) -> torch.Ten
 
 def test_no_node_of_a_clients_graph_moves_more_than_is_declared(federation: sfg.Federation) -> None:
     for caps, clip in (((1, 1), 0.5), ((2, 3), 3.0)):
-        algorithm, me, trees = answered(federation, caps=caps, clip=clip)
+        algorithm, client, trees = answered(federation, caps=caps, clip=clip)
         channel = algorithm.in_use[0]
         assert channel.name == "egos_across"
         touches = channel.touches
@@ -86,18 +86,18 @@ def test_no_node_of_a_clients_graph_moves_more_than_is_declared(federation: sfg.
                     - tree_sums(Trees(trees.values, zeroed(trees.places, v, (3, 2))), touches, Unit.NODE)[1]
                 )
             )
-            for v in range(len(me.graph.x))
+            for v in range(len(client.graph.x))
         ]
         assert 0 < max(found) <= limit
 
 
 def test_a_node_that_is_zeroed_changes_nobody_elses_row(federation: sfg.Federation) -> None:
-    algorithm, me, trees = answered(federation)
-    me.graph = me.graph.clone()
-    me.graph.x[3] = 0.0
-    me.graph.y[3] = 0
-    again = algorithm.egos_across(me, {})  # after one more round of training, on other features
-    rest = torch.arange(len(me.graph.x)) != 3
+    algorithm, client, trees = answered(federation)
+    client.graph = client.graph.clone()
+    client.graph.x[3] = 0.0
+    client.graph.y[3] = 0
+    again = algorithm.egos_across(client, {})  # after one more round of training, on other features
+    rest = torch.arange(len(client.graph.x)) != 3
     for key in ("rows", "labels"):
         assert torch.equal(again.values[key][rest], trees.values[key][rest])
     assert torch.equal(again.places, trees.places)
@@ -105,8 +105,8 @@ def test_a_node_that_is_zeroed_changes_nobody_elses_row(federation: sfg.Federati
 
 
 def test_without_a_frozen_reduction_every_row_depends_on_every_node(federation: sfg.Federation) -> None:
-    algorithm, me, trees = answered(federation, reduction="trained", average_reduction=False)
-    again = algorithm.egos_across(me, {})
+    algorithm, client, trees = answered(federation, reduction="trained", average_reduction=False)
+    again = algorithm.egos_across(client, {})
     assert not torch.equal(again.values["rows"], trees.values["rows"])
     assert torch.equal(again.places, trees.places)  # drawn once
     bound = NOISED.bind(algorithm.in_use, federation.names)["egos_across"]
@@ -118,8 +118,8 @@ def test_without_a_frozen_reduction_every_row_depends_on_every_node(federation: 
 
 
 def test_the_table_keeps_the_rules_and_empty_mashes_are_sent(federation: sfg.Federation) -> None:
-    algorithm, me, trees = answered(federation, mashes=30)
-    pool = int(me.graph.train_mask.sum())
+    algorithm, client, trees = answered(federation, mashes=30)
+    pool = int(client.graph.train_mask.sum())
     touches = bounded.touches(algorithm.settings)
     check_table(trees.places.numpy(), touches)
     whole = pool // 8
@@ -139,9 +139,13 @@ def test_a_frozen_reduction_is_never_trained_nor_sent(federation: sfg.Federation
     assert torch.equal(run.state["reduction.weight"], first["reduction.weight"])
     assert not torch.equal(run.state["head.weight"], first["head.weight"])
     assert [c.name for c in made().in_use] == ["egos_across", "mix", "personal_model"]
-    algorithm, me, _ = answered(federation)
-    assert torch.equal(me.memory["model"]["reduction.weight"], algorithm.start(me.schema, 5).reduction.weight)
-    assert not torch.equal(me.memory["model"]["head.weight"], algorithm.start(me.schema, 5).head.weight)
+    algorithm, client, _ = answered(federation)
+    assert torch.equal(
+        client.memory["model"]["reduction.weight"], algorithm.start(client.schema, 5).reduction.weight
+    )
+    assert not torch.equal(
+        client.memory["model"]["head.weight"], algorithm.start(client.schema, 5).head.weight
+    )
 
 
 @pytest.mark.parametrize("mash", ["across", "client"])
@@ -171,25 +175,25 @@ def test_mashes_are_released_once_and_used_again(federation: sfg.Federation) -> 
     # later rounds train on them, in the server and in the clients
     one = go(federation, rounds=1, mash_rounds=1)
     assert not torch.equal(run.state["head.weight"], one.state["head.weight"])
-    algorithm, me, _ = answered(federation, mash_rounds=1)
+    algorithm, client, _ = answered(federation, mash_rounds=1)
     with pytest.raises(HostileMessage, match="released in 1 round"):
-        algorithm.egos_across(me, {})
+        algorithm.egos_across(client, {})
 
 
 def test_a_client_that_is_asked_for_nothing_trains_before_it_mixes(federation: sfg.Federation) -> None:
-    algorithm, me, _ = answered(federation, mash_rounds=1)
+    algorithm, client, _ = answered(federation, mash_rounds=1)
     state = algorithm.init(federation.schema, 5)
     told = {k: v for k, v in state.items() if not k.startswith(("reduction.", "seed"))}
     told["shares"] = torch.full((federation.schema.classes,), 1 / federation.schema.classes)
 
     def steps() -> int:
-        return int(next(iter(me.memory["optimizer"].values()))["step"])
+        return int(next(iter(client.memory["optimizer"].values()))["step"])
 
     before = steps()
-    algorithm.mix(me, told)  # in the round of its mashes, when it has trained
+    algorithm.mix(client, told)  # in the round of its mashes, when it has trained
     assert steps() == before > 0
-    me.scratch.clear()
-    algorithm.mix(me, told)
+    client.scratch.clear()
+    algorithm.mix(client, told)
     assert steps() == 2 * before
 
 

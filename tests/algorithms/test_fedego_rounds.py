@@ -63,11 +63,11 @@ def trained(
 ) -> tuple[sfg.FedEgo, Client, dict[str, torch.Tensor]]:
     """An algorithm, a client that has trained once, and the server's state before round 1."""
     algorithm = made(**settings)
-    me = enlisted(federation, algorithm)[0]
+    client = enlisted(federation, algorithm)[0]
     state = algorithm.init(federation.schema, 5)
     given = {k: v for k, v in state.items() if k.startswith("reduction.")}
-    algorithm.reduction(me, {**given, "seed": 5})
-    return algorithm, me, state
+    algorithm.reduction(client, {**given, "seed": 5})
+    return algorithm, client, state
 
 
 def mixed_in(state: dict[str, torch.Tensor], shares: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -103,50 +103,52 @@ def test_only_what_is_used_is_bound(
 def test_a_mash_mixes_n_whole_ego_graphs_and_the_rest_of_the_pool_is_not_sent(
     federation: sfg.Federation,
 ) -> None:
-    algorithm, me, _ = trained(federation)
-    pool = me.graph.train_mask.nonzero().flatten()
+    algorithm, client, _ = trained(federation)
+    pool = client.graph.train_mask.nonzero().flatten()
     assert len(pool) % 8  # there is something to leave out
-    centres = algorithm._centres(me)
+    centres = algorithm._centres(client)
     assert centres.shape == (len(pool) // 8, 8)
     assert len(centres.flatten().unique()) == centres.numel()
     assert torch.isin(centres, pool).all()
-    upload = algorithm.egos(me, {"seed": 5}).values
-    rows = me.memory["egos"][centres].long()
+    upload = algorithm.egos(client, {"seed": 5}).values
+    rows = client.memory["egos"][centres].long()
     model = algorithm.model(federation.schema)
-    load(model, me.memory["model"])
+    load(model, client.memory["model"])
     with torch.no_grad():
-        assert torch.equal(upload["rows"], mash(model.reduction(me.graph.x), rows))
+        assert torch.equal(upload["rows"], mash(model.reduction(client.graph.x), rows))
     soft = upload["labels"]
     counts = torch.stack(
-        [torch.bincount(me.graph.y[c], minlength=federation.schema.classes) for c in centres]
+        [torch.bincount(client.graph.y[c], minlength=federation.schema.classes) for c in centres]
     )
     assert torch.allclose(soft[:, 0] * 8, counts.float())
 
 
 def test_batches_are_drawn_afresh_every_round_and_ego_graphs_never(federation: sfg.Federation) -> None:
-    algorithm, me, _ = trained(federation)
-    first, table = algorithm._centres(me), me.memory["egos"].clone()
-    assert torch.equal(first, algorithm._centres(me))
-    me.round = 1
-    algorithm.reduction(me, {k: v for k, v in me.memory["model"].items() if k.startswith("reduction.")})
-    assert not torch.equal(first, algorithm._centres(me))
-    assert torch.equal(table, me.memory["egos"])
+    algorithm, client, _ = trained(federation)
+    first, table = algorithm._centres(client), client.memory["egos"].clone()
+    assert torch.equal(first, algorithm._centres(client))
+    client.round = 1
+    algorithm.reduction(
+        client, {k: v for k, v in client.memory["model"].items() if k.startswith("reduction.")}
+    )
+    assert not torch.equal(first, algorithm._centres(client))
+    assert torch.equal(table, client.memory["egos"])
 
 
 def test_nobody_foresees_the_batches(federation: sfg.Federation, monkeypatch: pytest.MonkeyPatch) -> None:
-    algorithm, me, _ = trained(federation)
+    algorithm, client, _ = trained(federation)
     monkeypatch.setattr(Client, "secret_order", ORDER)
-    drawn = [algorithm._centres(me) for _ in range(2)]
+    drawn = [algorithm._centres(client) for _ in range(2)]
     assert not torch.equal(*drawn)  # in the same round, from the same seed
-    assert torch.equal(me.secret_order(50).sort().values, torch.arange(50))
-    assert me.secret_order(0).shape == (0,)
+    assert torch.equal(client.secret_order(50).sort().values, torch.arange(50))
+    assert client.secret_order(0).shape == (0,)
 
 
 @pytest.mark.parametrize("wanted", [1, 3, 200])
 def test_across_every_client_makes_the_same_public_number(federation: sfg.Federation, wanted: int) -> None:
-    algorithm, me, _ = trained(federation, mash="across", mashes=wanted)
-    pool = me.graph.train_mask.nonzero().flatten()
-    centres = algorithm._centres(me)
+    algorithm, client, _ = trained(federation, mash="across", mashes=wanted)
+    pool = client.graph.train_mask.nonzero().flatten()
+    centres = algorithm._centres(client)
     assert centres.shape == (wanted, 8)
     for whole in centres.split(len(pool) // 8):  # nobody twice before the pool has run out
         assert len(whole.flatten().unique()) == whole.numel()
@@ -167,9 +169,9 @@ def test_training_redraws_its_ego_graphs_unless_told_not_to(
         return forward(self, x, tree, generator)
 
     monkeypatch.setattr(EgoSage, "forward_tree", watched)
-    _, me, _ = trained(federation, **settings)
+    _, client, _ = trained(federation, **settings)
     rows = torch.cat(seen)
-    assert torch.equal(rows, me.memory["egos"][rows[:, 0]].long()) != drawn
+    assert torch.equal(rows, client.memory["egos"][rows[:, 0]].long()) != drawn
 
 
 def test_across_the_server_trains_on_the_mean_of_the_clients_mashes(federation: sfg.Federation) -> None:
@@ -186,15 +188,15 @@ def test_across_the_server_trains_on_the_mean_of_the_clients_mashes(federation: 
 
 
 def test_without_mixup_the_first_ego_graph_is_sent_as_it_is(federation: sfg.Federation) -> None:
-    algorithm, me, _ = trained(federation, mixup=False)
-    labels = algorithm.egos(me, {"seed": 5}).values["labels"]
-    first = me.memory["egos"][algorithm._centres(me)[:, 0]].long()
-    assert torch.equal(labels, F.one_hot(me.graph.y[first], federation.schema.classes).float())
+    algorithm, client, _ = trained(federation, mixup=False)
+    labels = algorithm.egos(client, {"seed": 5}).values["labels"]
+    first = client.memory["egos"][algorithm._centres(client)[:, 0]].long()
+    assert torch.equal(labels, F.one_hot(client.graph.y[first], federation.schema.classes).float())
 
 
 def test_once_and_stable_slots_leave_slots_empty_and_train(federation: sfg.Federation) -> None:
-    algorithm, me, _ = trained(federation, slots="stable", once=True)
-    labels = algorithm.egos(me, {"seed": 5}).values["labels"]
+    algorithm, client, _ = trained(federation, slots="stable", once=True)
+    labels = algorithm.egos(client, {"seed": 5}).values["labels"]
     filled = labels.sum(-1)
     assert torch.allclose(filled[:, 0], torch.ones(len(filled)))
     assert float(filled[:, 1:].mean()) < 0.6
@@ -208,10 +210,10 @@ def test_the_reduction_is_averaged_and_everybody_starts_from_the_same(federation
     start = algorithm.init(federation.schema, 5)
     clients = enlisted(federation, algorithm)
     given = {k: v for k, v in start.items() if k.startswith("reduction.")}
-    moved = [algorithm.reduction(me, {**given, "seed": 5}).values for me in clients]
-    for me, step in zip(clients, moved, strict=True):
+    moved = [algorithm.reduction(client, {**given, "seed": 5}).values for client in clients]
+    for client, step in zip(clients, moved, strict=True):
         assert set(step) == set(given)
-        assert all(torch.allclose(me.memory["model"][k], given[k] + step[k]) for k in given)
+        assert all(torch.allclose(client.memory["model"][k], given[k] + step[k]) for k in given)
     # a client that is told a seed starts where the server does
     fresh = enlisted(federation, algorithm)[0]
     own = parameters_of(algorithm._own(fresh, 5))
@@ -219,8 +221,8 @@ def test_the_reduction_is_averaged_and_everybody_starts_from_the_same(federation
 
 
 def test_the_server_trains_the_upper_layers_only_and_keeps_their_moments(federation: sfg.Federation) -> None:
-    algorithm, me, state = trained(federation)
-    mashes = dict(algorithm.egos(me, {"seed": 5}).values)
+    algorithm, client, state = trained(federation)
+    mashes = dict(algorithm.egos(client, {"seed": 5}).values)
     seeded = torch.Generator().manual_seed
     after = algorithm._learn(state, mashes, seeded(0))
     for name in parameters_of(algorithm.model(federation.schema)):
@@ -234,10 +236,10 @@ def test_the_server_trains_the_upper_layers_only_and_keeps_their_moments(federat
 
 def test_the_servers_loss_is_soft_cross_entropy_at_the_centre(federation: sfg.Federation) -> None:
     """One step of plain gradient descent, by hand."""
-    algorithm, me, state = trained(
+    algorithm, client, state = trained(
         federation, optimizer="sgd", learning_rate=0.1, server_epochs=1, server_share=1.0, batch=8
     )
-    mashes = {k: v[:8] for k, v in algorithm.egos(me, {"seed": 5}).values.items()}
+    mashes = {k: v[:8] for k, v in algorithm.egos(client, {"seed": 5}).values.items()}
     model = algorithm.model(federation.schema)
     load(model, {k: v for k, v in state.items() if k != "seed"})
     shares = model.forward_mash(mashes["rows"]).softmax(1)
@@ -250,16 +252,16 @@ def test_the_servers_loss_is_soft_cross_entropy_at_the_centre(federation: sfg.Fe
 
 @pytest.mark.parametrize(("mixing", "profile"), [("adaptive", "paper"), (0.25, "paper"), (1.0, "released")])
 def test_a_client_mixes_by_its_own_coefficient(federation: sfg.Federation, mixing: Any, profile: str) -> None:
-    algorithm, me, _ = trained(federation, mixing=mixing, profile=profile)
-    before = dict(me.memory["model"])
+    algorithm, client, _ = trained(federation, mixing=mixing, profile=profile)
+    before = dict(client.memory["model"])
     other = {k: torch.randn_like(v) for k, v in before.items()}
     shares = torch.tensor([0.7, 0.1, 0.1, 0.1])
     told = {k: v for k, v in other.items() if profile == "paper" or not k.startswith("reduction.")}
-    algorithm.mix(me, {**told, "shares": shares})
-    own = class_shares(me.graph.y, 4)
+    algorithm.mix(client, {**told, "shares": shares})
+    own = class_shares(client.graph.y, 4)
     share = coefficient(own, shares, 0.5) if mixing == "adaptive" else mixing
     assert 0 < share <= 1
-    for name, value in me.memory["model"].items():
+    for name, value in client.memory["model"].items():
         if not name.startswith("reduction."):
             expected = share * other[name] + (1 - share) * before[name]
         else:
@@ -270,9 +272,9 @@ def test_a_client_mixes_by_its_own_coefficient(federation: sfg.Federation, mixin
 def test_class_frequencies_count_all_nodes_of_the_client_its_tests_included(
     federation: sfg.Federation,
 ) -> None:
-    algorithm, me, _ = trained(federation)
+    algorithm, client, _ = trained(federation)
     shares = torch.full((4,), 0.25)
-    assert algorithm._share(me, shares) == coefficient(class_shares(me.graph.y, 4), shares, 0.5)
+    assert algorithm._share(client, shares) == coefficient(class_shares(client.graph.y, 4), shares, 0.5)
 
 
 def test_without_mixing_a_clients_upper_layers_are_its_own(
@@ -287,7 +289,7 @@ def test_without_mixing_a_clients_upper_layers_are_its_own(
 
     monkeypatch.setattr(sfg.Federation, "enlist", watched)
     run = go(federation, 2, mixing=0)
-    first, second, _ = (me.memory["model"] for me in seen)
+    first, second, _ = (client.memory["model"] for client in seen)
     for name, value in first.items():
         assert torch.equal(value, second[name]) == name.startswith("reduction.")
         if name.startswith("reduction."):
@@ -337,20 +339,20 @@ def test_it_learns(federation: sfg.Federation) -> None:
 
 def test_a_client_without_some_classes_is_fine(federation: sfg.Federation) -> None:
     algorithm = made()
-    me = enlisted(federation, algorithm)[0]
-    me.graph = me.graph.clone()
-    me.graph.y = me.graph.y.clamp(max=1)
+    client = enlisted(federation, algorithm)[0]
+    client.graph = client.graph.clone()
+    client.graph.y = client.graph.y.clamp(max=1)
     state = algorithm.init(federation.schema, 5)
-    algorithm.reduction(me, {**{k: v for k, v in state.items() if k.startswith("reduction.")}, "seed": 5})
-    labels = algorithm.egos(me, {"seed": 5}).values["labels"]
+    algorithm.reduction(client, {**{k: v for k, v in state.items() if k.startswith("reduction.")}, "seed": 5})
+    labels = algorithm.egos(client, {"seed": 5}).values["labels"]
     assert labels.shape[-1] == 4 and not labels[..., 2:].any()
-    algorithm.mix(me, mixed_in(state, torch.full((4,), 0.25)))
+    algorithm.mix(client, mixed_in(state, torch.full((4,), 0.25)))
 
 
 def test_a_client_that_no_round_asked_yet_is_examined_with_a_fresh_model(federation: sfg.Federation) -> None:
     algorithm = made()
-    me = enlisted(federation, algorithm)[0]
-    assert algorithm.personal_model(me, {}).values.keys() == algorithm.own_model(me).keys()
+    client = enlisted(federation, algorithm)[0]
+    assert algorithm.personal_model(client, {}).values.keys() == algorithm.own_model(client).keys()
 
 
 @pytest.mark.parametrize(
@@ -408,44 +410,46 @@ def test_a_batch_larger_than_a_training_pool_is_refused_without_its_size(federat
 def test_a_client_refuses_what_no_honest_server_hands_out(
     federation: sfg.Federation, change: dict[str, Any]
 ) -> None:
-    algorithm, me, state = trained(federation)
-    before = dict(me.memory["model"])
+    algorithm, client, state = trained(federation)
+    before = dict(client.memory["model"])
     with pytest.raises(HostileMessage):
-        algorithm.mix(me, {**mixed_in(state, torch.full((4,), 0.25)), **change})
-    assert all(torch.equal(me.memory["model"][k], v) for k, v in before.items())
+        algorithm.mix(client, {**mixed_in(state, torch.full((4,), 0.25)), **change})
+    assert all(torch.equal(client.memory["model"][k], v) for k, v in before.items())
 
 
 def test_a_client_that_has_not_trained_mixes_nothing_and_trains_to_mash(
     federation: sfg.Federation,
 ) -> None:
     algorithm = made()
-    me = enlisted(federation, algorithm)[0]
+    client = enlisted(federation, algorithm)[0]
     state = algorithm.init(federation.schema, 5)
-    algorithm.mix(me, mixed_in(state, torch.full((4,), 0.25)))  # it may have dropped out of the sum before
-    assert not me.memory
-    algorithm.egos(me, {"seed": 5})
-    assert {"model", "egos"} <= me.memory.keys()
+    algorithm.mix(
+        client, mixed_in(state, torch.full((4,), 0.25))
+    )  # it may have dropped out of the sum before
+    assert not client.memory
+    algorithm.egos(client, {"seed": 5})
+    assert {"model", "egos"} <= client.memory.keys()
 
 
 @pytest.mark.parametrize("missing", ["shares", "head.weight", "reduction.bias"])
 def test_a_client_refuses_half_a_mixture(federation: sfg.Federation, missing: str) -> None:
-    algorithm, me, state = trained(federation)
+    algorithm, client, state = trained(federation)
     told = mixed_in(state, torch.full((4,), 0.25))
     del told[missing]
     with pytest.raises(HostileMessage):
-        algorithm.mix(me, told)
+        algorithm.mix(client, told)
 
 
 @pytest.mark.parametrize("seed", [None, -1, 2**63, 0.5, True])
 def test_a_client_starts_from_a_seed_only(federation: sfg.Federation, seed: Any) -> None:
     algorithm = made()
-    me = enlisted(federation, algorithm)[0]
+    client = enlisted(federation, algorithm)[0]
     state = algorithm.init(federation.schema, 5)
     given = {k: v for k, v in state.items() if k.startswith("reduction.")}
     with pytest.raises(HostileMessage, match="was told no seed"):
-        algorithm.reduction(me, {**given, **({} if seed is None else {"seed": seed})})
+        algorithm.reduction(client, {**given, **({} if seed is None else {"seed": seed})})
     with pytest.raises(HostileMessage, match="parameters do not fit"):
-        algorithm.reduction(me, {"seed": 5})
+        algorithm.reduction(client, {"seed": 5})
 
 
 @pytest.mark.parametrize(
@@ -491,10 +495,10 @@ def test_fedavg_and_local_train_the_same_network(federation: sfg.Federation) -> 
 def test_a_share_of_the_nodes_is_drawn_an_epoch(federation: sfg.Federation) -> None:
     from secure_fedgraph.algorithms.training.local_training import _batches
 
-    me = enlisted(federation, made())[0]
-    pool = me.graph.train_mask.nonzero().flatten()
-    for share, expected in ((0.2, int(0.2 * me.graph.num_nodes)), (1.0, len(pool)), (0.001, 1)):
-        batches = list(_batches(me, me.graph, made(share=share, epochs=3).settings))
+    client = enlisted(federation, made())[0]
+    pool = client.graph.train_mask.nonzero().flatten()
+    for share, expected in ((0.2, int(0.2 * client.graph.num_nodes)), (1.0, len(pool)), (0.001, 1)):
+        batches = list(_batches(client, client.graph, made(share=share, epochs=3).settings))
         drawn = torch.cat(batches)
         assert len(drawn) == 3 * expected
         assert torch.isin(drawn, pool).all()

@@ -87,10 +87,10 @@ class Bench:
     def share(self, channel: Any, given: Any, senders: Any = None, readers: Any = None) -> None:
         found = {name: self._answer(channel, name, given) for name in senders or self.cohort}
         for name in readers or self.cohort:
-            me = self.parties[name]
+            client = self.parties[name]
             others = {k: v for k, v in found.items() if k != name}
             if others:
-                getattr(self.algorithm, self.algorithm.readers[channel.name])(me, others)
+                getattr(self.algorithm, self.algorithm.readers[channel.name])(client, others)
 
 
 def handed(clients: int, **settings: Any) -> Any:
@@ -139,8 +139,8 @@ def moved(algorithm: Any, parties: Bench, before: list[Tower]) -> list[dict[str,
     """What an update of rate 1 took away: the gradient that was used."""
     parties.algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
     return [
-        {name: p.detach() - me.memory["model"][name] for name, p in tower.named_parameters()}
-        for me, tower in zip(parties.parties.values(), before, strict=True)
+        {name: p.detach() - client.memory["model"][name] for name, p in tower.named_parameters()}
+        for client, tower in zip(parties.parties.values(), before, strict=True)
     ]
 
 
@@ -277,8 +277,8 @@ def test_traffic_falls_by_ql_over_k():
     def floats(**settings: Any) -> float:
         algorithm = Glasu(**{**SMALL, "sampler": "paper", "steps": 4, **settings}, backward="local", batch=8)
         parties = bench(algorithm)
-        for me in parties.parties.values():
-            me.graph.edge_index = torch.empty(2, 0, dtype=torch.long)
+        for client in parties.parties.values():
+            client.graph.edge_index = torch.empty(2, 0, dtype=torch.long)
         algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
         return parties.floats["hidden"] / (4 * algorithm.settings.local_steps)
 
@@ -299,8 +299,8 @@ def test_glasu_without_links_is_fedbcd():
     shape = {**SMALL, "sampler": "paper", "steps": 3, "local_steps": 4, "learning_rate": 0.1, "batch": 8}
     mine, theirs = Glasu(**shape, aggregated=(4,)), FedBCD(**shape)
     without, with_links = bench(mine), bench(theirs)
-    for me in without.parties.values():
-        me.graph.edge_index = torch.empty(2, 0, dtype=torch.long)
+    for client in without.parties.values():
+        client.graph.edge_index = torch.empty(2, 0, dtype=torch.long)
     for algorithm, parties in ((mine, without), (theirs, with_links)):
         algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
     for one, other in zip(without.parties.values(), with_links.parties.values(), strict=True):
@@ -353,8 +353,8 @@ def test_memory_within_a_round_is_dropped_at_its_end():
     algorithm = Glasu(**{**SMALL, "steps": 2})
     parties = bench(algorithm)
     algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
-    for me in parties.parties.values():
-        assert me.memory.keys() == {"start", "model"}
+    for client in parties.parties.values():
+        assert client.memory.keys() == {"start", "model"}
 
 
 @pytest.mark.parametrize(
@@ -465,10 +465,10 @@ def test_the_usual_layers_follow_the_depth():
 def begun() -> tuple[Any, Party, dict[str, Any]]:
     """One client after it was asked for its index list."""
     algorithm = Glasu(**{**SMALL, "sampler": "paper", "steps": 2})
-    me = next(iter(bench(algorithm).parties.values()))
+    client = next(iter(bench(algorithm).parties.values()))
     task = {"step": 0, "seed": 5, "parties": "owner-0\nowner-1\nowner-2", "stretch": 1}
-    mine = algorithm.sample(me, task).values["nodes"].flatten().to(torch.int32)
-    return algorithm, me, {**task, "stretch": 0, "nodes": mine}
+    mine = algorithm.sample(client, task).values["nodes"].flatten().to(torch.int32)
+    return algorithm, client, {**task, "stretch": 0, "nodes": mine}
 
 
 @pytest.mark.parametrize(
@@ -495,44 +495,44 @@ def begun() -> tuple[Any, Party, dict[str, Any]]:
     ],
 )
 def test_a_hostile_ask_is_refused(begun, key, value, words):
-    algorithm, me, given = begun
+    algorithm, client, given = begun
     with pytest.raises(HostileMessage, match=words):
-        algorithm.hidden(me, {**given, key: value})
+        algorithm.hidden(client, {**given, key: value})
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, None])
 def test_a_seed_that_is_none_is_refused(begun, seed):
-    algorithm, me, given = begun
+    algorithm, client, given = begun
     with pytest.raises(HostileMessage, match="'seed' must be a whole number"):
-        algorithm.hidden(me, {**given, "step": 1, "seed": seed})
+        algorithm.hidden(client, {**given, "step": 1, "seed": seed})
 
 
 @pytest.mark.parametrize(
     "aggregate", [None, torch.zeros(3, 8), torch.zeros(60, 8, dtype=torch.float64), "nan", "wide"]
 )
 def test_a_hostile_aggregate_is_refused(begun, aggregate):
-    algorithm, me, given = begun
-    rows = algorithm.hidden(me, given).values["rows"]
+    algorithm, client, given = begun
+    rows = algorithm.hidden(client, given).values["rows"]
     aggregate = {"nan": rows * torch.nan, "wide": rows.repeat(1, 2)}.get(aggregate, aggregate) \
         if isinstance(aggregate, str) else aggregate  # fmt: skip
     with pytest.raises(HostileMessage, match="'aggregate' must be finite rows of shape"):
-        algorithm.hidden(me, {**given, "stretch": 1, "aggregate": aggregate})
-    for among in (None, 0, len(me.clients) + 1, 1.0, True):
+        algorithm.hidden(client, {**given, "stretch": 1, "aggregate": aggregate})
+    for among in (None, 0, len(client.clients) + 1, 1.0, True):
         with pytest.raises(HostileMessage, match="'among' must be a whole number from 1 to"):
-            algorithm.hidden(me, {**given, "stretch": 1, "aggregate": rows, "among": among})
-    fine = {**given, "stretch": 1, "aggregate": rows, "among": len(me.clients)}
-    algorithm.hidden(me, fine)
+            algorithm.hidden(client, {**given, "stretch": 1, "aggregate": rows, "among": among})
+    fine = {**given, "stretch": 1, "aggregate": rows, "among": len(client.clients)}
+    algorithm.hidden(client, fine)
     with pytest.raises(HostileMessage, match="out of turn"):
-        algorithm.hidden(me, fine)
+        algorithm.hidden(client, fine)
     with pytest.raises(HostileMessage, match="'gradient' must be finite rows"):
-        algorithm.step(me, {**given, "gradient": rows[:, 1:]})
+        algorithm.step(client, {**given, "gradient": rows[:, 1:]})
 
 
 def test_an_iteration_that_is_over_is_not_asked_for_again(begun):
-    algorithm, me, given = begun
-    algorithm.sample(me, {**given, "step": 1, "stretch": 1})
+    algorithm, client, given = begun
+    algorithm.sample(client, {**given, "step": 1, "stretch": 1})
     with pytest.raises(HostileMessage, match="step 0 was asked for after step 1"):
-        algorithm.hidden(me, given)
+        algorithm.hidden(client, given)
 
 
 @pytest.mark.parametrize(
@@ -580,7 +580,7 @@ def test_three_of_four_are_averaged_as_three_and_the_fourth_takes_no_step(backwa
     parties._answer = watched  # type: ignore[method-assign]
     algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
     assert set(told) == {3}
-    assert ["model" in me.memory for me in parties.parties.values()] == [True, True, True, False]
+    assert ["model" in client.memory for client in parties.parties.values()] == [True, True, True, False]
 
 
 def test_an_iteration_without_the_label_holder_is_no_step():

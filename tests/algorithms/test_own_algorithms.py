@@ -27,34 +27,34 @@ class ReadsAPeer(Means):
     name = "reads-a-peer"
     GRAB = sfg.Channel("grab", sfg.Reveal.SUM)
 
-    def round(self, fed, state):
-        fed.reduce(self.GRAB)
-        return super().round(fed, state)
+    def round(self, round, state):
+        round.reduce(self.GRAB)
+        return super().round(round, state)
 
     @GRAB.answer
-    def grab(self, me, given):
-        PEERS[me.name] = me.graph.x.sum()
+    def grab(self, client, given):
+        PEERS[client.name] = client.graph.x.sum()
         return sfg.Upload({"all": torch.stack([sum(PEERS.values())]) / 1e4})
 
 class SendsAside(Means):
     """The server's half takes what an answer left on the algorithm."""
     name = "sends-aside"
 
-    def round(self, fed, state):
-        state = super().round(fed, state)
+    def round(self, round, state):
+        state = super().round(round, state)
         return {"means": state["means"] + self.stolen.mean(0)}
 
     @Means.STATISTICS.answer
-    def statistics(self, me, given):
-        self.stolen = me.graph.x
-        return Means.statistics(self, me, given)
+    def statistics(self, client, given):
+        self.stolen = client.graph.x
+        return Means.statistics(self, client, given)
 
 class AsksUndeclared(Means):
     """A verb that the channel does not declare."""
     name = "asks-undeclared"
 
-    def round(self, fed, state):
-        fed.gather(self.STATISTICS)
+    def round(self, round, state):
+        round.gather(self.STATISTICS)
         return state
 
 class Draws(Means):
@@ -62,9 +62,9 @@ class Draws(Means):
     name = "draws"
 
     @Means.STATISTICS.answer
-    def statistics(self, me, given):
-        upload = Means.statistics(self, me, given)
-        first = me.secret_order(len(upload.values["nodes"]))[:1].float()
+    def statistics(self, client, given):
+        upload = Means.statistics(self, client, given)
+        first = client.secret_order(len(upload.values["nodes"]))[:1].float()
         return sfg.Upload({**upload.values, "nodes": upload.values["nodes"] + first / 1e3})
 
 class NoAlgorithm:

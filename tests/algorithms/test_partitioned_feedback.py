@@ -53,19 +53,19 @@ class Asked:
     """One owner's offer and another's answers to it, on its own graph or one with a node zeroed out."""
 
     def __init__(self, federation: sfg.Federation, **settings: Any) -> None:
-        self.algorithm, (asker, self.me, _) = enlisted(federation, **settings)
+        self.algorithm, (asker, self.client, _) = enlisted(federation, **settings)
         self.offer = self.algorithm.offer(asker, {}).values
         self.channel = next(c for c in self.algorithm.in_use if c.name == "feedback")
-        self.graph = self.me.graph
+        self.graph = self.client.graph
         order = torch.arange(self.graph.num_nodes)
-        self.me.secret_order = lambda size: order[:size]  # type: ignore[method-assign]
+        self.client.secret_order = lambda size: order[:size]  # type: ignore[method-assign]
 
     def answer(self, zeroed: int | None = None) -> Parts:
-        self.me.graph = self.graph.clone()
-        self.me.memory["answered"] = 0  # the same noise and dropout again
+        self.client.graph = self.graph.clone()
+        self.client.memory["answered"] = 0  # the same noise and dropout again
         if zeroed is not None:
-            self.me.graph.x[zeroed] = 0.0
-        return self.algorithm.feedback(self.me, {"generator": dict(self.offer)})
+            self.client.graph.x[zeroed] = 0.0
+        return self.algorithm.feedback(self.client, {"generator": dict(self.offer)})
 
     def sent(self, zeroed: int | None = None) -> np.ndarray:
         assert self.channel.touches is not None
@@ -173,7 +173,7 @@ def test_what_is_refused(federation: sfg.Federation, monkeypatch: pytest.MonkeyP
     asked = Asked(federation)
     short = {k: v[:5] if k in ("z", "counts") else v for k, v in asked.offer.items()}
     with pytest.raises(HostileMessage, match="asked about 5 nodes, and 6 are agreed on"):
-        asked.algorithm.feedback(asked.me, {"generator": short})
+        asked.algorithm.feedback(asked.client, {"generator": short})
     monkeypatch.setattr(fedsageplus, "MOST", 10)
     with pytest.raises(BadInput, match=r"set training\.feedback=outputs"):
         asked.answer()

@@ -150,8 +150,8 @@ def test_an_owner_answers_for_no_more_rows_than_are_agreed_on() -> None:
     """More rows are refused; where they are agreed on, they are answered."""
 
     class Greedy(Played):  # type: ignore[misc,valid-type]
-        def made_up(self, me: Any, honest: Upload) -> Upload:
-            made = super().made_up(me, honest)
+        def made_up(self, client: Any, honest: Upload) -> Upload:
+            made = super().made_up(client, honest)
             more = {name: made.values[name].repeat(6, *[1] * (made.values[name].dim() - 1)) for name in ROWS}
             return Upload({**made.values, **more})
 

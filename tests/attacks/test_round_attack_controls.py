@@ -53,12 +53,12 @@ class Static(sfg.Algorithm):
     def init(self, schema: Any, seed: int) -> dict[str, torch.Tensor]:
         return {"w": torch.zeros(schema.features)}
 
-    def round(self, fed: Any, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {"w": fed.reduce(self.UPDATE).mean}
+    def round(self, round: Any, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"w": round.reduce(self.UPDATE).mean}
 
     @UPDATE.answer
-    def update(self, me: Any, given: dict[str, torch.Tensor]) -> sfg.Upload:
-        return sfg.Upload({"w": me.graph.x[me.graph.train_mask].mean(0)})
+    def update(self, client: Any, given: dict[str, torch.Tensor]) -> sfg.Upload:
+        return sfg.Upload({"w": client.graph.x[client.graph.train_mask].mean(0)})
 
     def predict(self, params: dict[str, torch.Tensor], graph: Any, schema: Any) -> torch.Tensor:
         return torch.zeros(len(graph.x), schema.classes)

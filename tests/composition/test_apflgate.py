@@ -107,10 +107,10 @@ class TestWhatLeaves:
     def test_nothing_personal(self, spied):
         clients, sent = spied
         together = b"".join(sent)
-        for me in clients:
-            assert set(me.memory) == {"delta", "personal", "alpha", "optimizer"}
+        for client in clients:
+            assert set(client.memory) == {"delta", "personal", "alpha", "optimizer"}
             for kind in ("delta", "personal"):
-                for value in me.memory[kind].values():
+                for value in client.memory[kind].values():
                     raw = value.numpy().tobytes()
                     pieces = [raw[i : i + 16] for i in range(0, len(raw) - 15, 16)]
                     pieces = [p for p in pieces if np.frombuffer(p, "<f4").all()]  # weights that learned
@@ -127,7 +127,7 @@ class TestWhatLeaves:
     def test_the_terms_add_up_to_zero(self, spied):
         clients, _ = spied
         for name in clients[0].memory["delta"]:
-            terms = torch.stack([me.memory["delta"][name] for me in clients])
+            terms = torch.stack([client.memory["delta"][name] for client in clients])
             assert torch.allclose(terms.sum(0), torch.zeros(()), atol=1e-4)
             assert terms.shape[0] == 3
 

@@ -16,7 +16,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
-from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.policy import (
     PlaintextWarning,
     homomorphic,
@@ -244,10 +244,10 @@ class Dying(sfg.FedAvg):
     name = "dying"
 
     @sfg.FedAvg.UPDATE.answer
-    def update(self, me: Any, given: Any) -> Any:
-        if me.round == 2 and me.name == "owner-1":
+    def update(self, client: Any, given: Any) -> Any:
+        if client.round == 2 and client.name == "owner-1":
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().update(me, given)
+        return super().update(client, given)
 
 
 class TestAProcessThatDies:

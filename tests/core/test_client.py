@@ -161,8 +161,8 @@ class TestAnswers:
     def test_an_answer_is_an_upload(self):
         class Wrong(Toy):
             @Toy.UPDATE.answer
-            def update(self, me, given):
-                return {"w": me.memory["w"]}
+            def update(self, client, given):
+                return {"w": client.memory["w"]}
 
         made = session(plaintext(), algorithm=Wrong())
         with pytest.raises(TypeError, match="channel 'update': an answer returns an Upload, not dict"):
@@ -184,7 +184,7 @@ class TestAnswers:
     def test_what_was_given_can_be_written_by_the_answer(self):
         class Writes(Toy):
             @Toy.UPDATE.answer
-            def update(self, me, given):
+            def update(self, client, given):
                 given["v"].add_(1)
                 return Upload({"w": given["v"]})
 

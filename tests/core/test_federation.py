@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.graph.seeds import sub_seed
 
 
 def graph(nodes: int = 60, width: int = 12, classes: int = 3, isolated: int = 0, seed: int = 0) -> Data:

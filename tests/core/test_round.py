@@ -21,15 +21,15 @@ def made():
 
 
 def test_reduce_gather_scatter(made):
-    fed = made.round()
+    round = made.round()
     w = vectors(made)
-    assert fed.reduce(Toy.UPDATE, {"times": 2.0}).total["w"].numpy() == pytest.approx(
+    assert round.reduce(Toy.UPDATE, {"times": 2.0}).total["w"].numpy() == pytest.approx(
         2 * sum(w.values()), abs=1e-6
     )
-    assert {n: v["w"].tolist() for n, v in fed.gather(Toy.SINGLE).items()} == {
+    assert {n: v["w"].tolist() for n, v in round.gather(Toy.SINGLE).items()} == {
         n: v.tolist() for n, v in w.items()
     }
-    assert fed.scatter(Toy.TELL, {"owner-1": {"x": 1.0}}) is None
+    assert round.scatter(Toy.TELL, {"owner-1": {"x": 1.0}}) is None
     assert "told" not in made.clients["owner-0"].memory
     assert made.clients["owner-1"].memory["told"] == {"x": 1.0}
 
@@ -82,10 +82,10 @@ def test_a_channel_that_is_not_bound():
 
 
 def test_a_round_of_nobody(made):
-    fed = made.round()
-    fed.cohort = ()
+    round = made.round()
+    round.cohort = ()
     with pytest.raises(BadInput, match="nobody is asked; the cohort is empty"):
-        fed.reduce(Toy.UPDATE)
+        round.reduce(Toy.UPDATE)
     with pytest.raises(BadInput, match="nobody is asked"):
         made.round().scatter(Toy.TELL, {})
 
@@ -94,9 +94,9 @@ class TestCourier:
     def test_numbers_never_repeat_however_often_a_round_asks(self):
         made = session(masked()).set_up()
         for number in (1, 1, 2):
-            fed = made.round(number)
-            fed.reduce(Toy.UPDATE)
-            fed.reduce(Toy.UPDATE)
+            round = made.round(number)
+            round.reduce(Toy.UPDATE)
+            round.reduce(Toy.UPDATE)
         asked = [Message.from_bytes(request) for _, request, _ in made.passed]
         by_client = [m.exchange for m in asked if m.recipient == "owner-0"]
         assert by_client == sorted(set(by_client))

@@ -30,23 +30,23 @@ class Dies(Means):
     """Its process is gone in the first round, wherever it is not the command's own."""
     name = "dies"
 
-    def round(self, fed, state):
+    def round(self, round, state):
         if multiprocessing.parent_process() is not None:
             os._exit(9)
-        return super().round(fed, state)
+        return super().round(round, state)
 
 class SendsAside(Means):
     """The server's half takes what an answer left on the algorithm."""
     name = "sends-aside"
 
-    def round(self, fed, state):
-        state = super().round(fed, state)
+    def round(self, round, state):
+        state = super().round(round, state)
         return {"means": state["means"] + self.stolen.mean(0)}
 
     @Means.STATISTICS.answer
-    def statistics(self, me, given):
-        self.stolen = me.graph.x
-        return Means.statistics(self, me, given)
+    def statistics(self, client, given):
+        self.stolen = client.graph.x
+        return Means.statistics(self, client, given)
 '''
 )
 

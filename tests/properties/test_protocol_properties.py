@@ -297,9 +297,9 @@ def test_a_round_under_masks_opens_what_it_opens_in_plaintext(count, asks, data)
     least = max(2, count // 2 + 1)  # the quorum: a majority of all
     cohort = tuple(data.draw(st.permutations(names)))[: data.draw(st.integers(least, count))]
     step = made.policy["update"].stages[0].terms()["grid"]
-    fed = made.round(1, cohort)
+    round = made.round(1, cohort)
     for _ in range(asks):
         times = data.draw(st.floats(-8, 8, width=32))
         plain = sum((made.clients[n].memory["w"] * times).double() for n in cohort)
-        opened = fed.reduce(Toy.UPDATE, {"times": float(times)}).total["w"]
+        opened = round.reduce(Toy.UPDATE, {"times": float(times)}).total["w"]
         assert (opened - plain).abs().max() <= len(cohort) * step / 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ from secure_fedgraph.models.finite import all_finite, finite, note_divergence
 from secure_fedgraph.models.parameters import difference, load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 MODEL = "model."
 GRAPHS = 16
@@ -115,51 +116,52 @@ class ApflGate(Algorithm):
             return (like(self.init(schema, 0)),)
         return super().takes(channel, schema)
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """A step along the mean update, which is told to those who track it."""
-        found = fed.reduce(self.UPDATE, given=state)
+        found = round.reduce(self.UPDATE, given=state)
         mean = found.mean
         if self.tracks:
-            fed.scatter(self.MEAN, dict.fromkeys(found.contributors, mean))
+            round.scatter(self.MEAN, dict.fromkeys(found.contributors, mean))
         return {name: value + self.settings.server_rate * mean[name] for name, value in state.items()}
 
     # ---- the client's half
 
     @UPDATE.answer
-    def update(self, me: Any, given: State) -> Upload:
+    def update(self, client: ClientContext, given: State) -> Upload:
         """R steps on the shared model, with the tracking term, and on the personal one."""
-        if me.memory.get("sent", {}).get("round", me.round) != me.round:
+        if client.memory.get("sent", {}).get("round", client.round) != client.round:
             # its term no longer goes with the others', which a server may have moved meanwhile
             raise HostileMessage(
-                f"{me.name} was in the sum of round {me.memory['sent']['round']} and was not given its mean"
+                f"{client.name} was in the sum of round {client.memory['sent']['round']} and was not given "
+                "its mean"
             )
-        task = self.task(me.schema)
-        shared = self._shared(me, task, given)
-        delta = me.memory.get("delta", {})
-        personal = Personal(self.settings, me, task, shared) if self.personalises else None
-        noise, sound = me.generator("dropout"), True
-        for chosen, part in self._parts(me, task):
+        task = self.task(client.schema)
+        shared = self._shared(client, task, given)
+        delta = client.memory.get("delta", {})
+        personal = Personal(self.settings, client, task, shared) if self.personalises else None
+        noise, sound = client.generator("dropout"), True
+        for chosen, part in self._parts(client, task):
             loss = task.loss(task.outputs(shared, part, noise), part)
             sound &= _step(shared, loss, self.settings, delta)
             if personal is not None:
                 personal.step(chosen, part)
-        note_divergence(me.name, sound)
+        note_divergence(client.name, sound)
         if personal is not None:
             personal.keep()
         own = task.own(shared)
         after = parameters_of(shared)
         if own:
-            me.memory["own"] = {name: after.pop(name) for name in own}
+            client.memory["own"] = {name: after.pop(name) for name in own}
         gone = difference(after, given)
         if self.tracks:
-            me.memory["sent"] = {"round": me.round, "update": gone}
+            client.memory["sent"] = {"round": client.round, "update": gone}
         return Upload(gone)
 
     @MEAN.answer
-    def mean_update(self, me: Any, given: State) -> None:
+    def mean_update(self, client: ClientContext, given: State) -> None:
         """Takes the mean update of the round, and moves the tracking term by what the own one lacks of it."""
-        sent = me.memory.get("sent", {})
-        if sent.get("round") != me.round:  # it dropped out, or knows of no sum that its update is in:
+        sent = client.memory.get("sent", {})
+        if sent.get("round") != client.round:  # it dropped out, or knows of no sum that its update is in:
             return  # its term stays as it is
         own = sent["update"]
         if given.keys() != own.keys() or any(
@@ -171,46 +173,46 @@ class ApflGate(Algorithm):
             raise HostileMessage("the mean update does not fit: other names or shapes, or values not finite")
         s = self.settings
         factor = s.gain_of_round / (s.learning_rate * s.local_steps)
-        before = me.memory.get("delta") or {k: torch.zeros_like(v) for k, v in own.items()}
+        before = client.memory.get("delta") or {k: torch.zeros_like(v) for k, v in own.items()}
         delta = all_finite({k: before[k] + factor * (given[k] - v) for k, v in own.items()})
-        me.memory["delta"] = delta if s.delta_norm is None else all_finite(_clipped(delta, s.delta_norm))
-        del me.memory["sent"]
+        client.memory["delta"] = delta if s.delta_norm is None else all_finite(_clipped(delta, s.delta_norm))
+        del client.memory["sent"]
 
-    def _parts(self, me: Any, task: Task) -> Iterator[tuple[Tensor, Part]]:
-        items = training_items(me.graph)
-        s, size = self.settings, self.settings.batch or ("full" if me.schema.kind != "graph" else GRAPHS)
-        for chosen in batches(items, s.local_steps, size, me.generator("batches")):
-            yield chosen, task.part(me.graph, chosen)
+    def _parts(self, client: ClientContext, task: Task) -> Iterator[tuple[Tensor, Part]]:
+        items = training_items(client.graph)
+        s, size = self.settings, self.settings.batch or ("full" if client.schema.kind != "graph" else GRAPHS)
+        for chosen in batches(items, s.local_steps, size, client.generator("batches")):
+            yield chosen, task.part(client.graph, chosen)
 
-    def _shared(self, me: Any, task: Task, given: State) -> nn.Module:
+    def _shared(self, client: ClientContext, task: Task, given: State) -> nn.Module:
         """The shared model as the server has it, with the client's own tables."""
-        model = task.model(me.schema, me.graph)
-        load(model, {**given, **self._own_tables(me, task, model)})
+        model = task.model(client.schema, client.graph)
+        load(model, {**given, **self._own_tables(client, task, model)})
         return model
 
-    def _own_tables(self, me: Any, task: Task, model: nn.Module) -> State:
+    def _own_tables(self, client: ClientContext, task: Task, model: nn.Module) -> State:
         own = task.own(model)
         if not own:
             return {}
-        kept = me.memory.get("own")
+        kept = client.memory.get("own")
         if kept is None:
-            drawn, shapes = me.generator("own tables"), dict(model.named_parameters())
+            drawn, shapes = client.generator("own tables"), dict(model.named_parameters())
             kept = {name: 0.1 * torch.randn(shapes[name].shape, generator=drawn) for name in own}
         return dict(kept)
 
     # ---- predictions
 
     @PERSONAL.answer
-    def personal_model(self, me: Any, given: State) -> Upload:
+    def personal_model(self, client: ClientContext, given: State) -> Upload:
         """The personal model and its share, for the referee; share 0 where no round has asked this client."""
-        model = me.memory.get("personal") or self._untrained(me)
-        alpha = me.memory.get(ALPHA, 0.0)
+        model = client.memory.get("personal") or self._untrained(client)
+        alpha = client.memory.get(ALPHA, 0.0)
         return Upload(
             {ALPHA: torch.tensor([alpha]), **{MODEL + name: value for name, value in model.items()}}
         )
 
-    def _untrained(self, me: Any) -> State:
-        return parameters_of(self.task(me.schema).model(me.schema, me.graph))
+    def _untrained(self, client: ClientContext) -> State:
+        return parameters_of(self.task(client.schema).model(client.schema, client.graph))
 
     def predict(self, params: State, graph: Data, schema: Schema) -> Tensor:
         """What one set of weights says, the shared ones or a personal model's: class scores, or ratings."""
@@ -220,35 +222,36 @@ class ApflGate(Algorithm):
         with torch.no_grad():
             return task.outputs(model, task.part(graph, None))
 
-    def predictions(self, state: State, fed: Any, question: Data, schema: Schema) -> dict[str, Tensor]:
+    def predictions(self, state: State, round: RoundApi, question: Data, schema: Schema) -> dict[str, Tensor]:
         """Every owner's mixture of its personal model and the newest shared one."""
         shared = self.predict(state, question, schema)
         if not self.personalises:
             return {EVERYBODY: shared}
         found = {}
-        for owner, values in fed.gather(self.PERSONAL).items():
+        for owner, values in round.gather(self.PERSONAL).items():
             alpha = float(values[ALPHA])
             personal = {name.removeprefix(MODEL): v for name, v in values.items() if name.startswith(MODEL)}
             found[owner] = alpha * self.predict(personal, question, schema) + (1 - alpha) * shared
         return found
 
-    def _marked(self, me: Any, given: State) -> dict[str, Tensor]:
-        task = self.task(me.schema)
-        shared = self._shared(me, task, given)
-        part = task.part(me.graph, None)
+    def _marked(self, client: ClientContext, given: State) -> dict[str, Tensor]:
+        task = self.task(client.schema)
+        shared = self._shared(client, task, given)
+        part = task.part(client.graph, None)
         with torch.no_grad():
             outputs = task.outputs(shared, part)
-            if self.personalises and "personal" in me.memory:
-                alpha = me.memory[ALPHA]
+            if self.personalises and "personal" in client.memory:
+                alpha = client.memory[ALPHA]
                 outputs = (
-                    alpha * self.predict(me.memory["personal"], me.graph, me.schema) + (1 - alpha) * outputs
+                    alpha * self.predict(client.memory["personal"], client.graph, client.schema)
+                    + (1 - alpha) * outputs
                 )
-        return task.marked(outputs, me.graph)
+        return task.marked(outputs, client.graph)
 
-    def metrics(self, me: Any, given: State) -> Upload:
+    def metrics(self, client: ClientContext, given: State) -> Upload:
         """The client's accuracy on its own test items; of ratings their mean absolute error."""
-        name = "mae" if self.measure(me.schema) == "mae" else "accuracy"
-        return in_band_score(name, *self._marked(me, given)["test"])
+        name = "mae" if self.measure(client.schema) == "mae" else "accuracy"
+        return in_band_score(name, *self._marked(client, given)["test"])
 
 
 class Apfl(ApflGate):

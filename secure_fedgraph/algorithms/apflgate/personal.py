@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +10,7 @@ from secure_fedgraph.algorithms.training.graph_classifier import Part, Task
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
 from secure_fedgraph.models.finite import finite, note_divergence, take_step
 from secure_fedgraph.models.parameters import load, parameters_of
+from secure_fedgraph.seams import ClientContext
 
 ALPHA = "alpha"
 
@@ -21,26 +20,28 @@ class Personal:
 
     Args:
         settings: the algorithm's.
-        me: the client.
+        client: the client.
         task: what is learned.
         shared: the shared model as the round starts; its outputs are taken once and for all.
     """
 
-    def __init__(self, settings: PersonalSettings, me: Any, task: Task, shared: nn.Module) -> None:
+    def __init__(
+        self, settings: PersonalSettings, client: ClientContext, task: Task, shared: nn.Module
+    ) -> None:
         s = settings
-        self.me, self.task = me, task
+        self.client, self.task = client, task
         with torch.no_grad():
-            self.base = task.outputs(shared, task.part(me.graph, None))
-        self.model = task.model(me.schema, me.graph)
-        load(self.model, me.memory.get("personal") or parameters_of(shared))
+            self.base = task.outputs(shared, task.part(client.graph, None))
+        self.model = task.model(client.schema, client.graph)
+        load(self.model, client.memory.get("personal") or parameters_of(shared))
         self.adaptive = s.alpha == "adaptive"
-        self.alpha = float(me.memory.get(ALPHA, 0.5 if s.alpha == "adaptive" else s.alpha))
+        self.alpha = float(client.memory.get(ALPHA, 0.5 if s.alpha == "adaptive" else s.alpha))
         self.alpha_rate, self.largest_gradient = s.alpha_rate, s.largest_gradient
         rate = s.learning_rate if s.personal_rate is None else s.personal_rate
         kind = torch.optim.Adam if s.personal_optimizer == "adam" else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=rate, weight_decay=s.weight_decay)
-        restore(self.optimizer, me.memory.get("optimizer", {}))
-        self.noise = me.generator("personal dropout")
+        restore(self.optimizer, client.memory.get("optimizer", {}))
+        self.noise = client.generator("personal dropout")
         self.slopes: list[Tensor] = []
         self.sound = True
 
@@ -60,7 +61,7 @@ class Personal:
         if self.adaptive:
             slope = float(finite(torch.stack(self.slopes).mean()))
             self.alpha = min(max(self.alpha - self.alpha_rate * slope, 0.0), 1.0)
-        note_divergence(self.me.name, self.sound)
-        self.me.memory["personal"] = parameters_of(self.model)
-        self.me.memory[ALPHA] = self.alpha
-        self.me.memory["optimizer"] = moments(self.optimizer)
+        note_divergence(self.client.name, self.sound)
+        self.client.memory["personal"] = parameters_of(self.model)
+        self.client.memory[ALPHA] = self.alpha
+        self.client.memory["optimizer"] = moments(self.optimizer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from secure_fedgraph.algorithms.fairgraphfl.training import (
     pull,
     shortened,
 )
-from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier, seed_of
+from secure_fedgraph.algorithms.training.gin_classifier import Distance, GinClassifier, seed_of
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite
@@ -30,6 +30,7 @@ from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Integers, Numbers, Real, Whole
+from secure_fedgraph.seams import ClientContext, RoundApi, Valuation
 
 OWN = "fair."
 """What the names in the server's state begin with that are no parameter."""
@@ -210,13 +211,13 @@ class FairGraphFL(GinClassifier):
 
     # --- the server
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """Updates in, values, the aggregate, prototypes; out go rewards."""
-        s, state = self.settings, self._met(fed, state)
+        s, state = self.settings, self._met(round, state)
         values = state[VALUES][-1]
         weights = state[SIZES] / state[SIZES].sum() if s.weighting == "size" else fairness.shares(values)
-        aggregate, alignment = self._updates(fed, state, weights)
-        state |= self._learned(fed, state, values)
+        aggregate, alignment = self._updates(round, state, weights)
+        state |= self._learned(round, state, values)
         found = fairness.next_values(
             values,
             alignment if s.use_gradient else torch.zeros_like(alignment),
@@ -228,7 +229,7 @@ class FairGraphFL(GinClassifier):
         step = s.server_rate * aggregate
         earned = fairness.fractions(found, s.beta_fair, s.tanh_arg) if s.sparse else torch.ones_like(found)
         rewards = {}
-        for i, agent in enumerate(fed.cohort):
+        for i, agent in enumerate(round.cohort):
             places = fairness.largest(step, float(earned[i])).nonzero().flatten()
             rewards[agent] = {
                 "places": places.int(),
@@ -236,7 +237,7 @@ class FairGraphFL(GinClassifier):
                 "value": float(found[i]),
                 "payoff": float(paid[i]),
             }
-        fed.scatter(self.REWARD, rewards)
+        round.scatter(self.REWARD, rewards)
         return state | {
             **_added(self._shared(_parameters(state)), step),
             VALUES: torch.cat([state[VALUES], found[None]]),
@@ -244,16 +245,16 @@ class FairGraphFL(GinClassifier):
             ALIGNMENT: alignment,
         }
 
-    def _met(self, fed: Any, state: State) -> State:
+    def _met(self, round: RoundApi, state: State) -> State:
         """The state once the agents are known: their sizes, motifs, and values to start from."""
-        names = torch.tensor(list("\n".join(fed.cohort).encode()), dtype=torch.uint8)
+        names = torch.tensor(list("\n".join(round.cohort).encode()), dtype=torch.uint8)
         if AGENTS in state:
             if not torch.equal(state[AGENTS], names):
                 raise BadInput(
                     "fairgraphfl asks the same agents in every round: their values are shares of one"
                 )
             return dict(state)
-        agents = len(fed.cohort)
+        agents = len(round.cohort)
         state = {
             **state,
             AGENTS: names,
@@ -262,33 +263,33 @@ class FairGraphFL(GinClassifier):
             DIVERSITY: torch.zeros(agents, dtype=torch.float64),
         }
         if self.settings.weighting == "size":
-            sizes = torch.stack([values["graphs"].reshape(()) for values in fed.gather(self.SIZE).values()])
+            sizes = torch.stack([values["graphs"].reshape(()) for values in round.gather(self.SIZE).values()])
             if not bool((torch.isfinite(sizes) & (sizes > 0)).all()):
                 raise HostileMessage("an agent said a number of graphs that is none")
             state[SIZES] = sizes.double()
-        return self._listed(fed, state) if self._lists else state
+        return self._listed(round, state) if self._lists else state
 
-    def _listed(self, fed: Any, state: State) -> State:
+    def _listed(self, round: RoundApi, state: State) -> State:
         """Who has which motifs, and the vocabulary that numbers them."""
         s, codes, labels = self.settings, state.get(VOCABULARY), int(state[LABELS])
         if s.lists == "counted":
             assert codes is not None
-            count, present = bounded.counts_of(fed.gather(self._counted), len(codes), s)
+            count, present = bounded.counts_of(round.gather(self._counted), len(codes), s)
             return state | {COUNTS: count, PRESENT: present, DIVERSITY: fairness.diversity(present)}
         if s.lists == "valued":
             assert codes is not None
-            valued = fed.value(self.VALUED_LISTS, dict.fromkeys(fed.cohort, 1.0))
-            return state | {DIVERSITY: self._shares_of_motifs(valued, fed.cohort, len(codes))}
+            valued = round.value(self.VALUED_LISTS, dict.fromkeys(round.cohort, 1.0))
+            return state | {DIVERSITY: self._shares_of_motifs(valued, round.cohort, len(codes))}
         told: Mapping[str, Tensor] = {}
         if s.idf == "global":
-            counted = fed.gather(self._motifs, given={motifs.COUNTED: 1})
+            counted = round.gather(self._motifs, given={motifs.COUNTED: 1})
             told = motifs.rarities(counted, codes, s, labels)
-        vocabulary, present = motifs.together(fed.gather(self._motifs, given=told), codes, s, labels)
+        vocabulary, present = motifs.together(round.gather(self._motifs, given=told), codes, s, labels)
         if self._prototypes and codes is None:
-            fed.scatter(self.VOCABULARY, {name: {motifs.CODES: vocabulary} for name in fed.cohort})
+            round.scatter(self.VOCABULARY, {name: {motifs.CODES: vocabulary} for name in round.cohort})
         return state | {VOCABULARY: vocabulary, PRESENT: present, DIVERSITY: fairness.diversity(present)}
 
-    def _shares_of_motifs(self, valued: Any, agents: tuple[str, ...], motif_count: int) -> Tensor:
+    def _shares_of_motifs(self, valued: Valuation, agents: tuple[str, ...], motif_count: int) -> Tensor:
         """Each agent's share of all distinct motifs (definition 2), from the lengths of lists of ones."""
         mean = valued.aggregate.get("present")
         if not isinstance(mean, Tensor) or mean.shape != (motif_count,) or not bool(mean.isfinite().all()):
@@ -298,34 +299,34 @@ class FairGraphFL(GinClassifier):
         own = torch.tensor([round(valued.lengths[name] ** 2) for name in agents], dtype=torch.float64)
         return (own / everywhere).clamp(max=1) if everywhere else torch.ones_like(own)
 
-    def _updates(self, fed: Any, state: State, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def _updates(self, round: RoundApi, state: State, weights: Tensor) -> tuple[Tensor, Tensor]:
         """The weighted sum of the updates (Eq. 13) and each one's agreement with it (Eq. 9)."""
         given = {SEED: int(state[SEED]), **{k: state[k] for k in (PROTOTYPES, KNOWN) if k in state}}
         like = self._shared(_parameters(state))
         if self.settings.valuation == "encrypted":
-            by_agent = dict(zip(fed.cohort, weights.tolist(), strict=True))
-            valued = fed.value(self.VALUED, by_agent, given=given)
-            alignment = torch.tensor([valued.alignment[name] for name in fed.cohort], dtype=torch.float64)
+            by_agent = dict(zip(round.cohort, weights.tolist(), strict=True))
+            valued = round.value(self.VALUED, by_agent, given=given)
+            alignment = torch.tensor([valued.alignment[name] for name in round.cohort], dtype=torch.float64)
             return _flat(valued.aggregate, like, "the aggregate"), alignment
-        uploads = fed.gather(self.UPDATE, given=given)
-        gradients = torch.stack([_flat(uploads[name], like, name) for name in fed.cohort])
+        uploads = round.gather(self.UPDATE, given=given)
+        gradients = torch.stack([_flat(uploads[name], like, name) for name in round.cohort])
         aggregate = (weights @ gradients.double()).float()
         return aggregate, fairness.cosines(gradients, aggregate)
 
-    def _learned(self, fed: Any, state: State, values: Tensor) -> State:
+    def _learned(self, round: RoundApi, state: State, values: Tensor) -> State:
         """The prototypes of the round (Eq. 12)."""
         if not self._prototypes:
             return {}
         if self.settings.prototypes == "bounded":
-            return self._learned_bounded(fed, state)
+            return self._learned_bounded(round, state)
         motif_count, width = len(state[VOCABULARY]), self.settings.hidden
         weighted, weight = torch.zeros(motif_count, width), torch.zeros(motif_count)
         if self.settings.prototypes == "sum":
-            total = fed.reduce(self.PROTOTYPE_SUMS).total
+            total = round.reduce(self.PROTOTYPE_SUMS).total
             weighted, weight = _rows(total, motif_count, width, "the agents' sum")
         else:
-            uploads = fed.gather(self.PROTOTYPES)
-            for name, present, value in zip(fed.cohort, state[PRESENT], values.clamp(min=0), strict=True):
+            uploads = round.gather(self.PROTOTYPES)
+            for name, present, value in zip(round.cohort, state[PRESENT], values.clamp(min=0), strict=True):
                 own, _ = _rows(uploads[name], int(present.sum()), width, name)
                 weighted[present] += float(value) * own
                 weight[present] += float(value)
@@ -342,14 +343,14 @@ class FairGraphFL(GinClassifier):
             return 2
         return 1 if channel.name in once else rounds
 
-    def _learned_bounded(self, fed: Any, state: State) -> State:
+    def _learned_bounded(self, round: RoundApi, state: State) -> State:
         """The same, from bounded sums: what is frozen is asked for once."""
         if PROTOTYPES in state and self.settings.embedding == "frozen":
             return {}
         count = state.get(COUNTS)
         if count is None:
-            count = bounded.count_of(fed.reduce(self._counts).total, len(state[VOCABULARY]))
-        total = fed.reduce(self._sums, given={SEED: int(state[SEED])}).total
+            count = bounded.count_of(round.reduce(self._counts).total, len(state[VOCABULARY]))
+        total = round.reduce(self._sums, given={SEED: int(state[SEED])}).total
         made, known = bounded.prototypes(total, count, self.settings)
         return {PROTOTYPES: made, KNOWN: known, COUNTS: count}
 
@@ -377,79 +378,82 @@ class FairGraphFL(GinClassifier):
     # --- the agents
 
     @SIZE.answer
-    def size(self, me: Any, given: State) -> Upload:
+    def size(self, client: ClientContext, given: State) -> Upload:
         """How many training graphs the agent has (ablation "aggregation" only)."""
-        return Upload({"graphs": me.graph.train_mask.sum().float().reshape(1)})
+        return Upload({"graphs": client.graph.train_mask.sum().float().reshape(1)})
 
     @MOTIFS.answer
-    def motif_list(self, me: Any, given: State) -> Upload:
+    def motif_list(self, client: ClientContext, given: State) -> Upload:
         """The motifs that the agent keeps by TF-IDF."""
-        return Upload(motifs.listed(me, given, self.settings))
+        return Upload(motifs.listed(client, given, self.settings))
 
     @PRESENCE.answer
-    def motif_presence(self, me: Any, given: State) -> Upload:
+    def motif_presence(self, client: ClientContext, given: State) -> Upload:
         """Which motifs of the public vocabulary the agent keeps by TF-IDF."""
-        return Upload(motifs.listed(me, given, self.settings))
+        return Upload(motifs.listed(client, given, self.settings))
 
     @VOCABULARY.answer
-    def vocabulary(self, me: Any, given: State) -> None:
+    def vocabulary(self, client: ClientContext, given: State) -> None:
         """Takes the numbers of everybody's motifs over."""
-        motifs.take_vocabulary(me, given, self.settings)
+        motifs.take_vocabulary(client, given, self.settings)
 
     @UPDATE.answer
-    def update(self, me: Any, given: State) -> Upload:
+    def update(self, client: ClientContext, given: State) -> Upload:
         """Trains its own model and returns how its shared part moved."""
-        return Upload(self._trained(me, given))
+        return Upload(self._trained(client, given))
 
     @VALUED.answer
-    def valued_update(self, me: Any, given: State) -> Upload:
+    def valued_update(self, client: ClientContext, given: State) -> Upload:
         """The same, to be valued without being read."""
-        return Upload(self._trained(me, given))
+        return Upload(self._trained(client, given))
 
     @PROTOTYPES.answer
-    def prototypes(self, me: Any, given: State) -> Upload:
+    def prototypes(self, client: ClientContext, given: State) -> Upload:
         """The agent's prototypes, in the order of the vocabulary (Eq. 11)."""
-        own, at = self._own_prototypes(me)
+        own, at = self._own_prototypes(client)
         return Upload({"rows": own[at.argsort()] / SCALE})
 
     @PROTOTYPE_SUMS.answer
-    def prototype_sums(self, me: Any, given: State) -> Upload:
+    def prototype_sums(self, client: ClientContext, given: State) -> Upload:
         """The agent's prototypes and its weight, over the whole vocabulary: zero where it has none."""
-        own, at = self._own_prototypes(me)
-        value = max(0.0, me.memory.get("value", 1.0))  # before the first reward all weigh the same
-        length = int(me.memory[motifs.LENGTH])
+        own, at = self._own_prototypes(client)
+        value = max(0.0, client.memory.get("value", 1.0))  # before the first reward all weigh the same
+        length = int(client.memory[motifs.LENGTH])
         rows, weight = torch.zeros(length, self.settings.hidden), torch.zeros(length)
         rows[at], weight[at] = value * own / SCALE, value
         return Upload({"rows": rows, "weight": weight})
 
     @MOTIF_COUNTS.answer
-    def motif_counts(self, me: Any, given: State) -> Parts:
+    def motif_counts(self, client: ClientContext, given: State) -> Parts:
         """Each of the agent's graphs, once for each of its motifs."""
-        return bounded.counts(me, self.settings)
+        return bounded.counts(client, self.settings)
 
     @LISTS.answer
-    def motif_lists(self, me: Any, given: State) -> Parts:
+    def motif_lists(self, client: ClientContext, given: State) -> Parts:
         """The same, to be read agent by agent."""
-        return bounded.counts(me, self.settings)
+        return bounded.counts(client, self.settings)
 
     @VALUED_LISTS.answer
-    def valued_lists(self, me: Any, given: State) -> Upload:
+    def valued_lists(self, client: ClientContext, given: State) -> Upload:
         """Which motifs of the public vocabulary the agent keeps by TF-IDF, to be valued unread."""
-        return Upload(motifs.listed(me, given, self.settings))
+        return Upload(motifs.listed(client, given, self.settings))
 
     @MOTIF_SUMS.answer
-    def motif_sums(self, me: Any, given: State) -> Parts:
+    def motif_sums(self, client: ClientContext, given: State) -> Parts:
         """Each of the agent's graphs' embeddings, for each of its motifs."""
-        model, frozen = self.model(me.schema), self.settings.embedding == "frozen"
-        load(model, self.start(me.schema, seed_of(me, given.get(SEED))) if frozen else self.own_model(me))
-        return bounded.sums(me, model, self.settings)
+        model, frozen = self.model(client.schema), self.settings.embedding == "frozen"
+        load(
+            model,
+            self.start(client.schema, seed_of(client, given.get(SEED))) if frozen else self.own_model(client),
+        )
+        return bounded.sums(client, model, self.settings)
 
     @REWARD.answer
-    def reward(self, me: Any, given: State) -> None:
+    def reward(self, client: ClientContext, given: State) -> None:
         """Makes the agent's next model of its old one, its own update and the gradient that it has earned."""
-        before = me.memory.pop("before", None)
+        before = client.memory.pop("before", None)
         places, amounts = given.get("places"), given.get("amounts")
-        params = self.own_model(me)
+        params = self.own_model(client)
         shared = self._shared(params)
         length = sum(p.numel() for p in shared.values())
         right = (
@@ -467,7 +471,7 @@ class FairGraphFL(GinClassifier):
             and math.isfinite(given["value"])
         )
         if not right:
-            raise HostileMessage(f"{me.name} was given a reward that is none, or before it sent anything")
+            raise HostileMessage(f"{client.name} was given a reward that is none, or before it sent anything")
         assert isinstance(places, Tensor)
         assert isinstance(amounts, Tensor)
         places, start = places.long(), _flatten(before)
@@ -478,42 +482,44 @@ class FairGraphFL(GinClassifier):
             moved[places] += amounts
         else:
             moved[places] = amounts
-        me.memory["model"] = params | all_finite(_added(before, moved))
-        me.memory["value"] = given["value"]
+        client.memory["model"] = params | all_finite(_added(before, moved))
+        client.memory["value"] = given["value"]
 
     @PERSONAL.answer
-    def personal_model(self, me: Any, given: State) -> Upload:
+    def personal_model(self, client: ClientContext, given: State) -> Upload:
         """The personal model, for the referee, where no global one can be."""
-        return Upload(self.own_model(me))
+        return Upload(self.own_model(client))
 
-    def _marked(self, me: Any, given: State) -> dict[str, Tensor]:
-        return super()._marked(me, {})  # its own tests are for its own model, also where a global one exists
+    def _marked(self, client: ClientContext, given: State) -> dict[str, Tensor]:
+        return super()._marked(
+            client, {}
+        )  # its own tests are for its own model, also where a global one exists
 
-    def _trained(self, me: Any, given: State) -> State:
-        before = me.memory.get("model") or self.start(me.schema, seed_of(me, given.get(SEED)))
-        me.memory["model"] = self.fit(me, before, self._distance(me, given))
-        me.memory["before"] = self._shared(before)
-        return {k: me.memory["model"][k] - v for k, v in me.memory["before"].items()}
+    def _trained(self, client: ClientContext, given: State) -> State:
+        before = client.memory.get("model") or self.start(client.schema, seed_of(client, given.get(SEED)))
+        client.memory["model"] = self.fit(client, before, self._distance(client, given))
+        client.memory["before"] = self._shared(before)
+        return {k: client.memory["model"][k] - v for k, v in client.memory["before"].items()}
 
-    def _distance(self, me: Any, given: State) -> Callable[[Tensor, Tensor], Tensor] | None:
+    def _distance(self, client: ClientContext, given: State) -> Distance | None:
         s = self.settings
         if not self._prototypes or PROTOTYPES not in given or not s.regularisation:
             return None
         apart = graph_distance if s.regulariser == "graph" else prototype_distance
         if s.prototypes == "bounded":
-            held = motifs.holds(me, s)
+            held = motifs.holds(client, s)
             public = (held.shape[1], s.hidden)
-            near = pull(me, given, held, torch.arange(held.shape[1]), public, s.distance)
+            near = pull(client, given, held, torch.arange(held.shape[1]), public, s.distance)
             return lambda embedded, rows: s.regularisation * apart(shortened(embedded, s.clip), near, rows)
-        table, at = motifs.incidence(me, s)
-        target = pull(me, given, table, at, (int(me.memory[motifs.LENGTH]), s.hidden), s.distance)
+        table, at = motifs.incidence(client, s)
+        target = pull(client, given, table, at, (int(client.memory[motifs.LENGTH]), s.hidden), s.distance)
         return lambda embedded, rows: s.regularisation * apart(embedded, target, rows)
 
-    def _own_prototypes(self, me: Any) -> tuple[Tensor, Tensor]:
-        table, at = motifs.incidence(me, self.settings)
-        model = self.model(me.schema)
-        load(model, self.own_model(me))
-        return own_prototypes(me, model, table), at
+    def _own_prototypes(self, client: ClientContext) -> tuple[Tensor, Tensor]:
+        table, at = motifs.incidence(client, self.settings)
+        model = self.model(client.schema)
+        load(model, self.own_model(client))
+        return own_prototypes(client, model, table), at
 
 
 def _parameters(state: State) -> State:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.sample.packing import some
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.protocol import Parts, Touches
+from secure_fedgraph.seams import ClientContext
 
 SHARE = 1 / 1024
 """What one graph adds to a count, and the longest that it adds to a sum: so that sums over some thousands of
@@ -30,38 +30,40 @@ def touches(settings: FairGraphFLSettings, alone: bool = True) -> Touches:
 # --- in an agent
 
 
-def counts(me: Any, settings: FairGraphFLSettings) -> Parts:
+def counts(client: ClientContext, settings: FairGraphFLSettings) -> Parts:
     """Every training graph counts for one in each of its motifs."""
-    _once(me, "counts")
-    places = motifs.holds(me, settings)
+    _once(client, "counts")
+    places = motifs.holds(client, settings)
     return Parts({"count": torch.full((len(places), 1), SHARE)}, places)
 
 
-def sums(me: Any, model: Gin, settings: FairGraphFLSettings) -> Parts:
+def sums(client: ClientContext, model: Gin, settings: FairGraphFLSettings) -> Parts:
     """Every training graph's embedding, in shares of the clip, for each of its motifs."""
     frozen = settings.embedding == "frozen"
     if frozen:
-        _once(me, "sums")
-    rows = me.graph.train_mask.nonzero().flatten()
+        _once(client, "sums")
+    rows = client.graph.train_mask.nonzero().flatten()
     model.eval()
     with torch.no_grad():
         # one by one: in a batch, the last bits of a product may depend on who else is in it
         batches = rows.split(1) if frozen else (rows,)
-        embedded = [model.embed(some(me.graph, chosen)) for chosen in batches]
+        embedded = [model.embed(some(client.graph, chosen)) for chosen in batches]
     values = torch.cat([torch.zeros(0, settings.hidden), *embedded])
-    return Parts({"rows": values * (SHARE / settings.clip)}, motifs.holds(me, settings))
+    return Parts({"rows": values * (SHARE / settings.clip)}, motifs.holds(client, settings))
 
 
-def _once(me: Any, what: str) -> None:
+def _once(client: ClientContext, what: str) -> None:
     """What is frozen is released once and used again at no cost; a second release would cost as the first.
 
     Raises:
         HostileMessage: for a second ask.
     """
-    released = me.memory.setdefault(_RELEASED, [])
+    released = client.memory.setdefault(_RELEASED, [])
     if what in released:
-        raise HostileMessage(f"{me.name} was asked for its {what} of motifs again: they are released once")
-    me.memory[_RELEASED] = [*released, what]
+        raise HostileMessage(
+            f"{client.name} was asked for its {what} of motifs again: they are released once"
+        )
+    client.memory[_RELEASED] = [*released, what]
 
 
 # --- at the server

@@ -14,6 +14,7 @@ from secure_fedgraph.graph import motifs
 from secure_fedgraph.graph.motifs import Motifs
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.given import Expected, Integers, Numbers, Whole
+from secure_fedgraph.seams import ClientContext
 
 COUNTED = "counted"
 """Entry of an ask for motif counts, which a global idf is made of."""
@@ -46,21 +47,23 @@ def asks(settings: FairGraphFLSettings) -> Expected:
 # --- in an agent
 
 
-def listed(me: Any, given: Mapping[str, Any], settings: FairGraphFLSettings) -> dict[str, Tensor]:
+def listed(
+    client: ClientContext, given: Mapping[str, Any], settings: FairGraphFLSettings
+) -> dict[str, Tensor]:
     """What an agent uploads about its motifs: counts for a global idf, or those that it has chosen."""
-    found, public = _found(me, settings), settings.vocabulary == "public"
+    found, public = _found(client, settings), settings.vocabulary == "public"
     if set(given) == {COUNTED}:
         if settings.idf != "global":
-            raise HostileMessage(f"{me.name} counts its motifs for nobody: its idf is its own")
-        return _counted(found, public, me.schema, settings)
-    rarity = _rarity(me, found, given, settings) if settings.idf == "global" else None
+            raise HostileMessage(f"{client.name} counts its motifs for nobody: its idf is its own")
+        return _counted(found, public, client.schema, settings)
+    rarity = _rarity(client, found, given, settings) if settings.idf == "global" else None
     chosen = motifs.telling(found, settings.motif_keep, rarity, settings.support)
-    me.memory[_CHOSEN] = chosen
+    client.memory[_CHOSEN] = chosen
     if not public:
         return {CODES: found.codes[chosen].float()}
-    everywhere = motifs.every_motif(labels_of(me.schema), settings.rings)
-    at = me.memory[_PLACES] = motifs.places(found.codes[chosen], everywhere)
-    me.memory[LENGTH] = len(everywhere)
+    everywhere = motifs.every_motif(labels_of(client.schema), settings.rings)
+    at = client.memory[_PLACES] = motifs.places(found.codes[chosen], everywhere)
+    client.memory[LENGTH] = len(everywhere)
     present = torch.zeros(len(everywhere))
     present[at] = 1
     return {"present": present}
@@ -75,48 +78,50 @@ def _counted(found: Motifs, public: bool, schema: Schema, s: FairGraphFLSettings
     return {"graphs": spread, "of": torch.full_like(spread, graphs)}
 
 
-def _rarity(me: Any, found: Motifs, given: Mapping[str, Any], settings: FairGraphFLSettings) -> Tensor:
+def _rarity(
+    client: ClientContext, found: Motifs, given: Mapping[str, Any], settings: FairGraphFLSettings
+) -> Tensor:
     """The idf that the server told, for the agent's own motifs."""
     rarity = given.get(RARITY)
     codes = given.get(CODES)
     if settings.vocabulary == "public":
-        codes = motifs.every_motif(labels_of(me.schema), settings.rings)
+        codes = motifs.every_motif(labels_of(client.schema), settings.rings)
     if (
         not isinstance(rarity, Tensor)
         or not isinstance(codes, Tensor)
         or codes.dim() != 2
         or rarity.shape != codes.shape[:1]
     ):
-        raise HostileMessage(f"{me.name} was told no idf for its motifs, or one of another length")
+        raise HostileMessage(f"{client.name} was told no idf for its motifs, or one of another length")
     if not bool(torch.isfinite(rarity).all()):
-        raise HostileMessage(f"{me.name} was told an idf that is not finite")
+        raise HostileMessage(f"{client.name} was told an idf that is not finite")
     at = motifs.places(found.codes, codes)
     # what the server leaves out counts for nothing: a refusal would say that the agent has it
     known = torch.cat([rarity.double(), rarity.new_zeros(1).double()])
     return known[torch.where(at < 0, len(rarity), at)]
 
 
-def take_vocabulary(me: Any, given: Mapping[str, Any], settings: FairGraphFLSettings) -> None:
+def take_vocabulary(client: ClientContext, given: Mapping[str, Any], settings: FairGraphFLSettings) -> None:
     """Finds the agent's chosen motifs in the vocabulary of all agents."""
     codes = given.get(CODES)
-    if not isinstance(codes, Tensor) or motifs.check_codes(codes, labels_of(me.schema), settings.rings):
-        raise HostileMessage(f"{me.name} was told a vocabulary that is no list of motifs")
-    chosen = me.memory.get(_CHOSEN)
+    if not isinstance(codes, Tensor) or motifs.check_codes(codes, labels_of(client.schema), settings.rings):
+        raise HostileMessage(f"{client.name} was told a vocabulary that is no list of motifs")
+    chosen = client.memory.get(_CHOSEN)
     if chosen is None:
-        raise HostileMessage(f"{me.name} was told a vocabulary before it was asked for its motifs")
-    at = motifs.places(_found(me, settings).codes[chosen], codes.long())
+        raise HostileMessage(f"{client.name} was told a vocabulary before it was asked for its motifs")
+    at = motifs.places(_found(client, settings).codes[chosen], codes.long())
     # a motif that the vocabulary lacks is dropped: a refusal would say that the agent has it
-    me.memory[_CHOSEN], me.memory[_PLACES] = chosen[at >= 0], at[at >= 0]
-    me.memory[LENGTH] = len(codes)
+    client.memory[_CHOSEN], client.memory[_PLACES] = chosen[at >= 0], at[at >= 0]
+    client.memory[LENGTH] = len(codes)
 
 
-def incidence(me: Any, settings: FairGraphFLSettings) -> tuple[Tensor, Tensor]:
+def incidence(client: ClientContext, settings: FairGraphFLSettings) -> tuple[Tensor, Tensor]:
     """``[training graphs, chosen]`` of zeros and ones, and where each chosen motif stands in the
     vocabulary."""
-    found = _found(me, settings)
-    chosen, at = me.memory.get(_CHOSEN), me.memory.get(_PLACES)
+    found = _found(client, settings)
+    chosen, at = client.memory.get(_CHOSEN), client.memory.get(_PLACES)
     if chosen is None or at is None:
-        raise HostileMessage(f"{me.name} was asked for prototypes before its motifs")
+        raise HostileMessage(f"{client.name} was asked for prototypes before its motifs")
     column = torch.full((len(found.codes),), -1, dtype=torch.long)
     column[chosen] = torch.arange(len(chosen))
     mine = column[found.motif]
@@ -126,28 +131,28 @@ def incidence(me: Any, settings: FairGraphFLSettings) -> tuple[Tensor, Tensor]:
     return table, at
 
 
-def holds(me: Any, settings: FairGraphFLSettings) -> Tensor:
+def holds(client: ClientContext, settings: FairGraphFLSettings) -> Tensor:
     """``[training graphs, public vocabulary]`` of zeros and ones: a row depends on its own graph alone.
 
     No motif is chosen by TF-IDF or ``support``, which every graph has a part in.
     """
-    found = _found(me, settings)
-    everywhere = motifs.every_motif(labels_of(me.schema), settings.rings)
+    found = _found(client, settings)
+    everywhere = motifs.every_motif(labels_of(client.schema), settings.rings)
     at = motifs.places(found.codes, everywhere)[found.motif]
     table = torch.zeros(found.graphs, len(everywhere))
     table[found.graph[at >= 0], at[at >= 0]] = 1
     return table
 
 
-def _found(me: Any, settings: FairGraphFLSettings) -> Motifs:
+def _found(client: ClientContext, settings: FairGraphFLSettings) -> Motifs:
     """All motifs of the agent's training graphs: found once, kept in its memory."""
-    training = me.graph.train_mask.nonzero().flatten()
-    if _FOUND not in me.memory:
-        found = motifs.motifs_of(me.graph, training, settings.rings, bool(me.schema.atoms))
+    training = client.graph.train_mask.nonzero().flatten()
+    if _FOUND not in client.memory:
+        found = motifs.motifs_of(client.graph, training, settings.rings, bool(client.schema.atoms))
         if settings.vocabulary == "public":
             found = _merged(found)
-        me.memory[_FOUND] = {key: getattr(found, key) for key in _FIELDS}
-    return Motifs(**me.memory[_FOUND], graphs=len(training))
+        client.memory[_FOUND] = {key: getattr(found, key) for key in _FIELDS}
+    return Motifs(**client.memory[_FOUND], graphs=len(training))
 
 
 def _plain(codes: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.sample.packing import some
 from secure_fedgraph.models.gin import Gin
+from secure_fedgraph.seams import ClientContext
 
 PROTOTYPES, KNOWN = "prototypes", "known"
 
@@ -39,7 +40,7 @@ class Pull:
 
 
 def pull(
-    me: Any,
+    client: ClientContext,
     given: Mapping[str, Any],
     incidence: Tensor,
     at: Tensor,
@@ -67,7 +68,7 @@ def pull(
     )
     if not right:
         raise HostileMessage(
-            f"{me.name} was told prototypes that are not {shape[0]} finite rows of {shape[1]} numbers"
+            f"{client.name} was told prototypes that are not {shape[0]} finite rows of {shape[1]} numbers"
         )
     assert isinstance(known, Tensor)
     assert isinstance(prototypes, Tensor)
@@ -109,12 +110,13 @@ def graph_distance(embedded: Tensor, target: Pull, rows: Tensor) -> Tensor:
 
 def shortened(embedded: Tensor, norm: float) -> Tensor:
     """Rows of at most this L2 norm."""
-    return embedded * (norm / embedded.norm(dim=1, keepdim=True).clamp(min=norm))
+    scaled: Tensor = embedded * (norm / embedded.norm(dim=1, keepdim=True).clamp(min=norm))
+    return scaled
 
 
-def own_prototypes(me: Any, model: Gin, incidence: Tensor) -> Tensor:
+def own_prototypes(client: ClientContext, model: Gin, incidence: Tensor) -> Tensor:
     """``[motifs, width]``: the mean embedding of the training graphs that hold each motif (Eq. 11)."""
     model.eval()
     with torch.no_grad():
-        embedded = model.embed(some(me.graph, me.graph.train_mask.nonzero().flatten()))
+        embedded = model.embed(some(client.graph, client.graph.train_mask.nonzero().flatten()))
     return incidence.T @ embedded / incidence.sum(0)[:, None].clamp(min=1)

@@ -37,6 +37,7 @@ from secure_fedgraph.models.finite import finite
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Trees, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Numbers, Whole, like
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 ADAM, SEED, SHARES, RELEASED = "adam.", "seed", "shares", "released."
 TRAINED = "trained"
@@ -190,40 +191,40 @@ class FedEgo(NodeClassifier):
 
     # --- the server
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """Algorithm 1: average the reduction, train the upper layers on mashes, hand both out."""
         told: dict[str, Any] = {SEED: int(state[SEED])}
-        state, cohort = dict(state), fed.cohort
+        state, cohort = dict(state), round.cohort
         if self._averages:
             shared = _part(state, shared=True)
             told |= shared
-            reduced = fed.reduce(self.REDUCTION, given=told)
+            reduced = round.reduce(self.REDUCTION, given=told)
             state |= total(shared, reduced.mean)
             cohort = reduced.contributors
             told = {SEED: told[SEED]}
         given = {}
         if self._mixes:
-            if not self.settings.mash_rounds or fed.number <= self.settings.mash_rounds:
-                mashes, there = self._mashes(fed, told, state)
+            if not self.settings.mash_rounds or round.number <= self.settings.mash_rounds:
+                mashes, there = self._mashes(round, told, state)
                 cohort = tuple(name for name in cohort if name in there)
                 state |= self._kept(state, mashes)
             else:
                 mashes = {key: state[RELEASED + key] for key in PILE}
-            generator = torch.Generator().manual_seed(sub_seed(int(state[SEED]), f"server/{fed.number}"))
+            generator = torch.Generator().manual_seed(sub_seed(int(state[SEED]), f"server/{round.number}"))
             state = self._learn(state, mashes, generator)
             given = {**_part(state, shared=False), SHARES: state[SHARES]}
         if self._takes_reduction:
             given |= _part(state, shared=True)
-        fed.scatter(self.MIX, dict.fromkeys(cohort, given))
+        round.scatter(self.MIX, dict.fromkeys(cohort, given))
         return state
 
-    def _mashes(self, fed: Any, told: dict[str, Any], state: State) -> tuple[Mash, set[str]]:
+    def _mashes(self, round: RoundApi, told: dict[str, Any], state: State) -> tuple[Mash, set[str]]:
         """All mashes of the round in one pile, and whose ego-graphs are in them."""
         if self.settings.mash == "across":
-            found = fed.reduce(self._egos_across, given=told)
+            found = round.reduce(self._egos_across, given=told)
             piles, there = {"the clients' sum": found.mean}, set(found.contributors)
         else:
-            piles = fed.gather(self._egos, given=told)
+            piles = round.gather(self._egos, given=told)
             there = set(piles)
         if self._bounded:
             piles = {name: bounded.opened(pile, self.settings, name) for name, pile in piles.items()}
@@ -287,94 +288,102 @@ class FedEgo(NodeClassifier):
     # --- the clients
 
     @REDUCTION.answer
-    def reduction(self, me: Any, given: State) -> Upload:
+    def reduction(self, client: ClientContext, given: State) -> Upload:
         """Trains, and returns how the reduction layers moved."""
         shared = {k: v for k, v in given.items() if k != SEED}
-        model = self._own(me, given.get(SEED))
+        model = self._own(client, given.get(SEED))
         before = parameters_of(model)
         _insist(_part(before, shared=True), shared)
         load(model, before | shared)
-        self._train(me, model)
-        return Upload(difference(me.memory["model"], shared))
+        self._train(client, model)
+        return Upload(difference(client.memory["model"], shared))
 
     @EGOS.answer
-    def egos(self, me: Any, given: State) -> Upload | Trees:
+    def egos(self, client: ClientContext, given: State) -> Upload | Trees:
         """This client's mashes."""
-        return self._mashed(me, given)
+        return self._mashed(client, given)
 
     @EGOS_ACROSS.answer
-    def egos_across(self, me: Any, given: State) -> Upload | Trees:
+    def egos_across(self, client: ClientContext, given: State) -> Upload | Trees:
         """As many mashes as everybody makes, to be added up."""
-        return self._mashed(me, given)
+        return self._mashed(client, given)
 
     @MIX.answer
-    def mix(self, me: Any, given: State) -> None:
+    def mix(self, client: ClientContext, given: State) -> None:
         """Takes the averaged reduction over, and the share of the global layers that its classes ask for."""
-        if "model" not in me.memory:  # it dropped out of the first sum that it trained for: nothing to mix
+        if (
+            "model" not in client.memory
+        ):  # it dropped out of the first sum that it trained for: nothing to mix
             return
-        if not self._averages and TRAINED not in me.scratch:  # nothing was asked of this client this round
-            self._train(me, self._own(me, None))
-        own: State = me.memory["model"]
+        if (
+            not self._averages and TRAINED not in client.scratch
+        ):  # nothing was asked of this client this round
+            self._train(client, self._own(client, None))
+        own: State = client.memory["model"]
         averaged = self._takes_reduction
         told = {k: v for k, v in given.items() if k != SHARES}
         expected = {k: v for k, v in own.items() if (averaged if k.startswith(REDUCTION) else self._mixes)}
         _insist(expected, told)
-        share = self._share(me, given.get(SHARES)) if self._mixes else 0.0
-        me.memory["model"] = own | {
+        share = self._share(client, given.get(SHARES)) if self._mixes else 0.0
+        client.memory["model"] = own | {
             k: v.clone() if k.startswith(REDUCTION) else finite(torch.lerp(own[k], v, share))
             for k, v in told.items()
         }
 
     @PERSONAL.answer
-    def personal_model(self, me: Any, given: State) -> Upload:
+    def personal_model(self, client: ClientContext, given: State) -> Upload:
         """The personal model, for the referee."""
-        return Upload(self.own_model(me))
+        return Upload(self.own_model(client))
 
-    def own_model(self, me: Any) -> State:
+    def own_model(self, client: ClientContext) -> State:
         """The client's own reduction and upper layers; fresh ones where no round has asked it yet."""
-        if "model" in me.memory:
-            found: State = me.memory["model"]
+        if "model" in client.memory:
+            found: State = client.memory["model"]
             return found
-        return parameters_of(self.start(me.schema, me.generator("initialisation").initial_seed()))
+        return parameters_of(self.start(client.schema, client.generator("initialisation").initial_seed()))
 
-    def _own(self, me: Any, seed: Any) -> nn.Module:
+    def _own(self, client: ClientContext, seed: object) -> nn.Module:
         """The model so far; before the first round the one that everybody starts from."""
-        if "model" in me.memory:
-            model = self.model(me.schema)
-            load(model, me.memory["model"])
+        if "model" in client.memory:
+            model = self.model(client.schema)
+            load(model, client.memory["model"])
             return model
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
-            raise HostileMessage(f"{me.name} has no model yet and was told no seed to start from")
-        return self.start(me.schema, seed)
+            raise HostileMessage(f"{client.name} has no model yet and was told no seed to start from")
+        return self.start(client.schema, seed)
 
-    def _train(self, me: Any, model: nn.Module) -> None:
+    def _train(self, client: ClientContext, model: nn.Module) -> None:
         s = self.settings
-        if "egos" not in me.memory:
-            me.memory["egos"] = ego_table(
-                me.graph, s.fanout, generator=me.generator("egos"), slots=s.slots
+        if "egos" not in client.memory:
+            client.memory["egos"] = ego_table(
+                client.graph, s.fanout, generator=client.generator("egos"), slots=s.slots
             ).to(torch.int32)
         if s.reduction == "frozen":
             for name, p in model.named_parameters():
                 p.requires_grad_(not name.startswith(REDUCTION))
-        table = me.memory["egos"]
+        table = client.memory["egos"]
         fresh = s.redraw and s.slots == "sampled"
         fit(
-            me, me.graph, model, s, trees=None if fresh else lambda rows: levels(table[rows].long(), s.fanout)
+            client,
+            client.graph,
+            model,
+            s,
+            trees=None if fresh else lambda rows: levels(table[rows].long(), s.fanout),
         )
-        me.memory["model"] = parameters_of(model)
-        me.scratch[TRAINED] = True
+        client.memory["model"] = parameters_of(model)
+        client.scratch[TRAINED] = True
 
-    def _mashed(self, me: Any, given: State) -> Upload | Trees:
-        model: Any = self._own(me, given.get(SEED))
-        bounded.count(me, self.settings)
+    def _mashed(self, client: ClientContext, given: State) -> Upload | Trees:
+        model: Any = self._own(client, given.get(SEED))
+        bounded.count(client, self.settings)
         # nothing was asked of this client yet this round, or it dropped out of the sum that it trained for
-        if not self._averages or "egos" not in me.memory:
-            self._train(me, model)
+        if not self._averages or "egos" not in client.memory:
+            self._train(client, model)
         if self._bounded:
-            return bounded.mashes(me, model, self.settings)
+            return bounded.mashes(client, model, self.settings)
         model.eval()
-        s, chosen = self.settings, self._centres(me)
-        rows = me.memory["egos"][chosen.clamp(min=0)].long()[..., : model.positions]
+        s, chosen = self.settings, self._centres(client)
+        rows = client.memory["egos"][chosen.clamp(min=0)].long()[..., : model.positions]
         rows = torch.where(chosen.unsqueeze(-1) < 0, -1, rows)
         rows = once(rows) if s.once else rows
         if s.batching == "released":
@@ -384,18 +393,18 @@ class FedEgo(NodeClassifier):
         elif not s.mixup:
             rows, chosen = rows[:, :1], chosen[:, :1]
         with torch.no_grad():
-            reduced = model.embedded(me.graph.x, me.graph.edge_index)
-        labels = one_hot(me.graph.y, me.schema.classes)
+            reduced = model.embedded(client.graph.x, client.graph.edge_index)
+        labels = one_hot(client.graph.y, client.schema.classes)
         # a batch that is short is divided by its own size
         scale = (chosen.shape[1] / (chosen >= 0).sum(1)).view(-1, 1, 1)
         return Upload({"rows": mash(reduced, rows) * scale, "labels": mash(labels, rows) * scale})
 
-    def _centres(self, me: Any) -> Tensor:
+    def _centres(self, client: ClientContext) -> Tensor:
         """``[mashes, n]``; -1 where a batch is short."""
-        return batches.centres(me, self.settings)
+        return batches.centres(client, self.settings)
 
-    def _share(self, me: Any, shares: Any) -> float:
-        classes = me.schema.classes
+    def _share(self, client: ClientContext, shares: object) -> float:
+        classes = client.schema.classes
         if (
             not isinstance(shares, Tensor)
             or shares.shape != (classes,)
@@ -404,11 +413,11 @@ class FedEgo(NodeClassifier):
             or abs(float(shares.sum()) - 1) > 1e-3
         ):
             raise HostileMessage(
-                f"{me.name} was told class shares that are no distribution over {classes} classes"
+                f"{client.name} was told class shares that are no distribution over {classes} classes"
             )
         if self.settings.mixing != "adaptive":
             return float(self.settings.mixing)
-        return coefficient(class_shares(me.graph.y, classes), shares, self.settings.gamma)
+        return coefficient(class_shares(client.graph.y, classes), shares, self.settings.gamma)
 
 
 class _Upper(nn.Module):

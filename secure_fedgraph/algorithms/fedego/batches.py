@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes
+from secure_fedgraph.seams import ClientContext
 
 ORDER = "mash batches"
 """The purpose of the seeded order, under ``batching="seeded"``."""
 
 
-def centres(me: Any, settings: FedEgoSettings) -> Tensor:
+def centres(client: ClientContext, settings: FedEgoSettings) -> Tensor:
     """``[mashes, n]`` nodes of a client; -1 where a batch is short."""
-    pool = me.graph.train_mask.nonzero().flatten()
-    places = numbered(len(pool), settings, orders(settings, me.secret_order, me.generator))
+    pool = client.graph.train_mask.nonzero().flatten()
+    places = numbered(len(pool), settings, orders(settings, client.secret_order, client.generator))
     return torch.where(places < 0, -1, pool[places.clamp(min=0)])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from secure_fedgraph.graph.sample.ego_graphs import ego_table, level_sizes
 from secure_fedgraph.models.ego.mash import LEAST, capped, one_hot
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.protocol import TouchesTrees, Trees
+from secure_fedgraph.seams import ClientContext
 
 OCCURRENCES, ASKED = "frozen occurrences", "released mashes"
 """Names of entries of a memory that never go back: what was drawn once, and how often it was released."""
@@ -47,52 +47,55 @@ def touches(settings: FedEgoSettings) -> TouchesTrees:
 # --- in a client
 
 
-def table(me: Any, settings: FedEgoSettings) -> Tensor:
+def table(client: ClientContext, settings: FedEgoSettings) -> Tensor:
     """``[mashes, n, positions]``: who stands where, drawn once and kept (rules R1 to R3).
 
     A mash mixes ``n`` ego-graphs or is empty: where training nodes run out, the rest are, so that their
     number is public.
     """
-    if OCCURRENCES not in me.memory:
-        pool, n = me.graph.train_mask.nonzero().flatten(), settings.batch
+    if OCCURRENCES not in client.memory:
+        pool, n = client.graph.train_mask.nonzero().flatten(), settings.batch
         whole = min(len(pool) // n, settings.mashes)
-        centres = pool[me.secret_order(len(pool))[: whole * n]].view(whole, n)
+        centres = pool[client.secret_order(len(pool))[: whole * n]].view(whole, n)
         egos = ego_table(
-            me.graph,
+            client.graph,
             settings.fanout,
-            generator=me.generator("stable egos"),
+            generator=client.generator("stable egos"),
             slots="stable",
-            priorities=me.link_priorities,
+            priorities=client.link_priorities,
         )
         rows = torch.full((settings.mashes, n, egos.shape[1]), -1)
         rows[:whole] = capped(egos[centres], settings.fanout, most(settings), min(LEAST, n), settings.filled)
-        me.memory[OCCURRENCES] = rows.to(torch.int32)
-    found: Tensor = me.memory[OCCURRENCES]
+        client.memory[OCCURRENCES] = rows.to(torch.int32)
+    found: Tensor = client.memory[OCCURRENCES]
     return found
 
 
-def mashes(me: Any, model: EgoSage, settings: FedEgoSettings) -> Trees:
+def mashes(client: ClientContext, model: EgoSage, settings: FedEgoSettings) -> Trees:
     """Every node's share of a mash, and where it stands; the door clips and mixes."""
     model.eval()
     with torch.no_grad():
         # dense whatever the features are: which product is taken must not depend on one node
-        reduced = model.reduction(me.graph.x)
-    labels = settings.label_clip * one_hot(me.graph.y, me.schema.classes)
-    return Trees({"rows": reduced / settings.batch, "labels": labels / settings.batch}, table(me, settings))
+        reduced = model.reduction(client.graph.x)
+    labels = settings.label_clip * one_hot(client.graph.y, client.schema.classes)
+    return Trees(
+        {"rows": reduced / settings.batch, "labels": labels / settings.batch}, table(client, settings)
+    )
 
 
-def count(me: Any, settings: FedEgoSettings) -> None:
+def count(client: ClientContext, settings: FedEgoSettings) -> None:
     """What is released in some rounds only is used again at no cost; another release would cost as the first.
 
     Raises:
         HostileMessage: for one ask too many.
     """
-    asked = me.memory.get(ASKED, 0)
+    asked = client.memory.get(ASKED, 0)
     if settings.mash_rounds and asked >= settings.mash_rounds:
         raise HostileMessage(
-            f"{me.name} was asked for mashes again: they are released in {settings.mash_rounds} round(s) only"
+            f"{client.name} was asked for mashes again: they are released in {settings.mash_rounds} "
+            "round(s) only"
         )
-    me.memory[ASKED] = asked + 1
+    client.memory[ASKED] = asked + 1
 
 
 # --- at the server

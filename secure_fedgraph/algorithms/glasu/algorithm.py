@@ -22,6 +22,7 @@ from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.vertical import Noise, Tower
 from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload
 from secure_fedgraph.protocol.given import Entries, Expected, Integers, Numbers, Text, Whole
+from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 TWO = (
     "the mean goes back to both of 2 clients, and each learns the other's rows by subtracting its own; take "
@@ -153,78 +154,78 @@ class Glasu(Vertical):
         """No model is released: every client keeps its own layers."""
         return None
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """``steps`` iterations of Algorithm 1."""
         before = state.get("clients")
-        if before is not None and int(before) != len(fed.cohort):
+        if before is not None and int(before) != len(round.cohort):
             raise BadInput(
-                f"round {fed.number} asks {len(fed.cohort)} clients and the first asked {int(before)}: in a "
-                "vertical split every client takes part in every round"
+                f"round {round.number} asks {len(round.cohort)} clients and the first asked {int(before)}: "
+                "in a vertical split every client takes part in every round"
             )
         for step in range(self.settings.steps):
-            seed = sub_seed(int(state["seed"]), f"batch/{fed.number}/{step}")
-            task = {"step": step, "seed": seed, "parties": "\n".join(fed.cohort)}
-            self._iterate(fed, task)
-        return {**state, "clients": torch.tensor(len(fed.cohort))}
+            seed = sub_seed(int(state["seed"]), f"batch/{round.number}/{step}")
+            task = {"step": step, "seed": seed, "parties": "\n".join(round.cohort)}
+            self._iterate(round, task)
+        return {**state, "clients": torch.tensor(len(round.cohort))}
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """Once an aggregated layer and step."""
         return rounds * self.settings.steps * len(self._ends)
 
-    def _iterate(self, fed: Any, task: dict[str, Any]) -> None:
-        given = {**task, **self._index_sets(fed, task)}
-        present, among = set(fed.cohort), []
+    def _iterate(self, round: RoundApi, task: dict[str, Any]) -> None:
+        given = {**task, **self._index_sets(round, task)}
+        present, among = set(round.cohort), []
         for number in range(len(self._ends)):
-            found, there = self._aggregated(fed, {**given, "stretch": number})
+            found, there = self._aggregated(round, {**given, "stretch": number})
             given = {**task, **found}
             present &= there
             among.append(len(there))
         if self.settings.backward == "server":
             for number in reversed(range(len(self._ends))):
-                total = self._summed(fed, self.BACKWARD, {**given, "stretch": number})
+                total = self._summed(round, self.BACKWARD, {**given, "stretch": number})
                 # a row weighed one part in as many as its layer's mean is of
                 parts = among[number] if self.settings.aggregation == "mean" else 1
                 given = {**task, "gradient": (total.total["rows"] / parts).float()}
                 present &= set(total.contributors)
-        stepping = tuple(name for name in fed.cohort if name in present)
+        stepping = tuple(name for name in round.cohort if name in present)
         if self.settings.backward == "local" and self.settings.labels == "one":
-            if fed.cohort[0] not in present:  # without its gradient there is no step
+            if round.cohort[0] not in present:  # without its gradient there is no step
                 return
-            fed.share(self.GRADIENT, given, senders=fed.cohort[:1], readers=stepping)
+            round.share(self.GRADIENT, given, senders=round.cohort[:1], readers=stepping)
         if stepping:
-            fed.scatter(self.STEP, dict.fromkeys(stepping, given))
+            round.scatter(self.STEP, dict.fromkeys(stepping, given))
 
-    def _index_sets(self, fed: Any, task: dict[str, Any]) -> dict[str, Tensor]:
+    def _index_sets(self, round: RoundApi, task: dict[str, Any]) -> dict[str, Tensor]:
         """Algorithm 2: the union of the clients' sets at every aggregated layer, from the top."""
         united: dict[str, Tensor] = {}
         if self.unites:
             for number in reversed(range(1, len(self._ends))):
-                lists = fed.gather(self.SAMPLE, {**task, **united, "stretch": number})
+                lists = round.gather(self.SAMPLE, {**task, **united, "stretch": number})
                 found = [sent.listed(name, values) for name, values in lists.items()]
                 united = {"nodes": torch.unique(torch.cat(found)).to(torch.int32)}
         return united
 
-    def _aggregated(self, fed: Any, given: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    def _aggregated(self, round: RoundApi, given: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
         """Algorithm 3, one aggregated layer, and of whose rows; clients may aggregate for themselves."""
         if self.settings.aggregation == "mean":
-            found = self._summed(fed, self.HIDDEN, given)
+            found = self._summed(round, self.HIDDEN, given)
             there = set(found.contributors)
             return {"aggregate": found.mean["rows"], "among": len(there)}, there
         if self.settings.carried == "peers":
-            fed.share(self.HIDDEN_SHARED, given)
-            return {}, set(fed.cohort)
-        uploads = fed.gather(self.HIDDEN_EACH, given)
-        aggregate = joined([uploads[name]["rows"] for name in fed.cohort])
-        return {"aggregate": aggregate, "among": len(uploads)}, set(fed.cohort)
+            round.share(self.HIDDEN_SHARED, given)
+            return {}, set(round.cohort)
+        uploads = round.gather(self.HIDDEN_EACH, given)
+        aggregate = joined([uploads[name]["rows"] for name in round.cohort])
+        return {"aggregate": aggregate, "among": len(uploads)}, set(round.cohort)
 
-    def _summed(self, fed: Any, channel: Channel, given: dict[str, Any]) -> Any:
+    def _summed(self, round: RoundApi, channel: Channel, given: dict[str, Any]) -> Total:
         """A sum of enough clients that none learns another's rows by subtracting its own."""
         channel = self._sum(channel)
-        total = fed.reduce(channel, given)
-        if len(total.contributors) < min(channel.least, len(fed.cohort)) and not channel.accepted:
+        total = round.reduce(channel, given)
+        if len(total.contributors) < min(channel.least, len(round.cohort)) and not channel.accepted:
             raise Refused(
-                f"round {fed.number}, channel {channel.name!r}: {len(total.contributors)} clients are left, "
-                "and each of two would learn the other's rows: go on with 'resume' when more are back"
+                f"round {round.number}, channel {channel.name!r}: {len(total.contributors)} clients are "
+                "left, and each of two would learn the other's rows: go on with 'resume' when more are back"
             )
         return total
 
@@ -234,17 +235,17 @@ class Glasu(Vertical):
 
     # -- the referee ------------------------------------------------------------------------------
 
-    def predictions(self, state: State, fed: Any, question: Data, schema: Schema) -> dict[str, Tensor]:
+    def predictions(self, state: State, round: RoundApi, question: Data, schema: Schema) -> dict[str, Tensor]:
         """A joint inference on whole neighbourhoods, in which the referee stands where the server does."""
         nodes = int(question.num_nodes or 0)
-        given: dict[str, Any] = {"parties": "\n".join(fed.cohort), "nodes": nodes}
+        given: dict[str, Any] = {"parties": "\n".join(round.cohort), "nodes": nodes}
         for number in range(self._examined_stretches):
-            uploads = fed.gather(self.EXAMINE, {**given, "stretch": number})
-            parts = [uploads[name]["rows"] for name in fed.cohort if name in uploads]
+            uploads = round.gather(self.EXAMINE, {**given, "stretch": number})
+            parts = [uploads[name]["rows"] for name in round.cohort if name in uploads]
             mean = self.settings.aggregation == "mean"
             given = {**given, "aggregate": torch.stack(parts).mean(0) if mean else joined(parts)}
-        uploads = fed.gather(self.EXAMINE, {**given, "stretch": self._examined_stretches})
-        asked = fed.cohort if self.settings.labels == "all" else fed.cohort[:1]
+        uploads = round.gather(self.EXAMINE, {**given, "stretch": self._examined_stretches})
+        asked = round.cohort if self.settings.labels == "all" else round.cohort[:1]
         found = {name: uploads[name]["scores"] for name in asked if name in uploads}
         if not found:
             raise Refused(f"{asked[0]} holds the labels and is gone, so nobody says what a node's class is")
@@ -257,54 +258,54 @@ class Glasu(Vertical):
     # -- the clients ------------------------------------------------------------------------------
 
     @SAMPLE.answer
-    def sample(self, me: Any, given: State) -> Upload:
+    def sample(self, client: ClientContext, given: State) -> Upload:
         """The nodes that this client samples for an aggregated layer."""
-        running = self._pass(me, given)
+        running = self._pass(client, given)
         number = sent.number(given, "stretch", 1, len(self._ends) - 1)
         self._take_union(running, number, given)
         return Upload({"nodes": running.descend(number).to(torch.float32).unsqueeze(1)})
 
     @HIDDEN.answer
-    def hidden(self, me: Any, given: State) -> Upload:
+    def hidden(self, client: ClientContext, given: State) -> Upload:
         """This client's rows for one aggregated layer."""
-        running = self._pass(me, given)
+        running = self._pass(client, given)
         number = sent.number(given, "stretch", 0, len(self._ends) - 1)
         if number:
-            self._take_aggregate(me, running, number - 1, given)
+            self._take_aggregate(client, running, number - 1, given)
         else:
             self._take_union(running, 0, given)
         return Upload({"rows": running.joint(number)})
 
     @HIDDEN_EACH.answer
-    def hidden_each(self, me: Any, given: State) -> Upload:
+    def hidden_each(self, client: ClientContext, given: State) -> Upload:
         """The same, where the server concatenates."""
-        return self.hidden(me, given)
+        return self.hidden(client, given)
 
     @HIDDEN_SHARED.answer
-    def hidden_shared(self, me: Any, given: State) -> Upload:
+    def hidden_shared(self, client: ClientContext, given: State) -> Upload:
         """The same, for the other clients."""
-        return self.hidden(me, given)
+        return self.hidden(client, given)
 
     @HIDDEN_SHARED.read
-    def others(self, me: Any, uploads: dict[str, dict[str, Tensor]]) -> None:
+    def others(self, client: ClientContext, uploads: dict[str, dict[str, Tensor]]) -> None:
         """Keeps the other clients' rows of the layer that is aggregated now."""
-        work, running = self._work(me), self._running(me)
+        work, running = self._work(client), self._running(client)
         number = len(running.inner) - 1
         if number not in running.inner:
-            raise HostileMessage(f"{me.name} was handed the others' rows before it made its own")
+            raise HostileMessage(f"{client.name} was handed the others' rows before it made its own")
         mine = running.inner[number]
         work.others[number] = {
             name: sent.rows(values, "rows", len(mine), mine.shape[1]) for name, values in uploads.items()
         }
 
     @BACKWARD.answer
-    def backward(self, me: Any, given: State) -> Upload:
+    def backward(self, client: ClientContext, given: State) -> Upload:
         """The gradient of everything above at one aggregated layer."""
-        running = self._pass(me, given)
+        running = self._pass(client, given)
         last = len(self._ends) - 1
         number = sent.number(given, "stretch", 0, last)
         if number == last:
-            self._take_aggregate(me, running, last, given)
+            self._take_aggregate(client, running, last, given)
             return Upload({"rows": running.back_from_the_top()})
         gradient = self._gradient(running, number + 1, given)
         found = running.back_through(number + 1, gradient)
@@ -312,51 +313,51 @@ class Glasu(Vertical):
         return Upload({"rows": found})
 
     @GRADIENT.answer
-    def gradient(self, me: Any, given: State) -> Upload:
+    def gradient(self, client: ClientContext, given: State) -> Upload:
         """The label holder's gradient at the last aggregate (Algorithm 6)."""
-        running = self._pass(me, given)
-        self._take_aggregate(me, running, len(self._ends) - 1, given)
+        running = self._pass(client, given)
+        self._take_aggregate(client, running, len(self._ends) - 1, given)
         top = running.given[len(self._ends) - 1].detach().clone().requires_grad_()
         if not running.holds_labels:
             raise HostileMessage("the gradient is asked of a client that holds no labels")
         return Upload({"rows": torch.autograd.grad(running.loss(top), top)[0]})
 
     @GRADIENT.read
-    def follow(self, me: Any, uploads: dict[str, dict[str, Tensor]]) -> None:
+    def follow(self, client: ClientContext, uploads: dict[str, dict[str, Tensor]]) -> None:
         """Keeps the label holder's gradient for the updates."""
-        running = self._running(me)
+        running = self._running(client)
         if len(uploads) != 1 or running.holds_labels:
             raise HostileMessage("one gradient is taken, from the label holder, by those who hold no labels")
         (values,) = uploads.values()
         running.gradient = sent.rows(values, "rows", len(running.sets[self._ends[-1]]), running.width)
 
     @STEP.answer
-    def step(self, me: Any, given: State) -> None:
+    def step(self, client: ClientContext, given: State) -> None:
         """The updates of one iteration; after the round's last what lived within it is dropped."""
-        running = self._work(me).running
+        running = self._work(client).running
         if running is None:  # the iteration ended when it dropped out of a sum: there is nothing to step from
             return
-        running = self._pass(me, given)
+        running = self._pass(client, given)
         if self.settings.backward == "server":
             running.back_through(0, self._gradient(running, 0, given))
-            running.descend_gradient(self._rate(me))
+            running.descend_gradient(self._rate(client))
         else:
             last = len(self._ends) - 1
             if last not in running.given:
-                self._take_aggregate(me, running, last, given)
-            running.update_locally(self._rate(me))
-        self._finish(me)
+                self._take_aggregate(client, running, last, given)
+            running.update_locally(self._rate(client))
+        self._finish(client)
 
     @EXAMINE.answer
-    def examine(self, me: Any, given: State) -> Upload:
+    def examine(self, client: ClientContext, given: State) -> Upload:
         """One stretch on whole neighbourhoods, or class scores of every node, for the referee."""
-        parties = self._parties(me, given)
-        table, tower = self._table(me), self._tower(me, len(parties))
+        parties = self._parties(client, given)
+        table, tower = self._table(client), self._tower(client, len(parties))
         nodes = table.num_nodes
         if given.get("nodes") != nodes:
             raise BadInput(
-                f"{me.name} has {nodes} nodes and the test data {given.get('nodes')}: in a vertical split "
-                "every client has every node"
+                f"{client.name} has {nodes} nodes and the test data {given.get('nodes')}: in a vertical "
+                "split every client has every node"
             )
         number = sent.number(given, "stretch", 0, len(self._ends))
         width = self.settings.hidden * (len(parties) if self.settings.aggregation == "concat" else 1)
@@ -366,12 +367,12 @@ class Glasu(Vertical):
             if number == len(self._ends):
                 assert rows is not None
                 return Upload({"scores": tower.scores(rows)})
-            return Upload({"rows": self._whole(me, table, tower, number, rows)})
+            return Upload({"rows": self._whole(client, table, tower, number, rows)})
 
     def _whole(
-        self, me: Any, table: NeighbourTable, tower: Tower, number: int, rows: Tensor | None
+        self, client: ClientContext, table: NeighbourTable, tower: Tower, number: int, rows: Tensor | None
     ) -> Tensor:
         everywhere = torch.arange(table.num_nodes)
         between = links_between(table, everywhere, everywhere, tower.loop)
         depth = len(tower.stretches[number])
-        return tower.stretch(number, rows, me.graph.x, [between] * depth, Noise())
+        return tower.stretch(number, rows, client.graph.x, [between] * depth, Noise())

@@ -17,6 +17,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.models.vertical import Tower, stretches_of
 from secure_fedgraph.protocol.given import Entries, Numbers, Text, Whole
+from secure_fedgraph.seams import ClientContext
 
 MOST_SEED = 2**32
 LIVE = "live"
@@ -95,73 +96,73 @@ class Vertical(Algorithm):
             return {}
         return {"aggregate": Numbers((None, None)), "among": Whole(1)}
 
-    def _parties(self, me: Any, given: State) -> tuple[str, ...]:
-        return sent.parties(given, me.clients)
+    def _parties(self, client: ClientContext, given: State) -> tuple[str, ...]:
+        return sent.parties(given, client.clients)
 
-    def _pass(self, me: Any, given: State) -> Pass:
+    def _pass(self, client: ClientContext, given: State) -> Pass:
         """The iteration that runs; a new one where the server begins one."""
-        names = self._parties(me, given)
+        names = self._parties(client, given)
         step = sent.number(given, "step", 0, self.settings.steps - 1)
-        work = self._work(me)
+        work = self._work(client)
         if work.running is None or work.running.step != step:
             if work.running is not None and step < work.running.step:
                 raise HostileMessage(f"step {step} was asked for after step {work.running.step}")
             work.running = Pass(
                 tower=work.tower,
-                graph=me.graph,
+                graph=client.graph,
                 table=work.table,
                 settings=self.settings,
                 step=step,
                 parties=len(names),
-                place=names.index(me.name),
-                draw=me.generator,
+                place=names.index(client.name),
+                draw=client.generator,
             )
             work.others = {}
             work.running.begin(sent.number(given, "seed", 0, MOST_SEED - 1))
         return work.running
 
-    def _running(self, me: Any) -> Pass:
-        running = self._work(me).running
+    def _running(self, client: ClientContext) -> Pass:
+        running = self._work(client).running
         if running is None:
-            raise HostileMessage(f"{me.name} was handed something before an iteration began")
+            raise HostileMessage(f"{client.name} was handed something before an iteration began")
         return running
 
-    def _work(self, me: Any) -> Work:
-        work = me.scratch.get(LIVE)
-        if not isinstance(work, Work) or work.round != me.round:
-            work = Work(me.round, self._tower(me, len(me.clients)), self._table(me))
-            me.scratch[LIVE] = work
+    def _work(self, client: ClientContext) -> Work:
+        work = client.scratch.get(LIVE)
+        if not isinstance(work, Work) or work.round != client.round:
+            work = Work(client.round, self._tower(client, len(client.clients)), self._table(client))
+            client.scratch[LIVE] = work
         return work
 
-    def _finish(self, me: Any) -> None:
-        work = self._work(me)
+    def _finish(self, client: ClientContext) -> None:
+        work = self._work(client)
         assert work.running is not None
         if work.running.step == self.settings.steps - 1:
-            me.memory["model"] = {k: v.detach().clone() for k, v in work.tower.state_dict().items()}
-            del me.scratch[LIVE]
+            client.memory["model"] = {k: v.detach().clone() for k, v in work.tower.state_dict().items()}
+            del client.scratch[LIVE]
 
-    def _tower(self, me: Any, parties: int) -> Tower:
+    def _tower(self, client: ClientContext, parties: int) -> Tower:
         s = self.settings
         tower = Tower(
-            me.graph.x.shape[1],
-            me.schema.classes,
+            client.graph.x.shape[1],
+            client.schema.classes,
             s.hidden,
             stretches_of(s.layers, s.aggregated),
             s.backbone,
             s.hidden * (parties if s.aggregation == "concat" else 1),
             s.bound,
         )
-        if "model" in me.memory:
-            tower.load_state_dict(me.memory["model"])
+        if "model" in client.memory:
+            tower.load_state_dict(client.memory["model"])
         else:
-            tower.start(me.memory.setdefault("start", me.generator("initialisation").initial_seed()))
+            tower.start(client.memory.setdefault("start", client.generator("initialisation").initial_seed()))
         return tower
 
-    def _table(self, me: Any) -> NeighbourTable:
-        nodes = int(me.graph.num_nodes)
+    def _table(self, client: ClientContext) -> NeighbourTable:
+        nodes = int(client.graph.num_nodes)
         if nodes > sent.MOST_NODES:
             raise BadInput(f"{nodes} nodes: index sets travel as float32, exact up to {sent.MOST_NODES}")
-        return NeighbourTable(me.graph.edge_index, nodes)
+        return NeighbourTable(client.graph.edge_index, nodes)
 
     def _take_union(self, running: Pass, number: int, given: State) -> None:
         """The set at a stretch's aggregated end, where the server united it."""
@@ -171,17 +172,17 @@ class Vertical(Algorithm):
         nodes = running.table.num_nodes
         running.sets[end] = sent.index_set(given, "nodes", nodes, within=running.sets.get(end))
 
-    def _take_aggregate(self, me: Any, running: Pass, number: int, given: State) -> None:
+    def _take_aggregate(self, client: ClientContext, running: Pass, number: int, given: State) -> None:
         if number not in running.inner:
             raise HostileMessage(f"an aggregate of stretch {number} was given out of turn")
         mine = running.inner[number].detach()
-        others = self._work(me).others.pop(number, None)
+        others = self._work(client).others.pop(number, None)
         among = running.parties
         if self.settings.carried == "peers":
-            names = self._parties(me, given)
-            if others is None or {*others, me.name} != set(names):
+            names = self._parties(client, given)
+            if others is None or {*others, client.name} != set(names):
                 raise HostileMessage("the rows of some clients are missing, so nothing can be concatenated")
-            aggregate = joined([mine if name == me.name else others[name] for name in names])
+            aggregate = joined([mine if name == client.name else others[name] for name in names])
         else:
             aggregate = sent.rows(given, "aggregate", len(mine), running.width)
             among = sent.number(given, "among", 1, running.parties)
@@ -193,9 +194,9 @@ class Vertical(Algorithm):
         rows = len(running.sets[self._ends[number]])
         return sent.rows(given, "gradient", rows, running.width)
 
-    def _rate(self, me: Any) -> float:
+    def _rate(self, client: ClientContext) -> float:
         s = self.settings
-        times = (me.round - 1) // s.decay_every
+        times = (client.round - 1) // s.decay_every
         try:
             return s.learning_rate / s.decay**times
         except OverflowError:  # after a thousand halvings nothing is left of it

@@ -18,6 +18,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol import Channel, Transcript, Upload
 from secure_fedgraph.protocol.given import Expected, Text, Whole
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 
 class GlasuSimulated(Glasu):
@@ -72,8 +73,8 @@ class FedBCD(Glasu):
         """No link is followed."""
         return 0
 
-    def _table(self, me: Any) -> NeighbourTable:
-        return NeighbourTable(torch.empty(2, 0, dtype=torch.long), int(me.graph.num_nodes))
+    def _table(self, client: ClientContext) -> NeighbourTable:
+        return NeighbourTable(torch.empty(2, 0, dtype=torch.long), int(client.graph.num_nodes))
 
 
 class GlasuStandalone(Glasu):
@@ -90,11 +91,11 @@ class GlasuStandalone(Glasu):
         """Nothing but the order to go on, and the examination."""
         return (self.STEP, self.EXAMINE)
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """Tells everybody to make as many updates as GLASU would."""
-        seed = sub_seed(int(state["seed"]), f"batch/{fed.number}")
-        given = {"seed": seed, "parties": "\n".join(fed.cohort)}
-        fed.scatter(self.STEP, dict.fromkeys(fed.cohort, given))
+        seed = sub_seed(int(state["seed"]), f"batch/{round.number}")
+        given = {"seed": seed, "parties": "\n".join(round.cohort)}
+        round.scatter(self.STEP, dict.fromkeys(round.cohort, given))
         return state
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
@@ -108,33 +109,33 @@ class GlasuStandalone(Glasu):
         return {}
 
     @Glasu.STEP.answer
-    def step(self, me: Any, given: State) -> None:
+    def step(self, client: ClientContext, given: State) -> None:
         """A round of updates."""
-        self._parties(me, given)
+        self._parties(client, given)
         seed = sent.number(given, "seed", 0, MOST_SEED - 1)
-        work = self._work(me)
+        work = self._work(client)
         alone = self.settings.model_copy(update={"labels": "all"})
         for step in range(self.settings.steps * self.settings.local_steps):
-            running = Pass(work.tower, me.graph, work.table, alone, step, 1, 0, me.generator)
+            running = Pass(work.tower, client.graph, work.table, alone, step, 1, 0, client.generator)
             running.begin(sub_seed(seed, f"{step}"))
-            running.update_alone(self._rate(me))
-        me.memory["model"] = {k: v.detach().clone() for k, v in work.tower.state_dict().items()}
-        del me.scratch[LIVE]
+            running.update_alone(self._rate(client))
+        client.memory["model"] = {k: v.detach().clone() for k, v in work.tower.state_dict().items()}
+        del client.scratch[LIVE]
 
     @property
     def _examined_stretches(self) -> int:
         return 0
 
     @Glasu.EXAMINE.answer
-    def examine(self, me: Any, given: State) -> Upload:
+    def examine(self, client: ClientContext, given: State) -> Upload:
         """Class scores of every node, for the referee."""
-        self._parties(me, given)
-        table, tower = self._table(me), self._tower(me, 1)
+        self._parties(client, given)
+        table, tower = self._table(client), self._tower(client, 1)
         tower.eval()
         rows: Tensor | None = None
         with torch.no_grad():
             for number in range(len(self._ends)):
-                rows = self._whole(me, table, tower, number, rows)
+                rows = self._whole(client, table, tower, number, rows)
             assert rows is not None
             return Upload({"scores": tower.scores(rows)})
 

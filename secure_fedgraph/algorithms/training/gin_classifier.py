@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -22,7 +22,10 @@ from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import NOTHING, Expected, Whole, like
+from secure_fedgraph.seams import ClientContext, RoundApi
 
+Distance = Callable[[Tensor, Tensor], Tensor]
+"""A further loss term: embeddings ``[b, hidden]`` and their rows among the training graphs ``[b]`` -> it."""
 LARGEST_OF_GRAPHS = 1000.0
 """A GIN adds up whole graphs, whose gradients are larger: up to 237 in the first rounds on imdb-binary."""
 
@@ -99,28 +102,27 @@ class GinClassifier(Algorithm):
             scores: Tensor = model(graph)
         return scores
 
-    def own_model(self, me: Any) -> State:
+    def own_model(self, client: ClientContext) -> State:
         """The agent's own model; a fresh one where no round has asked it yet."""
-        if "model" in me.memory:
-            return dict(me.memory["model"])
-        return self.start(me.schema, me.generator("initialisation").initial_seed())
+        if "model" in client.memory:
+            return dict(client.memory["model"])
+        return self.start(client.schema, client.generator("initialisation").initial_seed())
 
-    def fit(self, me: Any, params: State, distance: Any = None) -> State:
+    def fit(self, client: ClientContext, params: State, distance: Distance | None = None) -> State:
         """A round of training, from some parameters on; the optimiser's moments stay in the agent's memory.
 
         Args:
-            distance: a further loss term, of the embeddings ``[b, hidden]`` and the rows ``[b]`` of the batch
-                among the training graphs.
+            distance: a further loss term.
 
         Returns:
             The parameters after it.
         """
-        s, graph, model = self.settings, me.graph, self.model(me.schema)
+        s, graph, model = self.settings, client.graph, self.model(client.schema)
         load(model, params)
         training = graph.train_mask.nonzero().flatten()
         optimizer = optimizer_of(model, s)  # type: ignore[arg-type]
-        restore(optimizer, me.memory.get("optimizer", {}))
-        order, noise = me.generator("batches"), me.generator("dropout")
+        restore(optimizer, client.memory.get("optimizer", {}))
+        order, noise = client.generator("batches"), client.generator("dropout")
         size = len(training) if s.batch == "full" else s.batch
         model.train()
         sound = True
@@ -135,8 +137,8 @@ class GinClassifier(Algorithm):
                 loss.backward()
                 sound &= bound_gradients(model.parameters(), s.largest_gradient)
                 take_step(optimizer)
-        note_divergence(me.name, sound)
-        me.memory["optimizer"] = moments(optimizer)
+        note_divergence(client.name, sound)
+        client.memory["optimizer"] = moments(optimizer)
         return parameters_of(model)
 
 
@@ -162,14 +164,14 @@ class GinFedAvg(GinClassifier):
             return (like(self.init(schema, 0)),)
         return super().takes(channel, schema)
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """Adds the mean update."""
-        return total(state, fed.reduce(self.UPDATE, given=state).mean)
+        return total(state, round.reduce(self.UPDATE, given=state).mean)
 
     @UPDATE.answer
-    def update(self, me: Any, given: State) -> Upload:
+    def update(self, client: ClientContext, given: State) -> Upload:
         """Trains from the global weights and returns the difference."""
-        return Upload(difference(self.fit(me, given), given))
+        return Upload(difference(self.fit(client, given), given))
 
 
 class GinLocal(GinClassifier):
@@ -196,9 +198,9 @@ class GinLocal(GinClassifier):
             return NOTHING
         return super().takes(channel, schema)
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """Tells everybody to go on."""
-        fed.scatter(self.TRAIN, {name: {"seed": int(state["seed"])} for name in fed.cohort})
+        round.scatter(self.TRAIN, {name: {"seed": int(state["seed"])} for name in round.cohort})
         return state
 
     def released(self, state: State) -> None:
@@ -206,23 +208,23 @@ class GinLocal(GinClassifier):
         return None
 
     @TRAIN.answer
-    def train(self, me: Any, given: State) -> None:
+    def train(self, client: ClientContext, given: State) -> None:
         """One round of training on the agent's own model."""
-        first = me.memory.get("model") or self.start(me.schema, seed_of(me, given.get("seed")))
-        me.memory["model"] = self.fit(me, first)
+        first = client.memory.get("model") or self.start(client.schema, seed_of(client, given.get("seed")))
+        client.memory["model"] = self.fit(client, first)
 
     @PERSONAL.answer
-    def personal_model(self, me: Any, given: State) -> Upload:
+    def personal_model(self, client: ClientContext, given: State) -> Upload:
         """The personal model, for the referee."""
-        return Upload(self.own_model(me))
+        return Upload(self.own_model(client))
 
 
-def seed_of(me: Any, seed: Any) -> int:
+def seed_of(client: ClientContext, seed: object) -> int:
     """The public seed that a server told.
 
     Raises:
         HostileMessage: for anything else.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**62:
-        raise HostileMessage(f"{me.name} has no model yet and was told no seed to start from")
+        raise HostileMessage(f"{client.name} has no model yet and was told no seed to start from")
     return seed

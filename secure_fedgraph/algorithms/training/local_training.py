@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,13 +16,14 @@ from secure_fedgraph.graph.sample.packing import some
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.given import scores_of
+from secure_fedgraph.seams import ClientContext
 
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
 """Training nodes -> their sampled trees, level by level."""
 
 
 def fit(
-    me: Any,
+    client: ClientContext,
     graph: Data,
     model: nn.Module,
     settings: TrainingSettings,
@@ -35,21 +35,21 @@ def fit(
     The optimiser's moments live in the client's memory and stay there.
 
     Args:
-        me: the client.
+        client: the client.
         graph: what it trains on: its own graph, or what it made of it.
         model: with ``forward_tree`` it is trained on sampled trees, else on the client's whole graph.
         settings: how.
         penalty: an extra loss term of the model, e.g. FedProx's.
         trees: gives the trees of a batch; by default they are sampled afresh for every batch.
     """
-    if me.training is not None:
-        return fit_privately(me, graph, model, settings, penalty)
+    if client.training is not None:
+        return fit_privately(client, graph, model, settings, penalty)
     optimizer = optimizer_of(model, settings)
-    restore(optimizer, me.memory.get("optimizer", {}))
-    loss_of = _loss(me, graph, model, settings, trees)
+    restore(optimizer, client.memory.get("optimizer", {}))
+    loss_of = _loss(client, graph, model, settings, trees)
     model.train()
     sound = True
-    for batch in _batches(me, graph, settings):
+    for batch in _batches(client, graph, settings):
         optimizer.zero_grad()
         loss = loss_of(batch)
         if penalty is not None:
@@ -57,23 +57,23 @@ def fit(
         loss.backward()
         sound &= bound_gradients(model.parameters(), settings.largest_gradient)
         take_step(optimizer)
-    note_divergence(me.name, sound)
-    me.memory["optimizer"] = moments(optimizer)
+    note_divergence(client.name, sound)
+    client.memory["optimizer"] = moments(optimizer)
 
 
 def _loss(
-    me: Any, graph: Data, model: nn.Module, settings: TrainingSettings, trees: Trees | None
+    client: ClientContext, graph: Data, model: nn.Module, settings: TrainingSettings, trees: Trees | None
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
-        dropout = me.generator("dropout")
+        dropout = client.generator("dropout")
         return lambda batch: F.cross_entropy(scores_of(model, some(graph, batch), dropout), graph.y[batch])
     forward_tree = getattr(model, "forward_tree", None)
     if forward_tree is None:
         return lambda batch: F.cross_entropy(scores_of(model, graph)[batch], graph.y[batch])
     prepared = getattr(model, "prepared", None)
     x = graph.x if prepared is None else prepared(graph.x)
-    draw = trees or _fresh_trees(me, graph, settings)
-    noise = {"generator": me.generator("dropout")} if settings.dropout else {}
+    draw = trees or _fresh_trees(client, graph, settings)
+    noise = {"generator": client.generator("dropout")} if settings.dropout else {}
 
     def sampled(batch: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(forward_tree(x, draw(batch), **noise), graph.y[batch])
@@ -81,16 +81,16 @@ def _loss(
     return sampled
 
 
-def _fresh_trees(me: Any, graph: Data, settings: TrainingSettings) -> Trees:
+def _fresh_trees(client: ClientContext, graph: Data, settings: TrainingSettings) -> Trees:
     table = NeighbourTable(graph.edge_index, graph.num_nodes)
-    generator = me.generator("neighbours")
+    generator = client.generator("neighbours")
     return lambda batch: table.sample_tree(batch, settings.fanout, generator)
 
 
-def _batches(me: Any, graph: Data, settings: TrainingSettings) -> Iterator[torch.Tensor]:
+def _batches(client: ClientContext, graph: Data, settings: TrainingSettings) -> Iterator[torch.Tensor]:
     nodes = graph.train_mask.nonzero().flatten()
     drawn = max(1, min(len(nodes), int(settings.share * graph.num_nodes)))
     size = drawn if settings.batch == "full" else settings.batch
-    generator = me.generator("batches")
+    generator = client.generator("batches")
     for _ in range(settings.epochs):
         yield from nodes[torch.randperm(len(nodes), generator=generator)[:drawn]].split(size)

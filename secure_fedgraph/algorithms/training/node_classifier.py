@@ -23,6 +23,7 @@ from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import glorot, load
 from secure_fedgraph.models.per_record import check_model
 from secure_fedgraph.protocol.given import Expected
+from secure_fedgraph.seams import ClientContext
 
 
 class NodeClassifier(Algorithm):
@@ -150,18 +151,18 @@ class NodeClassifier(Algorithm):
                     p.zero_()
         return model
 
-    def training_graph(self, me: Any) -> Data:
+    def training_graph(self, client: ClientContext) -> Data:
         """What a client trains on: its own graph."""
-        graph: Data = me.graph
+        graph: Data = client.graph
         return graph
 
     @contextmanager
-    def drawing(self, me: Any) -> Iterator[None]:
+    def drawing(self, client: ClientContext) -> Iterator[None]:
         """Around the training of a user's own model, whose layers draw from torch's generator: seeded."""
         if self._make is None:
             yield
             return
-        with given.seeded(me.generator("model").initial_seed()):
+        with given.seeded(client.generator("model").initial_seed()):
             yield
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:

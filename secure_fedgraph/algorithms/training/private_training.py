@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +14,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.occurrences import capped_neighbours, crowd, occurrences, trees
 from secure_fedgraph.graph.sample.packing import some
 from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
+from secure_fedgraph.seams import ClientContext
 
 Penalty = Callable[[nn.Module], torch.Tensor]
 """A model -> an extra term of its loss."""
@@ -25,7 +25,11 @@ MADE = (
 
 
 def fit_privately(
-    me: Any, graph: Data, model: nn.Module, settings: TrainingSettings, penalty: Penalty | None = None
+    client: ClientContext,
+    graph: Data,
+    model: nn.Module,
+    settings: TrainingSettings,
+    penalty: Penalty | None = None,
 ) -> None:
     """A round of the client's noisy steps: on trees of a frozen table, or on whole graphs.
 
@@ -35,11 +39,12 @@ def fit_privately(
     Raises:
         BadInput: where a record of the data is not the unit that the steps speak for.
     """
-    training, whole = me.training, graph.get("graph") is not None
-    if graph is not me.graph:
+    training, whole = client.training, graph.get("graph") is not None
+    assert training is not None  # callers ask for it first
+    if graph is not client.graph:
         raise BadInput(MADE)
     optimizer = optimizer_of(model, settings)
-    restore(optimizer, me.memory.get("optimizer", {}))
+    restore(optimizer, client.memory.get("optimizer", {}))
     model.train()
     items = graph.train_mask.nonzero().flatten()
     if whole:
@@ -51,10 +56,10 @@ def fit_privately(
         times = 1
     else:
         depth = _fanout(settings)[1]
-        if "frozen" not in me.memory:
+        if "frozen" not in client.memory:
             check_crowd(graph, settings)
-            me.memory["frozen"] = neighbours_of(me, graph, settings)
-        table = me.memory["frozen"]
+            client.memory["frozen"] = neighbours_of(client, graph, settings)
+        table = client.memory["frozen"]
 
         def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
             nodes = items[chosen]
@@ -63,15 +68,15 @@ def fit_privately(
         times = touched(settings, training.unit)
     pull = None if penalty is None else lambda: penalty(model).backward()
     training.run(optimizer, dict(model.named_parameters()), len(items), gradients, times, pull)
-    me.memory["optimizer"] = moments(optimizer)
+    client.memory["optimizer"] = moments(optimizer)
 
 
-def neighbours_of(me: Any, graph: Data, settings: TrainingSettings) -> torch.Tensor:
+def neighbours_of(client: ClientContext, graph: Data, settings: TrainingSettings) -> torch.Tensor:
     """The table that a client's trees are made from, under its secret key: the same whenever it is made."""
     most, depth = _fanout(settings)
     nodes = int(graph.num_nodes or 0)
     return capped_neighbours(
-        graph.edge_index, nodes, most, me.link_priorities, _places(settings), _rows(graph, depth)
+        graph.edge_index, nodes, most, client.link_priorities, _places(settings), _rows(graph, depth)
     )
 
 

@@ -89,7 +89,8 @@ def _sums(values: Colours, groups: NDArray[np.int64], size: int) -> Colours:
     order = np.argsort(groups, kind="stable")
     running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values[order], dtype=np.uint64)])
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(groups, minlength=size))])
-    return running[ends[1:]] - running[ends[:-1]]
+    sums: np.ndarray = running[ends[1:]] - running[ends[:-1]]
+    return sums
 
 
 def _row_hashes(x: torch.Tensor) -> Colours:

@@ -102,7 +102,8 @@ def label_skew(
 
 def connected(graph: Data) -> Tensor:
     """The nodes that have a link to another node, ascending."""
-    return undirected_links(graph.edge_index).flatten().unique()
+    linked: Tensor = undirected_links(graph.edge_index).flatten().unique()
+    return linked
 
 
 def _preferring(

@@ -6,6 +6,7 @@ import functools
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -89,7 +90,7 @@ class Links:
         own = self.loop.unsqueeze(1) * x[self.own]
         if not len(self.source):
             return own
-        summed: Tensor = _Product.apply(x, self)
+        summed: Tensor = _Product.apply(x, self)  # type: ignore[no-untyped-call]  # torch types no Function
         return own + summed
 
 
@@ -133,12 +134,12 @@ class _Product(torch.autograd.Function):
     """``A x`` for a sparse A; the gradient is ``A^T g``."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, links: Links) -> Tensor:
+    def forward(ctx: Any, x: Tensor, links: Links) -> Tensor:
         ctx.links = links
         return _csr(links.rowptr, links.source, links.weight, (len(links.own), links.inputs)) @ x
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         links: Links = ctx.links
         order = torch.argsort(links.source, stable=True)
         rowptr = torch.zeros(links.inputs + 1, dtype=torch.long)

@@ -18,7 +18,8 @@ def undirected_links(edge_index: Tensor) -> Tensor:
     """
     low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
     keep = low != high
-    return torch.unique(torch.stack([low[keep], high[keep]]), dim=1)
+    links: Tensor = torch.unique(torch.stack([low[keep], high[keep]]), dim=1)
+    return links
 
 
 def edge_values(graph: Data, chosen: Tensor) -> dict[str, Tensor]:
@@ -56,4 +57,5 @@ def places_of(graph: Data, edges: Tensor) -> Tensor:
 
     forth, there = first(*edges)
     back, _ = first(*edges.flip(0))
-    return order[torch.where(there, forth, back)]
+    places: Tensor = order[torch.where(there, forth, back)]
+    return places

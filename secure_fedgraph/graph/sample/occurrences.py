@@ -87,7 +87,8 @@ def _links(edge_index: Tensor, rows: Tensor | None) -> Tensor:
     wanted = edge_index[0] != edge_index[1]
     if rows is not None:
         wanted &= rows[edge_index[1]]
-    return torch.unique(edge_index[:, wanted], dim=1)
+    distinct: Tensor = torch.unique(edge_index[:, wanted], dim=1)
+    return distinct
 
 
 def _rank(keys: Tensor, nodes: int) -> Tensor:

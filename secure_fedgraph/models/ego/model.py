@@ -41,7 +41,8 @@ class Reduction(nn.Module):
         rows = F.relu(product(x, self.weight) + self.bias)
         if math.isinf(self.clip):
             return rows
-        return rows * (self.clip / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
+        clipped: Tensor = rows * (self.clip / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
+        return clipped
 
 
 class MeanLayer(nn.Module):

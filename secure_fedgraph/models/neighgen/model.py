@@ -108,7 +108,8 @@ class FeatureGenerator(nn.Module):
         counts = counts[some]
         h = self._inside(z[some] + self.noise(len(some), generator), generator)
         asked = [(counts > slot).nonzero().flatten() for slot in range(self.candidates)]
-        rows = cast(Tensor, _AskedSlots.apply(h, self.outer.weight, self.outer.bias, asked))
+        made = _AskedSlots.apply(h, self.outer.weight, self.outer.bias, asked)  # type: ignore[no-untyped-call]
+        rows = cast(Tensor, made)
         return Generated(
             rows=torch.tanh(rows),
             anchor=some[torch.cat(asked)],

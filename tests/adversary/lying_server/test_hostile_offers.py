@@ -45,9 +45,9 @@ class Hostile(sfg.FedSagePlus):
     spoil: Callable[[Values], Values]
 
     @GENERATOR.answer
-    def offer(self, me: Any, given: Any) -> Upload:
-        honest = super().offer(me, given)
-        return Unchecked(self.spoil(dict(honest.values))) if me.name == "owner-1" else honest
+    def offer(self, client: Any, given: Any) -> Upload:
+        honest = super().offer(client, given)
+        return Unchecked(self.spoil(dict(honest.values))) if client.name == "owner-1" else honest
 
 
 def scaled(prefix: str, factor: float) -> Callable[[Values], Values]:

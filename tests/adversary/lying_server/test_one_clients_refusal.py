@@ -122,10 +122,10 @@ class Moody(sfg.FedAvg):
     name = "moody"
 
     @sfg.FedAvg.UPDATE.answer
-    def update(self, me: Any, given: Any) -> Any:
-        if me.name == REFUSER:
-            raise ValueError(f"the node with words {me.graph.x[0].tolist()}{ESCAPES}")
-        return super().update(me, given)
+    def update(self, client: Any, given: Any) -> Any:
+        if client.name == REFUSER:
+            raise ValueError(f"the node with words {client.graph.x[0].tolist()}{ESCAPES}")
+        return super().update(client, given)
 
 
 @pytest.mark.parametrize("isolated", [False, True])

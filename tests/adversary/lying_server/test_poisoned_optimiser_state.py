@@ -164,12 +164,12 @@ class TestAbandoned:
         made = played(federation)
         real = made.algorithm.update
 
-        def fails(me, given):
-            real(me, given)
-            me.scratch["half"] = me.memory["half"] = True
+        def fails(client, given):
+            real(client, given)
+            client.scratch["half"] = client.memory["half"] = True
             raise HALF
 
-        monkeypatch.setattr(type(made.algorithm), "update", lambda self, me, given: fails(me, given))
+        monkeypatch.setattr(type(made.algorithm), "update", lambda self, client, given: fails(client, given))
         with pytest.raises(RuntimeError, match="half way"):
             made.round(1).reduce(made.algorithm.UPDATE, given=made.state)
         for client in made.clients.values():
@@ -218,10 +218,10 @@ class InPlace(sfg.Algorithm):
     UPDATE = Channel("update", Reveal.SUM)
 
     @UPDATE.answer
-    def update(self, me: Any, given: Any) -> Upload:
-        kept = me.memory.setdefault("kept", torch.zeros(3))
+    def update(self, client: Any, given: Any) -> Upload:
+        kept = client.memory.setdefault("kept", torch.zeros(3))
         kept += 1
-        me.memory.setdefault("listed", []).append(1)
+        client.memory.setdefault("listed", []).append(1)
         if given.get("fail"):
             raise HALF
         return Upload({"w": torch.ones(3)})

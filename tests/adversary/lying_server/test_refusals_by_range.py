@@ -145,5 +145,5 @@ class Valuing(sfg.Algorithm):
     VALUED = sfg.protocol.Channel("valued_update", sfg.protocol.Reveal.VALUES)
 
     @VALUED.answer
-    def valued(self, me: Any, given: Any) -> sfg.protocol.Upload:
-        return sfg.protocol.Upload({"w": me.memory["w"]})
+    def valued(self, client: Any, given: Any) -> sfg.protocol.Upload:
+        return sfg.protocol.Upload({"w": client.memory["w"]})

@@ -748,9 +748,9 @@ def test_carried_entries_do_not_reach_the_algorithm():
 
     class Nosy(Toy):
         @Toy.UPDATE.answer
-        def update(self, me, given):
+        def update(self, client, given):
             seen.append(set(given))
-            return super().update(me, given)
+            return super().update(client, given)
 
     made = session(masked(), algorithm=Nosy()).set_up()
     made.round().reduce(Toy.UPDATE, {"times": 1.0})

@@ -25,19 +25,21 @@ class Sharing(Algorithm):
     OTHER = Channel("other", Reveal.SUM, to="peer")
 
     @ROWS.answer
-    def rows(self, me, given):
-        return Upload({"w": me.memory["w"] if "w" in me.memory else torch.full((2,), float(me.name[-1]))})
+    def rows(self, client, given):
+        return Upload(
+            {"w": client.memory["w"] if "w" in client.memory else torch.full((2,), float(client.name[-1]))}
+        )
 
     @ROWS.read
-    def take(self, me, found):
-        me.memory["read"] = found
+    def take(self, client, found):
+        client.memory["read"] = found
 
     @OTHER.answer
-    def other(self, me, given):
+    def other(self, client, given):
         return Upload({"w": torch.zeros(1)})
 
     @OTHER.read
-    def ignore(self, me, total):
+    def ignore(self, client, total):
         pass
 
 
@@ -51,16 +53,16 @@ class Whole(Sharing):
     def init(self, schema, seed):
         return {"got": torch.zeros(3)}
 
-    def round(self, fed, state):
-        fed.share(self.ROWS, senders=self.SENDERS)
-        return {"got": fed.reduce(self.GOT).total["got"].float()}
+    def round(self, round, state):
+        round.share(self.ROWS, senders=self.SENDERS)
+        return {"got": round.reduce(self.GOT).total["got"].float()}
 
-    def predictions(self, state, fed, question, schema):
+    def predictions(self, state, round, question, schema):
         return {"everybody": torch.zeros(question.num_nodes, schema.classes)}
 
     @GOT.answer
-    def got(self, me, given):
-        read = me.memory.pop("read", {})
+    def got(self, client, given):
+        read = client.memory.pop("read", {})
         return Upload({"got": torch.tensor([float(f"owner-{i}" in read) for i in range(3)])})
 
     @property
@@ -97,8 +99,8 @@ def test_sums_are_not_shared(federation):
     class Wrong(Whole):
         name = "wrong"
 
-        def round(self, fed, state):
-            fed.share(self.OTHER)
+        def round(self, round, state):
+            round.share(self.OTHER)
             return state
 
         @property

@@ -255,12 +255,12 @@ def sending(change: Callable[[torch.Tensor], torch.Tensor]) -> sfg.Run:
     algorithm = sfg.FedSage(hidden=(4,), fanout=(2,), crowd=15)
     work = algorithm.update
 
-    def leaking(me: Any, given: Any) -> Upload:
-        values = work(me, given).values
-        return Upload({**values, "more": change(me.graph.x[:4])})
+    def leaking(client: Any, given: Any) -> Upload:
+        values = work(client, given).values
+        return Upload({**values, "more": change(client.graph.x[:4])})
 
     algorithm.update = leaking  # type: ignore[method-assign]
-    algorithm.round = lambda fed, state: (fed.reduce(algorithm.UPDATE, state), state)[1]  # type: ignore[method-assign]
+    algorithm.round = lambda round, state: (round.reduce(algorithm.UPDATE, state), state)[1]  # type: ignore[method-assign]
     return sfg.train(algorithm, federation(), P.plaintext(), rounds=1, keep=everything)
 
 

@@ -155,7 +155,7 @@ def _answering(channel: Channel, upload: Upload | Parts) -> Algorithm:
         CHANNEL = channel
 
         @channel.answer
-        def work(self, me: Any, given: Any) -> Any:
+        def work(self, client: Any, given: Any) -> Any:
             return upload
 
     return One()

@@ -238,10 +238,10 @@ def test_own_labels_behind_drawn_ones_are_seen(monkeypatch: pytest.MonkeyPatch):
     assert randomised_data(one) == []
     update = sfg.FedSage.update
 
-    def peeking(self: Any, me: Any, given: Any) -> Any:
-        made = update(self, me, given)
+    def peeking(self: Any, client: Any, given: Any) -> Any:
+        made = update(self, client, given)
         first = next(iter(made.values))
-        return Upload({**made.values, first: made.values[first] + float(me._own.y.sum())})
+        return Upload({**made.values, first: made.values[first] + float(client._own.y.sum())})
 
     monkeypatch.setattr(sfg.FedSage, "update", peeking)
     assert checks(randomised_data(one.fresh())) == {"randomised data"}
@@ -345,14 +345,14 @@ class Peeking(sfg.FedSage):
     name = "peeking"
     MEANS = sfg.Channel("means", sfg.Reveal.SUM, trained=True)
 
-    def round(self, fed, state):
-        state = super().round(fed, state)
-        fed.reduce(self.MEANS)
+    def round(self, round, state):
+        state = super().round(round, state)
+        round.reduce(self.MEANS)
         return state
 
     @MEANS.answer
-    def means(self, me, given):
-        return sfg.Upload({"mean": me.graph.x.mean(0)})
+    def means(self, client, given):
+        return sfg.Upload({"mean": client.graph.x.mean(0)})
 '''
 
 

@@ -60,8 +60,8 @@ def test_training_sees_the_masks_nodes_only(monkeypatch: pytest.MonkeyPatch) -> 
     seen: list[int] = []
     batches = local_training._batches
 
-    def noted(me: Any, data: Data, settings: Any) -> Any:
-        for batch in batches(me, data, settings):
+    def noted(client: Any, data: Data, settings: Any) -> Any:
+        for batch in batches(client, data, settings):
             seen.extend(data.node_id[batch].tolist())
             yield batch
 

@@ -216,9 +216,9 @@ class TestRuns:
     def test_training_never_sees_the_clients_own(self, one, unit, federation, monkeypatch):
         trained = []
 
-        def look(self: Any, me: Any) -> Any:
-            trained.append((me.name, me.graph[one.place]))
-            return me.graph
+        def look(self: Any, client: Any) -> Any:
+            trained.append((client.name, client.graph[one.place]))
+            return client.graph
 
         monkeypatch.setattr(sfg.FedAvg, "training_graph", look)
         # so little is kept that all sixteen labels of the smallest owner are with a chance of 6e-8
@@ -315,15 +315,15 @@ class TestOwnTests:
         left = []
 
         class Watched(sfg.FedAvg):
-            def _marked(self, me: Any, given: Any) -> Any:
-                seen["own_tests"].append(me.graph.y)
-                me.memory["marks"] = me.graph.y
-                return super()._marked(me, given)
+            def _marked(self, client: Any, given: Any) -> Any:
+                seen["own_tests"].append(client.graph.y)
+                client.memory["marks"] = client.graph.y
+                return super()._marked(client, given)
 
-            def training_graph(self, me: Any) -> Any:
-                seen["update"].append(me.graph.y)
-                left.append("marks" in me.memory)
-                return me.graph
+            def training_graph(self, client: Any) -> Any:
+                seen["update"].append(client.graph.y)
+                left.append("marks" in client.memory)
+                return client.graph
 
         policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLabels(0.1),))
         for mode in ("referee", "in_band"):

@@ -123,7 +123,9 @@ class TestRuns:
         monkeypatch.setattr(RandomisedLinks, "drawn", spy)
         trained = []
         monkeypatch.setattr(
-            sfg.FedAvg, "training_graph", lambda self, me: trained.append(me.graph.edge_index) or me.graph
+            sfg.FedAvg,
+            "training_graph",
+            lambda self, client: trained.append(client.graph.edge_index) or client.graph,
         )
         self.run(federation, rounds=2)
         assert len(trained) == 6

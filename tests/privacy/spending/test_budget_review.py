@@ -160,28 +160,28 @@ class Late(Algorithm):
     def occurrences(self, unit: str) -> int:
         return 1
 
-    def round(self, fed: Any, state: Any) -> Any:
-        fed.scatter(self.TELL, {name: {} for name in fed.cohort})
-        fed.reduce(self.COUNT)
-        return {"w": fed.reduce(self.MODEL).mean["w"]}
+    def round(self, round: Any, state: Any) -> Any:
+        round.scatter(self.TELL, {name: {} for name in round.cohort})
+        round.reduce(self.COUNT)
+        return {"w": round.reduce(self.MODEL).mean["w"]}
 
     def predict(self, params: Any, graph: Any, schema: Any) -> torch.Tensor:
         return torch.zeros(graph.num_nodes, schema.classes)
 
     @TELL.answer
-    def tell(self, me: Any, given: Mapping[str, Any]) -> None:
+    def tell(self, client: Any, given: Mapping[str, Any]) -> None:
         w = torch.nn.Parameter(torch.zeros(3))
         optimizer = torch.optim.SGD([w], lr=1.0)
-        me.training.run(optimizer, {"w": w}, 5, lambda chosen: {"w": torch.ones(len(chosen), 3)})
-        me.memory["w"] = w.detach()
+        client.training.run(optimizer, {"w": w}, 5, lambda chosen: {"w": torch.ones(len(chosen), 3)})
+        client.memory["w"] = w.detach()
 
     @COUNT.answer
-    def count(self, me: Any, given: Mapping[str, Any]) -> Upload:
+    def count(self, client: Any, given: Mapping[str, Any]) -> Upload:
         return Upload({"one": torch.ones(1)})
 
     @MODEL.answer
-    def model(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        return Upload({"w": me.memory["w"]})
+    def model(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        return Upload({"w": client.memory["w"]})
 
 
 def test_steps_stay_on_the_bill_until_the_upload_that_shows_them():
@@ -205,9 +205,9 @@ class Overheard(Algorithm):
     def init(self, schema: Any, seed: int) -> dict[str, torch.Tensor]:
         return {"w": torch.zeros(1)}
 
-    def round(self, fed: Any, state: Any) -> Any:
-        fed.share(self.TELL, senders=fed.cohort[:1])
-        found = fed.gather(self.SEEN)
+    def round(self, round: Any, state: Any) -> Any:
+        round.share(self.TELL, senders=round.cohort[:1])
+        found = round.gather(self.SEEN)
         return {name: values["links"] for name, values in found.items()}
 
     def released(self, state: Any) -> Any:
@@ -217,16 +217,16 @@ class Overheard(Algorithm):
         return torch.zeros(graph.num_nodes, schema.classes)
 
     @TELL.answer
-    def tell(self, me: Any, given: Mapping[str, Any]) -> Upload:
+    def tell(self, client: Any, given: Mapping[str, Any]) -> Upload:
         return Upload({"one": torch.ones(1)})
 
     @TELL.read
-    def listen(self, me: Any, read: Any) -> None:
-        me.memory["seen"] = me.graph.edge_index.clone()
+    def listen(self, client: Any, read: Any) -> None:
+        client.memory["seen"] = client.graph.edge_index.clone()
 
     @SEEN.answer
-    def seen(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        links = me.memory.get("seen", me.graph.edge_index)
+    def seen(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        links = client.memory.get("seen", client.graph.edge_index)
         return Upload({"links": links.float()})
 
 

@@ -31,8 +31,8 @@ class Valuing(Algorithm):
     VALUED = Channel("valued", Reveal.VALUES)
 
     @VALUED.answer
-    def valued(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        return Upload({"w": me.memory["w"] * given.get("times", 1.0)})
+    def valued(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        return Upload({"w": client.memory["w"] * given.get("times", 1.0)})
 
 
 def made(policy: Policy | None = None, width: int = WIDTH):
