@@ -23,7 +23,7 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import in_form, make_federation
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol.channel import Unit
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.train import Run, train
 

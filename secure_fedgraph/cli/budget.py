@@ -23,7 +23,7 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     check_delta,
     noise_for,
 )
-from secure_fedgraph.privacy.protection import ADD_REMOVE
+from secure_fedgraph.protocol.guarantee import Relation, Unit
 
 EXAMPLES = """
 \b
@@ -33,9 +33,10 @@ Examples:
       --unit node --occurrences 43
   secure-fedgraph budget --epsilon 8 --sampling-rate 0.01 --steps 1000     # the noise that it takes
 """
-UNITS = ("record", "graph", "client", "node", "edge")
-RELATIONS = ("zero-out", "add-remove", "replace")
-_SEVERAL = ("node", "edge")
+RECORD = "record"
+"""What one gradient of a training step is of, whatever a record is."""
+UNITS = (RECORD, *(unit.value for unit in (Unit.GRAPH, Unit.CLIENT, Unit.NODE, Unit.EDGE)))
+_SEVERAL = (Unit.NODE, Unit.EDGE)
 """Units that lie in more than one record: ego-graphs overlap."""
 
 
@@ -67,7 +68,7 @@ class _Training:
                 "with --occurrences: (1 + places + crowd) for a node at one hop, 1 + (places + crowd) * (1 + "
                 "places) at two"
             )
-        if self.relation == ADD_REMOVE and (self.unit != "record" or self.occurrences is not None):
+        if self.relation == Relation.ADD_REMOVE and (self.unit != RECORD or self.occurrences is not None):
             raise BadInput(
                 f"--relation add-remove --unit {self.unit}: who takes part and how many records there are is "
                 "public here; use zero-out"
@@ -101,13 +102,11 @@ class _Training:
 @click.option("--sampling-rate", type=float, default=1.0, show_default=True, help="Poisson rate of a step.")
 @click.option("--steps", type=int, required=True, help="How many steps.")
 @click.option("--delta", type=float, default=1e-5, show_default=True, help="The failure probability.")
-@click.option(
-    "--unit", type=click.Choice(UNITS), default="record", show_default=True, help="Who is protected."
-)
+@click.option("--unit", type=click.Choice(UNITS), default=RECORD, show_default=True, help="Who is protected.")
 @click.option(
     "--relation",
-    type=click.Choice(RELATIONS),
-    default="zero-out",
+    type=click.Choice([relation.value for relation in Relation]),
+    default=Relation.ZERO_OUT.value,
     show_default=True,
     help="Which data sets are neighbours.",
 )
