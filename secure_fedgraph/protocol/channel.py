@@ -206,7 +206,7 @@ class Channel:
             values are exact.
 
     >>> Channel("update", Reveal.SUM).unit
-    <Unit.CLIENT: 'client'>
+    'client'
     """
 
     name: str

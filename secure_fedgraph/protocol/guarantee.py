@@ -8,7 +8,14 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Unit(StrEnum):
+class _Word(StrEnum):
+    """An error quotes a word as a user writes it."""
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class Unit(_Word):
     """Whose data a guarantee is about: what clipping bounds and the ledger counts.
 
     >>> Unit.NODE == "node", f"one {Unit.NODE}"
@@ -29,7 +36,7 @@ class Unit(StrEnum):
     """One node's features alone."""
 
 
-class Reader(StrEnum):
+class Reader(_Word):
     """Against whom a guarantee holds. The ledger counts what each of them can read."""
 
     SERVER = "server"
@@ -40,7 +47,7 @@ class Reader(StrEnum):
     """Whoever has the released model alone."""
 
 
-class Relation(StrEnum):
+class Relation(_Word):
     """Which two data sets are neighbours: what a guarantee says cannot be told apart."""
 
     ZERO_OUT = "zero-out"
