@@ -10,11 +10,12 @@ bounded by k applications (group privacy); a mean over guesses about single ones
 A row that may be any of N nodes' is right with a chance of at most the sum over these nodes,
 ``N T(kappa / N)``. A cosine is taken as ``(1 + cosine) / 2``.
 
+Which bound applies follows from the score's :class:`~secure_fedgraph.audits.scoring.ScoreKind`.
+
 Where none holds: of guesses that read more of the unit than what was released under the claim
-(:data:`BEYOND`), of shares of what a guess itself chose to claim ("claimed embeddings exact"), of what noise
-is left ("noise averaged away"), of labels that every owner holds ("labels right", "purity"), and, for units
-smaller than an owner, of candidates and pairs that nobody put in or out by chance (B4, B5, D1, D3): there
-``kappa`` is not known.
+(:data:`BEYOND`), of scores of no bounded kind (shares of what a guess itself chose to claim, what noise is
+left, labels that every owner holds), and, for units smaller than an owner, of candidates and pairs that
+nobody put in or out by chance (B4, B5, D1, D3): there ``kappa`` is not known.
 """
 
 from __future__ import annotations
@@ -31,42 +32,29 @@ from secure_fedgraph.attacks.prototypes import CHANGE, GRAPHS
 from secure_fedgraph.attacks.released import LINKS, WORDS
 from secure_fedgraph.attacks.released_shadow import MEMBERS
 from secure_fedgraph.attacks.weights_single import SINGLE
-from secure_fedgraph.audits.scoring import RESAMPLES, Score
+from secure_fedgraph.audits.scoring import RESAMPLES, Score, ScoreKind
 from secure_fedgraph.privacy.spending.ledger import Charge, report
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 
 DELTAS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
-READER = {SERVER: "server", CLIENT: "peers", OUTSIDER: "outsider"}
+READER = {SERVER: Reader.SERVER, CLIENT: Reader.PEERS, OUTSIDER: Reader.OUTSIDER}
 """Adversary -> the reader whom the ledger counts against. Of a coalition no epsilon speaks."""
-UNIT_OF = {FEATURES: "node", SINGLE: "node", IDENTITIES: "node", GRAPHS: "graph", CHANGE: "graph"}
+UNIT_OF = {
+    FEATURES: Unit.NODE,
+    SINGLE: Unit.NODE,
+    IDENTITIES: Unit.NODE,
+    GRAPHS: Unit.GRAPH,
+    CHANGE: Unit.GRAPH,
+}
 """What a guess is about -> the unit that one of its parts is, where that is less than a client. Not of
 nodes that a coin left out (G3): there a node is out with its links, which zero-out on a frozen table is not,
 and the audited model has charges of its own."""
-ANY_OF = "exact rows"
-"""The metric of rows that may be any node's; how many these are is in its details."""
-MEANS = (
-    ANY_OF,
-    "labels placed right",
-    "accuracy",
-    "tpr at 1 % fpr",
-    "exact entries",
-    "f1 at |E|",
-    "counts right",
-    "graphs' embeddings read",
-    "motifs of the graph right",
-)
-"""Metrics that are means of scores about single units."""
-COSINES = ("mean cosine", "cosine with the update")
-"""The same between -1 and 1."""
-JOINT = ("f1",)
-"""Metrics of all targets taken together."""
-RANKS = ("auc", "link auc")
-"""Metrics of how well units that are in are told from units that are not."""
 ACROSS_OWNERS = (MEMBERS,)
 """Guesses whose ranks are over all owners: a pair may be of two owners, so both count."""
-BEYOND: Mapping[str, tuple[str, ...]] = {
-    LINKS: ("client", "node", "edge", "graph"),
-    WORDS: ("client", "node", "edge", "graph"),
-    CHANGE: ("client",),
+BEYOND: Mapping[str, tuple[Unit, ...]] = {
+    LINKS: (Unit.CLIENT, Unit.NODE, Unit.EDGE, Unit.GRAPH),
+    WORDS: (Unit.CLIENT, Unit.NODE, Unit.EDGE, Unit.GRAPH),
+    CHANGE: (Unit.CLIENT,),
 }
 """Guesses that read more than the release that a claim is about: a prediction service answers with the
 owner's own links, embeddings are of its own features, and the earlier run had the same owner's other
@@ -103,7 +91,7 @@ def _one(kappa: float, epsilon: float, delta: float) -> float:
 
 def _most_of(score: Score, pairs: Pairs, units: int) -> float:
     """The best score about ``units`` units, on the metric's own scale."""
-    if score.metric in COSINES:
+    if score.kind is ScoreKind.COSINE:
         return 2 * most((1 + max(score.baseline, -1.0)) / 2, pairs, units) - 1
     return most(max(score.baseline, FEWEST), pairs, units)
 
@@ -163,29 +151,25 @@ class Claims:
         A claim about clients speaks for whatever is guessed about one; a claim about a smaller unit for
         guesses whose parts are such units.
         """
-        reader, metric = READER.get(adversary), score.metric
-        if (
-            reader is None
-            or behaviour != "honest-but-curious"
-            or metric not in (*MEANS, *COSINES, *JOINT, *RANKS)
-        ):
+        reader, kind = READER.get(adversary), score.kind
+        if reader is None or behaviour != "honest-but-curious" or kind is ScoreKind.UNBOUNDED:
             return Ceiling()
         found = []
         for unit, readers in self.told_of.items():
             pairs = readers.get(reader)
-            if not pairs or unit not in ("client", UNIT_OF.get(guess.about)):
+            if not pairs or unit not in (Unit.CLIENT, UNIT_OF.get(guess.about)):
                 continue
             if unit in BEYOND.get(guess.about, ()):
                 continue
             units = 1
-            if unit == "client":
+            if unit == Unit.CLIENT:
                 owners = [len(set(of)) for of in guess.targets.values()]
-                units = sum(owners) if metric in JOINT else max(owners, default=1)
+                units = sum(owners) if kind is ScoreKind.JOINT else max(owners, default=1)
                 units += guess.about in ACROSS_OWNERS
                 bound = _most_of(score, pairs, units)
-            elif metric in (*JOINT, *RANKS):
+            elif kind in (ScoreKind.JOINT, ScoreKind.RANK):
                 continue  # of several units at once, or told apart by more than who was in
-            elif metric == ANY_OF:
+            elif kind is ScoreKind.ROWS:
                 if "nodes" not in score.details:
                     continue
                 bound = _any_of(score, pairs)

@@ -23,7 +23,8 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_r
 from secure_fedgraph.privacy.policy import Policy, central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.guarantee import Unit
 
 CLIENTS = ("a", "b", "c")
 NORM = 1.5

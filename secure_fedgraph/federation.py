@@ -34,7 +34,7 @@ from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, UNITS, Ledger
+from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
 from secure_fedgraph.storage.party_store import Shelf
 
 _KEY = os.urandom(KEY_BYTES)
@@ -71,7 +71,7 @@ class Federation:
     @property
     def units(self) -> tuple[str, ...]:
         """The units of privacy that these data have, largest first."""
-        return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else UNITS
+        return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else OF_ONE_GRAPH
 
     @property
     def units_of_budgets(self) -> tuple[str, ...]:

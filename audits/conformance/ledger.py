@@ -17,9 +17,9 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     PureRelease,
     SampledGaussian,
 )
-from secure_fedgraph.privacy.protection import READERS
-from secure_fedgraph.privacy.spending.ledger import EVERYBODY, LARGER, UNITS, Charge
+from secure_fedgraph.privacy.spending.ledger import EVERYBODY, LARGER, OF_ONE_GRAPH, Charge
 from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.upload import Layout
@@ -49,7 +49,11 @@ def ledger(record: Record) -> Iterator[Finding]:
         bound = run.policy.bounds[charge.channel]
         stage = noise_of(bound)
         readers = (
-            set(READERS) if stage and stage.by != "server" else {"peers", "outsider"} if stage else set()
+            set(Reader)
+            if stage and stage.by != "server"
+            else {Reader.PEERS, Reader.OUTSIDER}
+            if stage
+            else set()
         )
         bounded = bound.sensitivity.unit is not None
         if not set(charge.releases) <= (readers if bounded else set()):
@@ -106,8 +110,8 @@ def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
     """The epsilons of the result are no less than every client's charges, composed anew, with all holders."""
     run = record.run
     told, holders = run.privacy(delta=delta), run.federation.holders
-    for unit in (u for u in run.federation.units if u in UNITS or u in LARGER):
-        for reader in READERS:
+    for unit in (u for u in run.federation.units if u in OF_ONE_GRAPH or u in LARGER):
+        for reader in Reader:
             said = float(told[unit]["readers"][reader])
             worst = 0.0
             for client in {c.client for c in run.charges}:

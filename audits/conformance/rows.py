@@ -18,7 +18,7 @@ from secure_fedgraph.loop import Run
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.channel import Unit
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER, Sent
 
 PASSED, FAILED, LEAK, NOTHING = "passed", "failed", "leak", "nothing to check"

@@ -29,7 +29,8 @@ from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import TouchesTrees, Unit
+from secure_fedgraph.protocol.channel import TouchesTrees
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 
 HOLDS, BROKEN, WEAK, UNAUDITED = "holds", "broken", "too few trials", "not audited"

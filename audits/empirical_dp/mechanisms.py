@@ -26,9 +26,10 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, Uploads
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import READERS, Bound, Carrier, Scope
+from secure_fedgraph.privacy.protection import Bound, Carrier, Scope
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
 from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.protocol.upload import Layout
 
 CONFIDENCE = 1 - 1e-4
@@ -138,8 +139,8 @@ def view(
         reader: ``"server"``, ``"peers"`` or ``"outsider"``.
         colluders: clients that hand the reader what they sent.
     """
-    if reader not in READERS:
-        raise BadInput(f"reader {reader!r}: use one of {', '.join(READERS)}")
+    if reader not in tuple(Reader):
+        raise BadInput(f"reader {reader!r}: use one of {', '.join(Reader)}")
     if neighbours.target in colluders:
         raise BadInput(f"{neighbours.target} is the target and cannot collude against itself")
     channel, target = bound.channel, neighbours.target

@@ -24,7 +24,7 @@ from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import in_form, make_federation
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.loop import Run, train
-from secure_fedgraph.protocol.channel import Unit
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER
 
 CONFIDENCE = 0.999

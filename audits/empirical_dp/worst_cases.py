@@ -12,7 +12,8 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.pooling_trees import parents
 from secure_fedgraph.privacy.protection import Bound
-from secure_fedgraph.protocol.channel import TouchesTrees, Unit
+from secure_fedgraph.protocol.channel import TouchesTrees
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import Parts, Trees, Upload
 
 BEYOND = 10.0

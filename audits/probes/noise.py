@@ -22,7 +22,8 @@ from secure_fedgraph.crypto import Identity
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import Bound, Scope
 from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import Domain, Unit
+from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload
 

@@ -18,7 +18,7 @@ from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.judgement import Judge, Judgement
-from secure_fedgraph.audits.scoring import Score
+from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.loop import train
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
@@ -81,6 +81,7 @@ def neighbours(guess: Guess, case: Case) -> Judgement:
     score = Score(
         "mean cosine",
         float(found.mean()),
+        kind=ScoreKind.COSINE,
         **intervals.bounds(lambda error: _of_cosines(found, error)),
         baselines=trivial,
         details={"nodes": float(len(found))},
@@ -118,6 +119,7 @@ def links(guess: Guess, case: Case) -> Judgement:
     score = Score(
         "link auc",
         float(found.mean()),
+        kind=ScoreKind.RANK,
         **intervals.bounds(lambda error: intervals.auc_interval(pairs, shared=False, error=error)),
         baselines=baselines,
         details={"links": float(of)},
@@ -137,6 +139,7 @@ def missing(guess: Guess, case: Case) -> Judgement:
     score = Score(
         "counts right",
         right / of,
+        kind=ScoreKind.MEAN,
         **intervals.bounds(lambda error: intervals.share(right, of, error)),
         baselines={"the commonest number": common / of},
         details={"nodes": float(of)},

@@ -151,6 +151,7 @@ def noised(guess: Guess, case: Case) -> Judgement:
     details = {f"rmse_after_{t}": float(e) for t, e in zip(after, left, strict=True)}
     score = scoring.Score(
         metric="noise averaged away",
+        kind=scoring.ScoreKind.UNBOUNDED,
         value=float(1 - left[-1] / left[0]),
         low=float(1 - more * left[-1] / left[0]),
         high=float(1 - less * left[-1] / left[0]),
@@ -222,10 +223,16 @@ def members(guess: Guess, case: Case) -> Judgement:
     }
     if guess.about == MASH_MEMBERS:
         trivial = {"chance": 0.01, "words in a row": _hits(list(words), inside, 0.01)["value"]}
-        score = scoring.Score("tpr at 1 % fpr", **found_at, baselines=trivial, details=details)
+        score = scoring.Score(
+            "tpr at 1 % fpr", kind=scoring.ScoreKind.MEAN, **found_at, baselines=trivial, details=details
+        )
     else:
         score = scoring.Score(
-            "auc", **auc, baselines={"chance": 0.5, "words in a row": by_words}, details=details
+            "auc",
+            kind=scoring.ScoreKind.RANK,
+            **auc,
+            baselines={"chance": 0.5, "words in a row": by_words},
+            details=details,
         )
     best = [np.argsort(-row)[: 4 * SHOWN] for row in scores[:SHOWN]]
     return Judgement(
@@ -256,6 +263,7 @@ def identities(guess: Guess, case: Case) -> Judgement:
     target_of = np.repeat(np.arange(len(right)), [len(r) for r in right])
     score = scoring.Score(
         metric="accuracy",
+        kind=scoring.ScoreKind.MEAN,
         value=float(hits.mean()),
         **intervals.bounds(lambda error: intervals.clustered_share(hits, target_of, error)),
         baselines={"a random candidate": 1 / len(pool)},

@@ -67,6 +67,7 @@ def covered(guess: Guess, case: Case) -> Judgement:
     score = scoring.Score(
         "nodes covered",
         right / of,
+        kind=scoring.ScoreKind.UNBOUNDED,
         **intervals.bounds(lambda error: intervals.share(right, of, error)),
         baselines=dict(zip(_TRIVIAL[words], (mean / of, drawn / of), strict=True)),
         details={

@@ -18,7 +18,7 @@ from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.rerun import again
-from secure_fedgraph.audits.scoring import Score
+from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.motifs import motifs_of
@@ -138,6 +138,7 @@ def singletons(guess: Guess, case: Case) -> Judgement:
     hit, graph_of = np.concatenate(hits), np.concatenate(of)
     score = Score(
         metric="claimed embeddings exact",
+        kind=ScoreKind.UNBOUNDED,
         value=right / claimed if claimed else 0.0,
         **intervals.bounds(lambda error: intervals.clustered_share(hit, graph_of, error)),
         baselines={"the owner's mean embedding": float(trivial)},
@@ -163,6 +164,7 @@ def of_graphs(guess: Guess, case: Case) -> Judgement:
     trivial = np.mean([float((_apart(v.mean(0, keepdims=True), v) <= EXACT).mean()) for v in true.values()])
     score = Score(
         metric="graphs' embeddings read",
+        kind=ScoreKind.MEAN,
         value=right / graphs,
         **intervals.bounds(lambda error: intervals.share(right, graphs, error)),
         baselines={"the owner's mean embedding": float(trivial)},
@@ -207,6 +209,7 @@ def change(guess: Guess, case: Case) -> Judgement:
     share = hits / max(len(claims), 1)
     score = Score(
         metric="motifs of the graph right",
+        kind=ScoreKind.MEAN,
         value=share,
         **intervals.bounds(lambda error: intervals.share(share, 1.0, error)),
         baselines={"no motif": 0.0},

@@ -51,6 +51,7 @@ def links(guess: Guess, case: Case) -> Judgement:
     low, high = np.quantile(np.mean(draws, axis=0), [0.025, 0.975])
     score = scoring.Score(
         metric="auc",
+        kind=scoring.ScoreKind.RANK,
         value=float(np.mean(scores)),
         low=float(low),
         high=float(high),
@@ -88,6 +89,7 @@ def words(guess: Guess, case: Case) -> Judgement:
     hits = np.concatenate(nearest)
     score = scoring.Score(
         metric="cosine with the words",
+        kind=scoring.ScoreKind.COSINE,
         value=float(cosines.mean()),
         low=max(-1.0, low),
         high=min(1.0, high),
@@ -123,6 +125,7 @@ def members(guess: Guess, case: Case) -> Judgement:
     fewer = min(of, len(member) - of)
     score = scoring.Score(
         metric="auc",
+        kind=scoring.ScoreKind.RANK,
         value=value,
         **intervals.bounds(lambda error: intervals.area(value, variance, fewer, mine, error, by_coins=True)),
         baselines={"random": 0.5},

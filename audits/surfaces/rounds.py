@@ -125,6 +125,7 @@ def _score(
     trivial = {n: float(np.mean([_cosine(v[t], w) for t, w in true.items()])) for n, v in plain.items()}
     return scoring.Score(
         metric="cosine with the update",
+        kind=scoring.ScoreKind.COSINE,
         value=float(np.mean(found)),
         **intervals.bounds(lambda error: _of_cosines(found, width, error)),
         baselines={**trivial, "the best of a thousand random directions": float(3.1 / np.sqrt(width))},

@@ -15,7 +15,7 @@ from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import Case
 from secure_fedgraph.audits.judgement import Judge, Judgement
-from secure_fedgraph.audits.scoring import Score
+from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.audits.surfaces.vertical_knowledge import begun
 
 SAME = 1e-6
@@ -92,6 +92,7 @@ def links(guess: Guess, case: Case) -> Judgement:
     score = Score(
         "f1 at |E|",
         right / max(of, 1),
+        kind=ScoreKind.MEAN,
         **intervals.bounds(lambda error: intervals.hits_interval(hit, shared=True, error=error)),
         baselines={**by, "random pairs": density},
         details=details,
@@ -118,6 +119,7 @@ def alike(guess: Guess, case: Case) -> Judgement:
     score = Score(
         "link auc",
         float(placed.mean()),
+        kind=ScoreKind.RANK,
         **intervals.bounds(lambda error: intervals.auc_interval(scored, shared=True, error=error)),
         baselines=baselines,
         details=details,
@@ -148,6 +150,7 @@ def rows(guess: Guess, case: Case) -> Judgement:
     score = Score(
         "exact entries",
         int(exact.sum()) / len(all_off),
+        kind=ScoreKind.MEAN,
         **intervals.bounds(lambda error: intervals.clustered_share(exact, nodes, error)),
         baselines={"zeros": float((np.abs(whole) <= SAME * scale).mean())},
         details={"largest_error": float(all_off.max()), "largest_entry": scale, **single},
@@ -192,6 +195,7 @@ def _labels(guess: Guess, case: Case, *, named: bool) -> Judgement:
     score = Score(
         "labels right" if named else "purity",
         right / max(of, 1),
+        kind=ScoreKind.UNBOUNDED,
         **intervals.bounds(lambda error: intervals.clustered_share(hit, node, error)),
         baselines=baselines,
         details={"nodes": float(of)},

@@ -24,13 +24,13 @@ from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.handouts import BY_KIND, names
-from secure_fedgraph.privacy.dp_sgd import UNITS as RECORDS
-from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
 from secure_fedgraph.privacy.input_dp.registry import DRAWINGS
 from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
-from secure_fedgraph.privacy.protection import ADD_REMOVE, MAJORITY, PRESENCE
+from secure_fedgraph.privacy.protection import MAJORITY, PRESENCE
 from secure_fedgraph.privacy.spending.planning import TRAINING
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 
 NORM = 1.0
 """The clip of a run with a budget that names none."""
@@ -93,10 +93,10 @@ class Experiment(BaseModel):
     rounds: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0)
     delta: float = Field(1e-5, gt=0, lt=1)
-    relation: Literal["zero-out", "add-remove", "replace"] = "zero-out"
+    relation: Relation = Relation.ZERO_OUT
     epsilon: float | None = Field(None, gt=0, allow_inf_nan=False)
-    unit: Literal["client", "graph", "node", "edge", "label", "feature"] = "client"
-    against: Literal["server", "peers", "outsider"] = "server"
+    unit: Unit = Unit.CLIENT
+    against: Reader = Reader.SERVER
     budget: dict[str, float] = {}
     ledger: Path | None = None
     steps: dict[str, Any] = {}
@@ -196,7 +196,7 @@ class Experiment(BaseModel):
             protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
         elif self.training.get("clip") == ADAPTIVE:
             protection = {"norm": NORM, **protection}
-        if self.relation == ADD_REMOVE and "links" not in self.draws:
+        if self.relation == Relation.ADD_REMOVE and "links" not in self.draws:
             raise BadInput(PRESENCE + " (add-remove is for the links that --unit edge randomises)")
         policy = make_policy(self.policy, protection, self.relation)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
@@ -327,7 +327,7 @@ def _private_steps(settings: Mapping[str, Any]) -> PrivateSteps:
     return PrivateSteps(**settings)
 
 
-def make_policy(name: str, protection: Mapping[str, Any], relation: str = "zero-out") -> Policy:
+def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relation.ZERO_OUT) -> Policy:
     """The named recipe with its settings.
 
     A setting that the recipe does not know is refused only if no recipe knows it, so that one set of flags

@@ -15,10 +15,12 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.accounting.epsilon import Drawn, Event, OccurringGaussian, SampledGaussian
 from secure_fedgraph.privacy.pooling import clipped
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
+from secure_fedgraph.protocol.guarantee import Relation, Unit
 
 SIGMA = 2**12
 """Whole steps to the noise's standard deviation: gradients are rounded to this fine a grid."""
-UNITS = ("graph", "node")
+RECORDS = (Unit.GRAPH, Unit.NODE)
+"""Units of which one record of a training step may be made."""
 CHUNK = 2**24
 """Values of a batch's gradients that are held at a time."""
 
@@ -56,7 +58,7 @@ class PrivateSteps:
     clip: float = 1.0
     rate: float = 0.1
     steps: int = 10
-    unit: str = "node"
+    unit: str = Unit.NODE
 
     def __post_init__(self) -> None:
         for key in ("noise", "clip"):
@@ -69,8 +71,8 @@ class PrivateSteps:
             )
         if self.steps < 1:
             raise BadInput(f"steps.steps = {self.steps}: give 1 or more a round")
-        if self.unit not in UNITS:
-            raise BadInput(f"steps.unit = {self.unit!r}: use one of {', '.join(UNITS)}")
+        if self.unit not in RECORDS:
+            raise BadInput(f"steps.unit = {self.unit!r}: use one of {', '.join(RECORDS)}")
 
     def check_relation(self, relation: str) -> None:
         """That these steps hold under a relation.
@@ -82,7 +84,7 @@ class PrivateSteps:
         Raises:
             BadInput: for another.
         """
-        fit = ("zero-out",) if self.unit == "node" else ("zero-out", "replace")
+        fit = (Relation.ZERO_OUT,) if self.unit == Unit.NODE else (Relation.ZERO_OUT, Relation.REPLACE)
         if relation not in fit:
             raise BadInput(
                 f"relation {relation!r}: noisy steps on {self.unit}s hold under {' and '.join(fit)} only, "

@@ -24,13 +24,13 @@ from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.guarantee import Relation
 from secure_fedgraph.registry import Registry
 
 Recipe = Callable[[Channel], Protection]
 Make = TypeVar("Make", bound=Callable[..., "Policy"])
 Amount = float | Mapping[str, float]
 """One number for all channels, or one by a channel's name."""
-RELATIONS = ("zero-out", "add-remove", "replace")
 OUTSIDE = Protection(Plain(), name="outside the guarantee")
 """What a channel to the referee gets under every policy: the experiment's examiner, not the federation."""
 SILENT = Protection(Plain(), name="nothing is sent")
@@ -59,7 +59,7 @@ class Policy:
     name: str
     recipe: Recipe
     exceptions: Mapping[str, Protection] = field(default_factory=dict)
-    relation: str = "zero-out"
+    relation: str = Relation.ZERO_OUT
     steps: PrivateSteps | None = None
     """How clients train, where they train under noise."""
     drawn: tuple[Redrawn, ...] = ()
@@ -68,8 +68,8 @@ class Policy:
     """What its recipe was called with, for another process to make it again; None for one made by hand."""
 
     def __post_init__(self) -> None:
-        if self.relation not in RELATIONS:
-            raise BadInput(f"relation {self.relation!r}: use one of {', '.join(RELATIONS)}")
+        if self.relation not in tuple(Relation):
+            raise BadInput(f"relation {self.relation!r}: use one of {', '.join(Relation)}")
         if self.steps is not None:
             self.steps.check_relation(self.relation)
         for one in self.drawn:
@@ -183,7 +183,7 @@ def _by_reader(
     name: str,
     server: Protection | None,
     peer: Protection,
-    relation: str = "zero-out",
+    relation: str = Relation.ZERO_OUT,
     peer_sum: Protection | None = None,
 ) -> Policy:
     """A policy that protects what the server reads one way, and what a peer reads another."""
@@ -228,7 +228,9 @@ def plaintext() -> Policy:
 
 
 @_named
-def local_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows: bool = False) -> Policy:
+def local_dp(
+    norm: Amount, multiplier: Amount, relation: str = Relation.ZERO_OUT, rows: bool = False
+) -> Policy:
     """Clip and Gaussian noise in the client: the server sees noised uploads only.
 
     What peers read is clipped and noised as well, and sealed.
@@ -254,7 +256,9 @@ def local_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows:
 
 
 @_named
-def central_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows: bool = False) -> Policy:
+def central_dp(
+    norm: Amount, multiplier: Amount, relation: str = Relation.ZERO_OUT, rows: bool = False
+) -> Policy:
     """Clip in the client, Gaussian noise by the server: holds against everybody but the server.
 
     A peer channel does not bind: its values pass the server without being opened there.
@@ -281,7 +285,7 @@ def central_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", row
 def distributed_dp(
     norm: Amount,
     multiplier: Amount,
-    relation: str = "zero-out",
+    relation: str = Relation.ZERO_OUT,
     quorum: Quorum = 0.8,
     bits: int = 32,
     colluders: float = 0.1,

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import Layout, Parts
 
 HAIR = 1 - 2.0**-40

@@ -8,7 +8,8 @@ import numpy as np
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.pooling import HAIR, clipped
-from secure_fedgraph.protocol.channel import TouchesTrees, Unit
+from secure_fedgraph.protocol.channel import TouchesTrees
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import Layout, Trees
 
 

@@ -21,7 +21,8 @@ from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.privacy.pooling_trees import tree_sums
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, TouchesTrees, Unit
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, TouchesTrees
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload, all_finite
 from secure_fedgraph.protocol.wire import Tree
 
@@ -32,8 +33,6 @@ DIFFERENCES = "two sums over cohorts that differ in one client give that client'
 """The excess of every sum, until clients insist on a minimum overlap of cohorts."""
 
 SUBTRACTION = "with two clients, each learns the other's upload by subtracting its own"
-
-READERS = ("server", "peers", "outsider")
 
 NEARLY = 1 - 1e-6
 """Of a carrier's longest, from which on an opened length counts as shortened to it: opening adds noise."""
@@ -48,7 +47,6 @@ class CutWarning(UserWarning):
 
 FROZEN = " on the frozen table"
 """What a relation's name ends in where others' places, as the unit's presence made them, stay as they are."""
-ADD_REMOVE = "add-remove"
 PRESENCE = (
     "relation 'add-remove' does not hold: who uploads is visible, a client that is gone takes its share of "
     "the noise along, and how many graphs and nodes a client has is public; use zero-out"
@@ -304,7 +302,7 @@ class Protection:
     quorum: Quorum = 1
     name: str = "protection"
 
-    def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = "zero-out") -> Bound:
+    def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = Relation.ZERO_OUT) -> Bound:
         """Fits this protection to a channel.
 
         Raises:
@@ -364,7 +362,7 @@ class Protection:
                     f"and gets {domain.value} ones: put the stages of {self.name} in another order"
                 )
             bound, sensitivity = stage.bind(sensitivity, terms)
-            if relation == ADD_REMOVE and bound.noise() is not None:
+            if relation == Relation.ADD_REMOVE and bound.noise() is not None:
                 raise Refused(f"channel {channel.name!r} under {self.name}: {PRESENCE}")
             stages.append(bound)
             domain = stage.gives
@@ -467,7 +465,7 @@ class Bound:
         if self.sensitivity.unit is None:
             return {}
         noises = [noise for stage in self.stages if (noise := stage.noise())]
-        found = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in READERS}
+        found = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in Reader}
         return {reader: events for reader, events in found.items() if events}
 
     @property

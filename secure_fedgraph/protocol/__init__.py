@@ -1,10 +1,18 @@
-"""What is sent: channels, uploads, messages, the transport and the record of what every party saw."""
+"""What is sent: channels, uploads, messages, the transport and the record of what every party saw.
 
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, Touches, TouchesTrees, Unit
-from secure_fedgraph.protocol.message import Message
-from secure_fedgraph.protocol.transcript import Opened, Sent, Transcript, View
-from secure_fedgraph.protocol.transport import InProcess, Transport
-from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload
+A name is imported at its first use: :mod:`~secure_fedgraph.protocol.guarantee` needs no torch, the rest does.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from secure_fedgraph.protocol.channel import Channel, Domain, Recipient, Reveal, Touches, TouchesTrees
+    from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+    from secure_fedgraph.protocol.message import Message
+    from secure_fedgraph.protocol.transcript import Opened, Sent, Transcript, View
+    from secure_fedgraph.protocol.transport import InProcess, Transport
+    from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload
 
 __all__ = [
     "Channel",
@@ -14,6 +22,9 @@ __all__ = [
     "Message",
     "Opened",
     "Parts",
+    "Reader",
+    "Recipient",
+    "Relation",
     "Reveal",
     "Sent",
     "Touches",
@@ -25,3 +36,23 @@ __all__ = [
     "Upload",
     "View",
 ]
+
+_DEFINED_IN = {
+    "channel": ("Channel", "Domain", "Recipient", "Reveal", "Touches", "TouchesTrees"),
+    "guarantee": ("Reader", "Relation", "Unit"),
+    "message": ("Message",),
+    "transcript": ("Opened", "Sent", "Transcript", "View"),
+    "transport": ("InProcess", "Transport"),
+    "upload": ("Layout", "Parts", "Trees", "Upload"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _DEFINED_IN.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

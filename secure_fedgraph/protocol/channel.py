@@ -6,14 +6,26 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, TypeVar
 
 from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.protocol.guarantee import Unit
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 
-READERS = ("server", "peer", "referee")
+OF_ROWS = (Unit.CLIENT, Unit.GRAPH, Unit.NODE, Unit.EDGE)
+"""Whose data one row of an upload may describe. A label or features alone are no row of their own."""
+
+
+class Recipient(StrEnum):
+    """To whom the uploads of a channel are addressed."""
+
+    SERVER = "server"
+    PEER = "peer"
+    """One client at a time; the server only carries the bytes."""
+    REFEREE = "referee"
+    """The examiner, who stands outside the federation and outside every guarantee."""
 
 
 class Reveal(Enum):
@@ -27,15 +39,6 @@ class Reveal(Enum):
     """The weighted sum over the cohort, and how far each upload agrees with it; no upload."""
     NOTHING = "nothing"
     """Nothing comes back: the channel only carries something to the clients."""
-
-
-class Unit(Enum):
-    """Whose data one row of an upload describes: what clipping bounds and the ledger counts."""
-
-    CLIENT = "client"
-    GRAPH = "graph"
-    NODE = "node"
-    EDGE = "edge"
 
 
 class Domain(Enum):
@@ -203,13 +206,13 @@ class Channel:
             values are exact.
 
     >>> Channel("update", Reveal.SUM).unit
-    <Unit.CLIENT: 'client'>
+    'client'
     """
 
     name: str
     reveal: Reveal
     unit: Unit = Unit.CLIENT
-    to: str = "server"
+    to: str = Recipient.SERVER
     exact: bool = False
     least: int = 1
     below: str = ""
@@ -225,14 +228,15 @@ class Channel:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise wrong_type("name", self.name, "give a channel's name as text")
-        for key, kind in (("reveal", Reveal), ("unit", Unit)):
-            if not isinstance(getattr(self, key), kind):
-                names = ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
-                raise wrong_type(f"channel {self.name!r}: {key}", getattr(self, key), f"give one of {names}")
+        for key, kind, known in (("reveal", Reveal, tuple(Reveal)), ("unit", Unit, OF_ROWS)):
+            given = getattr(self, key)
+            if not isinstance(given, kind) or given not in known:
+                names = ", ".join(f"{kind.__name__}.{one.name}" for one in known)
+                raise wrong_type(f"channel {self.name!r}: {key}", given, f"give one of {names}")
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):
             raise BadInput(f"channel name {self.name!r}: use lower-case letters, digits and underscores")
-        if self.to not in READERS:
-            raise BadInput(f"channel {self.name!r} goes to {self.to!r}: use one of {', '.join(READERS)}")
+        if self.to not in tuple(Recipient):
+            raise BadInput(f"channel {self.name!r} goes to {self.to!r}: use one of {', '.join(Recipient)}")
         if self.once and not self.alike:
             raise BadInput(
                 f"channel {self.name!r} gives each client its own, so nobody can check that it does so once "

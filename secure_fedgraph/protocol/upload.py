@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.protocol.channel import Unit
+from secure_fedgraph.protocol.guarantee import Unit
 
 _LOG = logging.getLogger("secure_fedgraph.upload")
 

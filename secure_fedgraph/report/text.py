@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+
 MISSING = "–"
 MOST_SIZES = 24
 """Of owners, that are told one by one."""
@@ -42,18 +44,18 @@ ALGORITHMS = {
 }
 DATA = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "dblp": "DBLP", "proteins": "PROTEINS"}
 DATA |= {"mutag": "MUTAG", "dd": "DD", "bbbp": "BBBP", "ciao": "Ciao"}
-READERS = {
-    "server": "the server",
-    "peers": "the other owners",
-    "outsider": "whoever sees the released model",
+READERS: dict[str, str] = {
+    Reader.SERVER: "the server",
+    Reader.PEERS: "the other owners",
+    Reader.OUTSIDER: "whoever sees the released model",
 }
-UNITS = {
-    "client": "a whole owner",
-    "node": "one node",
-    "edge": "one link",
-    "graph": "one graph",
-    "label": "one node's label",
-    "feature": "one node's features",
+UNITS: dict[str, str] = {
+    Unit.CLIENT: "a whole owner",
+    Unit.NODE: "one node",
+    Unit.EDGE: "one link",
+    Unit.GRAPH: "one graph",
+    Unit.LABEL: "one node's label",
+    Unit.FEATURE: "one node's features",
     "user": "one user",
 }
 DOMAINS = {
@@ -67,10 +69,10 @@ REVEALS = {
     "each": "every single upload",
     "nothing": "nothing",
 }
-RELATIONS = {
-    "zero-out": "its contribution is replaced by nothing",
-    "add-remove": "it is there or not",
-    "replace": "it is exchanged for another",
+RELATIONS: dict[str, str] = {
+    Relation.ZERO_OUT: "its contribution is replaced by nothing",
+    Relation.ADD_REMOVE: "it is there or not",
+    Relation.REPLACE: "it is exchanged for another",
 }
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from secure_fedgraph.audits.scoring import Score, label_shares, vocabulary
+from secure_fedgraph.audits.scoring import Score, ScoreKind, label_shares, vocabulary
 from secure_fedgraph.evaluation import roc_auc
 
 TRUE = np.array([True, True, False, False])
@@ -167,5 +167,5 @@ def test_auc_needs_both_kinds(truth: list[bool]) -> None:
     ],
 )
 def test_what_counts_as_a_leak(value: float, low: float, baseline: float, leaks: bool, verdict: str) -> None:
-    score = Score("f1", value, low, 1.0, {"trivial": baseline, "worse": 0.0})
+    score = Score("f1", value, low, 1.0, {"trivial": baseline, "worse": 0.0}, kind=ScoreKind.JOINT)
     assert (score.leaks, score.verdict) == (leaks, verdict)

@@ -26,6 +26,12 @@ def test_readers():
         Channel("a", Reveal.SUM, to="client")
 
 
+@pytest.mark.parametrize("unit", ["node", Unit.LABEL, Unit.FEATURE])
+def test_a_row_is_of_a_unit_that_rows_describe(unit):
+    with pytest.raises(BadInput, match=r"Unit\.EDGE$"):
+        Channel("a", Reveal.EACH, unit)
+
+
 def test_what_can_be_read_without_a_key():
     assert [d for d in Domain if d.readable] == [Domain.REAL, Domain.RING]
 

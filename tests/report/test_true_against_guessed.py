@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import MOST, around, best
 from secure_fedgraph.audits.judgement import Judgement
-from secure_fedgraph.audits.scoring import Score
+from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.report.figures import ego_graphs, feature_heatmaps
 from secure_fedgraph.report.sections.reconstructed import reconstructed
 
@@ -70,7 +70,7 @@ def test_as_many_pairs_are_links_as_there_are() -> None:
 
 
 def test_a_judgement_keeps_the_graph_beside_its_numbers() -> None:
-    score = Score("f1", 1.0, 1.0, 1.0, {}, {})
+    score = Score("f1", 1.0, 1.0, 1.0, {}, {}, kind=ScoreKind.JOINT)
     true = {"owner-0": np.ones(2), "owner-1": np.ones(2)}
     told = Judgement(score, true, true, {"owner-0": GRAPH, "owner-1": {}}).targets()
     assert told[0]["graph"] == GRAPH and "graph" not in told[1]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.protocol.guarantee import Relation
 
-RELATIONS = ("add-remove", "zero-out", "replace")
 LEAST_SIGMA = 2.0
 """Below this a share of discrete noise is no longer nearly Gaussian: tau is 118 at 0.7 (threats 6.7)."""
 MOST = 10**9
@@ -130,8 +130,8 @@ class SampledGaussian(Event):
         self._number("multiplier", 0, _HIGH)
         self._number("rate", 0, 1, below=True)
         self._count("steps")
-        if self.relation not in RELATIONS:
-            raise BadInput(f"relation {self.relation!r}: use {', '.join(RELATIONS)}")
+        if self.relation not in tuple(Relation):
+            raise BadInput(f"relation {self.relation!r}: use {', '.join(Relation)}")
 
 
 @dataclass(frozen=True)

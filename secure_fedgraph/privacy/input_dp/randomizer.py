@@ -15,14 +15,13 @@ from torch import Tensor
 from secure_fedgraph.crypto import KEY_BYTES, KeyStream
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.accounting.epsilon import Event, PureRelease
+from secure_fedgraph.protocol.guarantee import Unit
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 CHUNK = 2**22
 """Coins at a time."""
-UNITS = ("client", "graph", "node", "edge", "label", "feature")
-"""Everything that a drawing costs nothing of, but for its own unit: nothing leaves the client by it."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ class Redrawn(ABC):
             raise BadInput(f"relation {relation!r}: {self.silent[relation]}")
 
     def costs(self) -> dict[str, tuple[Event, ...]]:
-        """What one drawing costs, by unit."""
-        return {**dict.fromkeys(UNITS, ()), self.unit: (PureRelease(self.epsilon),)}
+        """What one drawing costs, by unit: nothing but of its own, since nothing leaves the client by it."""
+        return {**dict.fromkeys(Unit, ()), self.unit: (PureRelease(self.epsilon),)}
 
     def told(self) -> dict[str, Any]:
         """Its kind and settings: JSON, for another process or a checkpoint to hold against."""

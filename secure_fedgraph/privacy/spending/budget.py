@@ -12,8 +12,7 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted, check_number, chec
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.accounting.filter import Filter
-from secure_fedgraph.privacy.input_dp.randomizer import UNITS
-from secure_fedgraph.privacy.protection import READERS
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,8 @@ class Budget:
 
     epsilon: float
     delta: float = 1e-5
-    unit: str = "client"
-    against: str = "server"
+    unit: str = Unit.CLIENT
+    against: str = Reader.SERVER
     holders: int = 1
     adaptive: bool = False
 
@@ -43,7 +42,7 @@ class Budget:
         for key in ("epsilon", "delta"):
             check_number(key, getattr(self, key))
         check_whole("holders", self.holders, 1)
-        for key, known in (("unit", UNITS), ("against", READERS)):
+        for key, known in (("unit", tuple(Unit)), ("against", tuple(Reader))):
             if not isinstance(getattr(self, key), str) or getattr(self, key) not in known:
                 raise wrong_type(key, getattr(self, key), f"give one of {', '.join(known)}")
         if not isinstance(self.adaptive, bool):

@@ -26,22 +26,23 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     Spent,
 )
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
-from secure_fedgraph.privacy.protection import FROZEN, READERS
+from secure_fedgraph.privacy.protection import FROZEN
 from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 
-UNITS = ("client", "node", "edge")
+OF_ONE_GRAPH = (Unit.CLIENT, Unit.NODE, Unit.EDGE)
 """The units of a graph that owners hold in pieces, largest first."""
-OF_GRAPH_SETS = ("client", "graph", "node", "edge")
-OF_NODES = ("label", "feature")
+OF_GRAPH_SETS = (Unit.CLIENT, Unit.GRAPH, Unit.NODE, Unit.EDGE)
+OF_NODES = (Unit.LABEL, Unit.FEATURE)
 """Units that are a part of one node: its label, its features. They are told of where a run is about them."""
-HELD = ("node", "edge", *OF_NODES)
+HELD = (Unit.NODE, Unit.EDGE, *OF_NODES)
 """Units that several clients may hold."""
-LARGER = {
-    "graph": ("client",),
-    "node": ("client", "graph"),
-    "edge": ("client", "graph"),
-    "label": ("client", "graph", "node"),
-    "feature": ("client", "graph", "node"),
+LARGER: Mapping[str, tuple[Unit, ...]] = {
+    Unit.GRAPH: (Unit.CLIENT,),
+    Unit.NODE: (Unit.CLIENT, Unit.GRAPH),
+    Unit.EDGE: (Unit.CLIENT, Unit.GRAPH),
+    Unit.LABEL: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
+    Unit.FEATURE: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
 }
 """Units whose data hold all of a smaller one's."""
 EVERYBODY = ("unknown", "pool")
@@ -136,7 +137,7 @@ class Cost:
         """
         steps = dict(self.steps)
         if unit in steps:
-            return steps[unit] * (holders if unit != "client" else 1)
+            return steps[unit] * (holders if unit != Unit.CLIENT else 1)
         found = dict(self.releases).get(reader)
         if found is None:
             return None
@@ -145,7 +146,9 @@ class Cost:
             return found if several == 1 else tuple(_apart(event, several) for event in found)
         if self.unit not in LARGER.get(unit, ()):
             return None
-        apart = (1 if self.relation == "replace" else 2) * (holders if self.unit in ("client", "node") else 1)
+        apart = (1 if self.relation == Relation.REPLACE else 2) * (
+            holders if self.unit in (Unit.CLIENT, Unit.NODE) else 1
+        )
         return tuple(_apart(event, apart) for event in found)
 
 
@@ -344,7 +347,7 @@ def read_ledger(path: Path) -> list[Charge]:
     torn = lines.pop()
     charges = [_charge(line, path, number) for number, line in enumerate(lines, start=1)]
     if torn:
-        charges.append(Charge("unknown", "unknown", -1, -1, "torn line", "client", "zero-out"))
+        charges.append(Charge("unknown", "unknown", -1, -1, "torn line", Unit.CLIENT, Relation.ZERO_OUT))
     return charges
 
 
@@ -387,7 +390,7 @@ def _charge(line: bytes, path: Path, number: int) -> Charge:
 
 
 def spent(
-    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = UNITS
+    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = OF_ONE_GRAPH
 ) -> dict[str, dict[str, Spent]]:
     """What the most exposed client has spent: unit -> reader -> epsilon (``inf`` without noise).
 
@@ -417,7 +420,7 @@ def spent(
                 key=lambda found: found.epsilon,
                 default=Spent(0.0, "none"),
             )
-            for reader in READERS
+            for reader in Reader
         }
         for unit in units
     }
@@ -448,7 +451,7 @@ def composed(costs: Mapping[Cost, int], unit: str, reader: str, holders: int, de
 
 
 def report(
-    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = UNITS
+    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = OF_ONE_GRAPH
 ) -> dict[str, Any]:
     """The ``privacy`` entry of a result: for each unit the strictest reader, the others beside it.
 
@@ -461,7 +464,7 @@ def report(
     touched = {c.channel for c in charges}
     entries = {}
     for unit, row in spent(charges, delta, holders, units).items():
-        strictest = max(READERS, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
+        strictest = max(Reader, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
         found, of = row[strictest], holders if unit in HELD else 1
         reason = "nothing left a client but what a referee examined, outside the guarantee"
         if touched:
@@ -472,9 +475,9 @@ def report(
             "delta": delta,
             "against": strictest,
             "relation": (
-                "replace"  # a label is never absent: all that speaks for it speaks for any two values
+                Relation.REPLACE  # a label is never absent: all that speaks for it speaks for any two values
                 if unit in OF_NODES
-                else ", ".join(sorted({_relation(c, unit) for c in charges})) or "zero-out"
+                else ", ".join(sorted({_relation(c, unit) for c in charges})) or Relation.ZERO_OUT
             ),
             "accountant": found.accountant,
             "holders": of,

@@ -10,7 +10,8 @@ import numpy as np
 from secure_fedgraph.errors import BadInput, Incompatible
 from secure_fedgraph.privacy.pooling import clipped
 from secure_fedgraph.privacy.protection import Scope, Sensitivity, Stage, Terms
-from secure_fedgraph.protocol.channel import Domain, Unit
+from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.guarantee import Unit
 
 
 @dataclass(frozen=True)

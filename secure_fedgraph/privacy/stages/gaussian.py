@@ -14,6 +14,7 @@ from secure_fedgraph.privacy.protection import Noise, Scope, Sensitivity, Stage,
 from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.guarantee import Reader
 
 STEPS = 2**12
 """Whole steps to a standard deviation: far finer than what any noise leaves of a value."""
@@ -191,7 +192,7 @@ class Gaussian(Stage):
 
     def noise(self) -> Noise:
         """Against whom the noise counts, and what it is."""
-        readers = {"peers", "outsider"} | ({"server"} if self.by != "server" else set())
+        readers = set(Reader) - ({Reader.SERVER} if self.by == "server" else set())
         return Noise(self.release, frozenset(readers), computational=self.by == "shares")
 
     def release(self, width: int) -> tuple[Event, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.report import text
-from secure_fedgraph.report.sections.trained import READERS, Trained
+from secure_fedgraph.report.sections.trained import Trained
 
 
 def ledger(runs: Sequence[Trained]) -> list[dict[str, Any]]:
@@ -22,7 +23,7 @@ def ledger(runs: Sequence[Trained]) -> list[dict[str, Any]]:
             {
                 "name": channel.get("name"),
                 "unit": text.named(text.UNITS, channel.get("epsilon_unit") or channel.get("unit")),
-                "readers": [(channel.get("epsilon_by_reader") or {}).get(reader) for reader in READERS],
+                "readers": [(channel.get("epsilon_by_reader") or {}).get(reader) for reader in Reader],
             }
             for channel in result.get("channels") or []
             if channel.get("epsilon_by_reader")

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from secure_fedgraph.protocol.guarantee import Reader
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.svg import Picture
-
-READERS = ("server", "peers", "outsider")
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def privacy(runs: Sequence[Trained]) -> dict[str, Any]:
         rows = [
             {
                 "unit": text.named(text.UNITS, unit),
-                "readers": [(claim.get("readers") or {}).get(reader) for reader in READERS],
+                "readers": [(claim.get("readers") or {}).get(reader) for reader in Reader],
                 "delta": claim.get("delta"),
                 "relation": claim.get("relation"),
                 "meaning": text.RELATIONS.get(str(claim.get("relation")), ""),
@@ -101,7 +100,7 @@ def privacy(runs: Sequence[Trained]) -> dict[str, Any]:
             {f"{r['relation']}: {r['meaning']}" for g in groups for r in g["rows"] if r["meaning"]}
         ),
         "headline": _headline(groups),
-        "readers": [text.READERS[r] for r in READERS],
+        "readers": [text.READERS[r] for r in Reader],
         "note": text.sentence(note),
         "several_seeds": any(len(run.results) > 1 for run in runs),
     }

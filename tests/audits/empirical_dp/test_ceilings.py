@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from secure_fedgraph.attacks.rounds import FIRST_UPDATE
 from secure_fedgraph.audits.dp_bounds import DELTAS, FEWEST, Claims, most
 from secure_fedgraph.audits.grid import report
 from secure_fedgraph.audits.grid.cells import Audit
-from secure_fedgraph.audits.scoring import Score
+from secure_fedgraph.audits.scoring import Score, ScoreKind, hold, recovered_rows
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BrokenClaim
 from secure_fedgraph.privacy.accounting.epsilon import exact_gaussian
@@ -53,8 +54,9 @@ def test_pure_and_none():
     assert most(0.4, ((1e4, 1e-5),)) == 1.0
 
 
-def score(metric: str, baseline: float = 0.1, nodes: float | None = None) -> Score:
-    return Score(metric, 0.5, 0.4, 0.6, {"trivial": baseline}, {} if nodes is None else {"nodes": nodes})
+def score(kind: ScoreKind, baseline: float = 0.1, nodes: float | None = None) -> Score:
+    details = {} if nodes is None else {"nodes": nodes}
+    return Score("a name for people", 0.5, 0.4, 0.6, {"trivial": baseline}, details, kind=kind)
 
 
 def guess(about: str, owners: int = 2, together: bool = False) -> Guess:
@@ -68,31 +70,29 @@ class TestWhichClaimsSpeak:
     honest = "honest-but-curious"
 
     def test_a_smaller_unit_speaks_for_its_own_parts_alone(self):
-        who = self.claims.over(guess(IDENTITIES), score("accuracy"), "server", self.honest)
+        who = self.claims.over(guess(IDENTITIES), score(ScoreKind.MEAN), "server", self.honest)
         assert who.claim is not None and who.claim["unit"] == "node"
         assert who.value == most(0.1, ((0.5, 1e-5),))
-        labels = self.claims.over(guess("label shares"), score("labels placed right"), "server", self.honest)
+        labels = self.claims.over(guess("label shares"), score(ScoreKind.MEAN), "server", self.honest)
         assert labels.claim is not None and labels.claim["unit"] == "client"
         assert labels.value == most(0.1, ((1.0, 1e-5),))
 
     def test_a_row_that_may_be_any_nodes_is_bounded_by_their_sum(self):
-        rows = self.claims.over(guess(FEATURES), score("exact rows", nodes=20), "server", self.honest)
+        rows = self.claims.over(guess(FEATURES), score(ScoreKind.ROWS, nodes=20), "server", self.honest)
         assert rows.claim is not None and rows.claim["unit"] == "node"
         assert rows.value == pytest.approx(20 * most(0.1 / 20, ((0.5, 1e-5),)))
-        many = self.claims.over(guess(FEATURES), score("exact rows", nodes=1e6), "server", self.honest)
+        many = self.claims.over(guess(FEATURES), score(ScoreKind.ROWS, nodes=1e6), "server", self.honest)
         assert many.claim is not None and many.claim["unit"] == "client"  # 1e6 nodes are bounded by nothing
-        unknown = self.claims.over(guess(FEATURES), score("exact rows"), "server", self.honest)
+        unknown = self.claims.over(guess(FEATURES), score(ScoreKind.ROWS), "server", self.honest)
         assert unknown.claim is not None and unknown.claim["unit"] == "client"
 
     def test_a_cosine_is_bounded_on_its_own_scale(self):
-        found = self.claims.over(
-            guess(FIRST_UPDATE), score("cosine with the update", -0.2), "server", self.honest
-        )
+        found = self.claims.over(guess(FIRST_UPDATE), score(ScoreKind.COSINE, -0.2), "server", self.honest)
         assert found.value == pytest.approx(2 * most(0.4, ((1.0, 1e-5),)) - 1)
 
     def test_ranks_over_all_owners_are_of_two_of_them(self):
         claims = Claims({unit: {"outsider": ((0.5, 1e-5),)} for unit in ("client", "node")})
-        of = score("auc", 0.5)
+        of = score(ScoreKind.RANK, 0.5)
         members = claims.over(guess(MEMBERS), of, "outsider", self.honest)
         assert members.value == most(0.5, ((0.5, 1e-5),), 2)
         assert members.claim is not None and members.claim["unit"] == "client"
@@ -101,45 +101,52 @@ class TestWhichClaimsSpeak:
         assert mash.value == most(0.5, ((0.5, 1e-5),), 1)
 
     @pytest.mark.parametrize(
-        ("about", "metric", "unit"),
+        ("about", "kind", "unit"),
         [
-            (LINKS, "auc", None),
-            (WORDS, "cosine with the words", None),
-            (CHANGE, "motifs of the graph right", "graph"),
+            (LINKS, ScoreKind.RANK, None),
+            (WORDS, ScoreKind.COSINE, None),
+            (CHANGE, ScoreKind.MEAN, "graph"),
         ],
     )
-    def test_a_guess_that_reads_more_than_the_release_has_no_ceiling_by_it(self, about, metric, unit):
+    def test_a_guess_that_reads_more_than_the_release_has_no_ceiling_by_it(self, about, kind, unit):
         units = ("client", "node", "edge", "graph")
         claims = Claims({one: {"outsider": ((0.1, 1e-5),)} for one in units})
-        found = claims.over(guess(about), score(metric), "outsider", self.honest)
+        found = claims.over(guess(about), score(kind), "outsider", self.honest)
         assert (found.claim and found.claim["unit"]) == unit
         assert (found.value is None) == (unit is None)
 
     def test_of_several_owners_their_number_counts(self):
-        joint = self.claims.over(guess("vocabulary", 3), score("f1"), "server", self.honest)
+        joint = self.claims.over(guess("vocabulary", 3), score(ScoreKind.JOINT), "server", self.honest)
         assert joint.value == most(0.1, ((1.0, 1e-5),), 3)
-        union = self.claims.over(
-            guess("label shares", 3, True), score("labels placed right"), "server", self.honest
-        )
+        union = self.claims.over(guess("label shares", 3, True), score(ScoreKind.MEAN), "server", self.honest)
         assert union.value == most(0.1, ((1.0, 1e-5),), 3)
 
     def test_a_trivial_guess_that_never_hit_may_still(self):
-        never = self.claims.over(guess("other"), score("exact rows", 0.0), "server", self.honest)
+        never = self.claims.over(guess("other"), score(ScoreKind.ROWS, 0.0), "server", self.honest)
         assert never.value == most(FEWEST, ((1.0, 1e-5),)) > 0.003
 
     @pytest.mark.parametrize(
-        ("metric", "adversary", "behaviour"),
+        ("kind", "adversary", "behaviour"),
         [
-            ("exact rows", "coalition", honest),
-            ("exact rows", "client", honest),
-            ("exact rows", "server", "malicious"),
-            ("claimed embeddings exact", "server", honest),
-            ("noise averaged away", "server", honest),
-            ("labels right", "server", honest),
+            (ScoreKind.ROWS, "coalition", honest),
+            (ScoreKind.ROWS, "client", honest),
+            (ScoreKind.ROWS, "server", "malicious"),
+            (ScoreKind.UNBOUNDED, "server", honest),
         ],
     )
-    def test_where_none_speaks_there_is_none(self, metric: str, adversary: str, behaviour: str):
-        assert self.claims.over(guess(FEATURES), score(metric), adversary, behaviour).value is None
+    def test_where_none_speaks_there_is_none(self, kind: ScoreKind, adversary: str, behaviour: str):
+        assert self.claims.over(guess(FEATURES), score(kind), adversary, behaviour).value is None
+
+    def test_a_renamed_metric_keeps_its_ceiling(self):
+        public = np.eye(4)
+        rows = recovered_rows({"owner-0": hold(public, public)}, {"owner-0": 4}, public)
+        renamed = replace(rows, metric="rows that we read")
+        before, after = (self.claims.over(guess(FEATURES), s, "server", self.honest) for s in (rows, renamed))
+        assert before.value is not None and before == after
+
+    def test_a_score_without_a_kind_is_no_score(self):
+        with pytest.raises(TypeError, match="kind"):
+            Score("f1", 0.5, 0.4, 0.6, {"trivial": 0.1})  # type: ignore[call-arg]
 
     def test_a_result_tells_its_finite_epsilons(self):
         readers = {"server": "inf", "peers": 2.0}

@@ -17,7 +17,7 @@ from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.privacy.policy import central_dp, local_dp
 from secure_fedgraph.privacy.spending.ledger import Cost, composed
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Unit
+from secure_fedgraph.protocol.guarantee import Unit
 
 DELTA, NORM = 1e-5, 1.5
 NAMES = tuple(f"owner-{i}" for i in range(4))

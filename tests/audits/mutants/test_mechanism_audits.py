@@ -27,7 +27,8 @@ from secure_fedgraph.privacy.stages import clip
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.upload import Parts
 
 DELTA, EPSILON, NORM = 1e-5, 4.0, 1.5
@@ -235,7 +236,7 @@ def of_the_client(patch):
 
 
 def server_noise_against_the_server(patch):
-    patch.setattr(Gaussian, "noise", lambda self: Noise(self.release, frozenset(protection.READERS)))
+    patch.setattr(Gaussian, "noise", lambda self: Noise(self.release, frozenset(Reader)))
 
 
 def rows(bound: Bound) -> Neighbours:

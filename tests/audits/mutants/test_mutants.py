@@ -56,7 +56,8 @@ from secure_fedgraph.privacy.spending.ledger import Cost, Ledger, composed
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.transcript import everything
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -425,9 +426,7 @@ def companion(patch: Patch) -> None:
 
 
 def counts_as_noised(patch: Patch) -> None:
-    patch.setattr(
-        Bound, "releases", lambda self, width=1: dict.fromkeys(protection.READERS, (GaussianRelease(2.0),))
-    )
+    patch.setattr(Bound, "releases", lambda self, width=1: dict.fromkeys(Reader, (GaussianRelease(2.0),)))
 
 
 def paid_once(patch: Patch) -> None:
@@ -469,7 +468,7 @@ def against_the_server(patch: Patch) -> None:
     patch.setattr(
         Gaussian,
         "noise",
-        lambda self: protection.Noise(self.release, frozenset(protection.READERS)),
+        lambda self: protection.Noise(self.release, frozenset(Reader)),
     )
 
 

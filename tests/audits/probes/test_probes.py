@@ -27,7 +27,8 @@ from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
 from secure_fedgraph.privacy import dp_sgd
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import Parts, Upload
 from secure_fedgraph.report.sections.conformance import conformed
 
