@@ -42,7 +42,7 @@ class ClassSizes(Attack):
     def judge(cls):
         from secure_fedgraph.audits import truth
         from secure_fedgraph.audits.judgement import Judgement
-        from secure_fedgraph.audits.scoring import Score
+        from secure_fedgraph.audits.scoring import Score, ScoreKind
 
         def right(guess, case):
             """The share of owners' class sizes that are right."""
@@ -50,7 +50,8 @@ class ClassSizes(Attack):
             true = {t: sum(counts[owner] for owner in owners) for t, owners in guess.targets.items()}
             guessed = {t: np.round(values) for t, values in guess.values.items()}
             share = float(np.mean([(guessed[t] == true[t]).mean() for t in true]))
-            return Judgement(Score("sizes right", share, low=share, high=share, baselines={"none": 0.0}), true, guessed)
+            score = Score("sizes right", share, share, share, {"none": 0.0}, kind=ScoreKind.MEAN)
+            return Judgement(score, true, guessed)
 
         return right
 '''

@@ -60,8 +60,8 @@ def _key(kind: str) -> str:
         seen.update(found.encode())
     if kind == "datasets":
         for root in (os.environ.get(DATA), str(platformdirs.user_cache_path("secure-fedgraph") / "data")):
-            for path in sorted(_below(root, _DEPTH)):
-                seen.update(path.encode())
+            for entry in sorted(_below(root, _DEPTH)):
+                seen.update(entry.encode())
     return seen.hexdigest()[:24]
 
 
