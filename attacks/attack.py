@@ -86,7 +86,7 @@ class Judge(Protocol):
 
     Args:
         guess: what an attack wrote down.
-        case: a ``secure_fedgraph.audits.finished_run.Case``, the finished run with all that is true about it.
+        case: an ``audits.finished_run.FinishedRun``: the run with all that is true about it.
 
     Returns:
         a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either: the truth is not theirs.

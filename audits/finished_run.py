@@ -16,7 +16,7 @@ from secure_fedgraph.protocol import Transcript
 
 
 @dataclass(frozen=True)
-class Case:
+class FinishedRun:
     """One run under audit.
 
     Args:
@@ -38,7 +38,7 @@ class Case:
     policy: BoundPolicy | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, run: Run, seed: int, result: Mapping[str, Any] | None = None) -> Case:
+    def of(cls, run: Run, seed: int, result: Mapping[str, Any] | None = None) -> FinishedRun:
         """A run that has just ended."""
         released = run.algorithm.released(run.state)
         return cls(run.federation, run.algorithm, run.transcript, seed, result or {}, released, run.policy)

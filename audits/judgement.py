@@ -10,7 +10,7 @@ import numpy as np
 
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Judgement:
         ]
 
 
-Judge = Callable[[Guess, Case], Judgement]
+Judge = Callable[[Guess, FinishedRun], Judgement]
 """Compares a guess with what was true."""
-Maker = Callable[[Case], Any]
+Maker = Callable[[FinishedRun], Any]
 """Makes one fact that an attacker is granted."""

@@ -24,7 +24,7 @@ from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.protection import Protection
 from secure_fedgraph.protocol.channel import Channel
 from secure_fedgraph.protocol.transcript import Keep, everything, nothing
-from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
 
 MOST_CLIENTS = 8
 SMALL = 3_000
@@ -37,7 +37,7 @@ SPLITS: Mapping[str, Mapping[str, Any]] = {
 SECONDS = 15.0
 """Of processor time, that one probe's runs may take together."""
 
-Answer = Upload | Parts | Trees
+Answer = Upload | ContributionRows | ContributionTrees
 Shown = Mapping[tuple[str, str], list[Answer]]
 """(channel, client) -> what it answered in one round, in order."""
 Before = Callable[[Client], None]

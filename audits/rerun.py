@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.federation import Federation
@@ -13,7 +13,7 @@ from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import Keep, nothing
 
 
-def again(case: Case, federation: Federation, rounds: int | None = None, keep: Keep = nothing) -> Run:
+def again(case: FinishedRun, federation: Federation, rounds: int | None = None, keep: Keep = nothing) -> Run:
     """The audited run once more, over another federation: same algorithm, policy and seed.
 
     It is the audit's own, so it is charged to no ledger that runs share.

@@ -161,8 +161,8 @@ def points(curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
 def trivial(experiment: Experiment) -> dict[str, float]:
     """Scores without a graph, and without anything: what a curve has to beat."""
     federation = make_federation(experiment)
-    exam = federation.referee.exam
-    asked = exam.labels[torch.cat(list(exam.tests.values()))]  # the referee's, which no client owns
+    test_set = federation.referee.test_set
+    asked = test_set.labels[torch.cat(list(test_set.tests.values()))]  # the referee's, which no client owns
     found = {"commonest class": float(torch.bincount(asked.long()).max() / len(asked))}
     if federation.schema.kind == "node" and experiment.partition == "louvain":
         made = sfg.FedAvg(model=no_graph, learning_rate=0.01, epochs=3)

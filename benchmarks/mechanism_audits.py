@@ -23,14 +23,14 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_r
 from secure_fedgraph.privacy.policy import Policy, central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
 
 CLIENTS = ("a", "b", "c")
 NORM = 1.5
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=Touches(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
 Worst = Callable[[Bound], Neighbours]
 
 

@@ -40,10 +40,10 @@ from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.upload import Parts, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 P = sfg.policies
@@ -116,7 +116,7 @@ class NodeSums(sfg.FedSage):
     """Class sums of node features, each node's part clipped by the door."""
 
     name = "node-sums"
-    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=Touches(1, 1.0))
+    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=UnitContribution(1, 1.0))
 
     def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the sums."""
@@ -124,10 +124,10 @@ class NodeSums(sfg.FedSage):
         return super().round(round, state)
 
     @SUMS.answer
-    def sums(self, client: ClientContext, given: Any) -> Parts:
+    def sums(self, client: ClientContext, given: Any) -> ContributionRows:
         """Every node's features, in the row of its class."""
         graph = client.graph
-        return Parts(
+        return ContributionRows(
             {"features": graph.x}, torch.nn.functional.one_hot(graph.y, client.schema.classes).bool()
         )
 

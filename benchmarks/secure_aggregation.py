@@ -39,7 +39,7 @@ from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.privacy.carriers.secagg import neighbours, ring_words
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Carrier, Scope, Sensitivity, Terms
+from secure_fedgraph.privacy.protection import BindContext, Carrier, Scope, Sensitivity
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 from secure_fedgraph.protocol.message import ANSWER
@@ -56,7 +56,7 @@ class Room:
         self.names = tuple(f"c{i:04d}" for i in range(clients))
         self.cpu: Callable[[], float] = _cpu if workers else time.process_time
         self.parties = agreed(self.names)
-        terms = Terms(CHANNEL, self.names, "zero-out", carrier.ring, 2)
+        terms = BindContext(CHANNEL, self.names, "zero-out", carrier.ring, 2)
         self.stage, _ = FixedPoint(8.0).bind(Sensitivity(), terms)
         self.carrier = carrier.bind(terms)
         self.numbers = itertools.count(1)

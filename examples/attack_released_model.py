@@ -7,7 +7,7 @@ training ends the second. Generated data, offline.
 from __future__ import annotations
 
 from secure_fedgraph.attacks import LinkStealing, NodeMembership
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, run_result
@@ -28,7 +28,7 @@ def main() -> None:
             protection={"norm": 0.1, "multiplier": 1.0},
         )
         run = execute(experiment, None)
-        case = Case.of(run, experiment.seed, run_result(run, experiment))
+        case = FinishedRun.of(run, experiment.seed, run_result(run, experiment))
         outsider = run.transcript.view()  # no party: not a message is in it
         for attack in (LinkStealing(), NodeMembership()):
             guess = attack.run(outsider, knowledge(attack, case))

@@ -318,7 +318,7 @@ class Algorithm:
         raise NotImplementedError
 
     def predictions(
-        self, state: State, round: RoundApi, question: Data, schema: Schema
+        self, state: State, round: RoundApi, inputs: Data, schema: Schema
     ) -> dict[str, torch.Tensor]:
         """What the referee marks: class scores ``[nodes, classes]`` of its question.
 
@@ -338,7 +338,7 @@ class Algorithm:
             models = round.gather(channel)
         else:
             raise BadInput(f"{self.name} releases no model and declares no channel to the referee")
-        return {owner: self.predict(model, question, schema) for owner, model in models.items()}
+        return {owner: self.predict(model, inputs, schema) for owner, model in models.items()}
 
     def own_model(self, client: ClientContext) -> State:
         """A client's personal model, where there are any."""

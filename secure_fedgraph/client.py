@@ -17,7 +17,7 @@ from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.dp_sgd import Training
-from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm
     from secure_fedgraph.graph.schema import Schema
     from secure_fedgraph.seams import ClientContext
-    from secure_fedgraph.storage.party_store import Shelf
+    from secure_fedgraph.storage.party_store import PartyStore
 
 _LOG = logging.getLogger("secure_fedgraph.client")
 
@@ -95,7 +95,7 @@ class Client:
         ledger: Ledger,
         seed: int,
         witness: Witness | None = None,
-        shelf: Shelf | None = None,
+        store: PartyStore | None = None,
         after: int = -1,
         data: str = "",
     ) -> None:
@@ -118,7 +118,7 @@ class Client:
         self._seed = seed
         self._data = data
         self._witness = witness
-        self._shelf = shelf
+        self._shelf = store
         # its own ledger knows it, too, should whoever starts it say less
         self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
@@ -397,7 +397,7 @@ class Client:
             self.memory[_kept(one)] = one.anew(self.graph, self.schema.classes)
             self._take_drawn(one)
 
-    def _take_drawn(self, one: Redrawn) -> None:
+    def _take_drawn(self, one: InputRandomizer) -> None:
         if _kept(one) in self.memory:
             self.graph = self.graph.clone()
             setattr(self.graph, one.place, self.memory[_kept(one)])
@@ -554,7 +554,7 @@ def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(own)
 
 
-def _kept(one: Redrawn) -> str:
+def _kept(one: InputRandomizer) -> str:
     """Where its memory keeps what was drawn: no name that an algorithm uses."""
     return f"drawn {one.kind}"
 

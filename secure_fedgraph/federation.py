@@ -16,7 +16,7 @@ from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.client import Client, Witness
 from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
-from secure_fedgraph.evaluation import Referee
+from secure_fedgraph.evaluation import Evaluator
 from secure_fedgraph.graph.data.checks import check_owner
 from secure_fedgraph.graph.data.datasets import DATASETS, load
 from secure_fedgraph.graph.data.molecules import schema_of
@@ -35,7 +35,7 @@ from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
-from secure_fedgraph.storage.party_store import Shelf
+from secure_fedgraph.storage.party_store import PartyStore
 
 _KEY = os.urandom(KEY_BYTES)
 
@@ -48,12 +48,12 @@ class Federation:
         schema: what everybody knows about the data.
         referee: who holds the test data.
         facts: where the data came from and how it was handed out, for results.
-        owners: name -> that owner's graph. Only :meth:`enlist` reads it, to hand each to its own client.
+        owners: name -> that owner's graph. Only :meth:`make_clients` reads it, and gives each its own.
         pool: everything in one owner's hands, where the partition can be undone.
     """
 
     schema: Schema
-    referee: Referee = field(repr=False)
+    referee: Evaluator = field(repr=False)
     facts: Mapping[str, Any]
     owners: Mapping[str, Data] = field(repr=False)
     pool: Data | None = field(default=None, repr=False)
@@ -93,7 +93,7 @@ class Federation:
         algorithm.check(self.schema)
         algorithm.check_run(len(self.names), self.facts.get("partition", {}), evaluation)
 
-    def enlist(
+    def make_clients(
         self,
         algorithm: Algorithm,
         policy: BoundPolicy,
@@ -127,7 +127,7 @@ class Federation:
                 ledger=ledger,
                 seed=seed,
                 witness=witness,
-                shelf=Shelf(shelves / name, name, shelves.parents[1]) if shelves else None,
+                store=PartyStore(shelves / name, name, shelves.parents[1]) if shelves else None,
                 after=after,
                 data=digest_of_data(graph),
             )
@@ -201,7 +201,7 @@ def federate(
             and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and ``test_mask`` are
             kept to; ``edge_weight`` and ``edge_attr`` go to models that take them.
         clients: how many owners.
-        partition: how it is handed out; ``graph.handouts.HANDOUTS`` names the ways.
+        partition: how it is handed out; ``graph.handouts.PARTITIONS`` names the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
         split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
@@ -241,7 +241,7 @@ def federate(
     }
     if isinstance(dataset, GraphDataset) and dataset.graph.get("train_mask") is not None:
         facts["masks"] = {key: int(dataset.graph[key].sum()) for key in MASKS}
-    return Federation(schema, Referee(handout.exam), facts, owners, handout.pool)
+    return Federation(schema, Evaluator(handout.test_set), facts, owners, handout.pool)
 
 
 def _published(dataset: Dataset) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from secure_fedgraph.algorithm import Algorithm, State
-from secure_fedgraph.backends.in_process import Together
+from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
 from secure_fedgraph.evaluation import MODES, in_band
@@ -267,28 +267,28 @@ def train(
         own = sub_seed(seed, "clients")
         # beside an older checkpoint: clients answer no number again that the ledger says they answered
         after = max(kept.reserved, *(book.answered(name, past.run) for name in federation.names))
-        crew: Together | Workers
+        clients: InProcess | Workers
         if isolated:
             assert book.path is not None
-            crew = federation.isolate(
+            clients = federation.isolate(
                 algorithm, bound, past.run, book.path, own, kept.clients, after, budget, answer_within
             )
         else:
             witness = transcript.record_opened
-            crew = Together(
-                federation.enlist(algorithm, bound, past.run, book, own, witness, kept.clients, after)
+            clients = InProcess(
+                federation.make_clients(algorithm, bound, past.run, book, own, witness, kept.clients, after)
             )
-        stack.callback(crew.close)
-        courier = Courier(past.run, crew, transcript, after, kept.reserve, dropouts)
+        stack.callback(clients.close)
+        courier = Courier(past.run, clients, transcript, after, kept.reserve, dropouts)
 
         if on_start is not None:
             on_start()
         if resume:
-            crew.load(kept.label)
+            clients.load(kept.label)
             state, history = past.state, list(past.history)
         else:
             state, history = algorithm.init(federation.schema, sub_seed(seed, "initialisation")), []
-            kept.commit(0, state, history, 0.0, crew, book.mark())
+            kept.commit(0, state, history, 0.0, clients, book.mark())
         if on_round is not None:
             for row in history:
                 on_round(row)
@@ -307,8 +307,8 @@ def train(
                     on_round(history[-1])
             seconds = past.seconds + time.perf_counter() - started
             # a checkpoint is of everybody: where a client is lost, the last one before stays
-            if not crew.lost and (number == last or (checkpoint_every and not number % checkpoint_every)):
-                kept.commit(number, state, history, seconds, crew, book.mark())
+            if not clients.lost and (number == last or (checkpoint_every and not number % checkpoint_every)):
+                kept.commit(number, state, history, seconds, clients, book.mark())
         transcript.close()
         charges = book.charges if book.path is None else _charged(book.path, past.run)
     seconds = past.seconds + time.perf_counter() - started
@@ -421,7 +421,7 @@ def _evaluate(
     if mode == "in_band":
         return in_band(algorithm, state, round)
     examination = Round(round.number, federation.names, bound, courier, reader=REFEREE)
-    return federation.referee.examine(algorithm, state, examination, federation.schema)
+    return federation.referee.evaluate(algorithm, state, examination, federation.schema)
 
 
 def _public(algorithm: Algorithm, federation: Federation, bound: BoundPolicy) -> dict[str, Any]:
@@ -452,7 +452,7 @@ def _facts(
             for name, b in bound.bounds.items()
         },
         "steps": asdict(bound.steps) if bound.steps else None,
-        "drawn": [one.told() for one in bound.drawn],
+        "drawn": [one.to_config() for one in bound.drawn],
         "stages": {name: [stage.terms() for stage in b.stages] for name, b in bound.bounds.items()},
         "clients": list(federation.names),
         "data": {key: value for key, value in federation.facts.items() if key != "source"},

@@ -55,7 +55,7 @@ from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.report.page import told, write_report
 from secure_fedgraph.storage import party_store
 from secure_fedgraph.storage.checkpoint import Checkpoint
-from secure_fedgraph.storage.party_store import Shelf, checksum
+from secure_fedgraph.storage.party_store import PartyStore, checksum
 
 LABEL = "00001-0123abcd"
 PAGE = 0.1
@@ -153,11 +153,11 @@ MEMORY = {"model": {"w": torch.zeros(3, 4), "step": torch.tensor(2.0)}, "seen": 
 
 
 def _make_shelf(folder: Path) -> None:
-    Shelf(folder / "owner-0", "owner-0").save(MEMORY, LABEL)
+    PartyStore(folder / "owner-0", "owner-0").save(MEMORY, LABEL)
 
 
 def _read_shelf(folder: Path) -> None:
-    made = Shelf(folder / "owner-0", "owner-0")
+    made = PartyStore(folder / "owner-0", "owner-0")
     made.load(LABEL)
     made.save(MEMORY, "00002-0123abcd", LABEL)
 

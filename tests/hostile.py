@@ -25,11 +25,11 @@ from parties import RUN, Session, Toy, pairwise, session
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends import frames
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
-from secure_fedgraph.privacy.carriers.secagg.advertisements import Deck
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.ring_words import centred, unpack
 from secure_fedgraph.privacy.policy import Policy, homomorphic, masked, plaintext
 from secure_fedgraph.privacy.protection import CutWarning
-from secure_fedgraph.protocol import Channel, InProcess, Layout, Message, Reveal, Upload, nested, wire
+from secure_fedgraph.protocol import Channel, DirectCalls, Layout, Message, Reveal, Upload, nested, wire
 from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.parcel import Bundle, Parcel
 from secure_fedgraph.round import set_up
@@ -188,7 +188,7 @@ PARSERS: dict[str, Callable[[bytes], Any]] = {
     "parcel": Parcel.from_bytes,
     "bundle": lambda raw: Bundle.from_tree(wire.decode(raw, views=True), "answers", "owner-0", 1),
     "nested values": nested.unpack,
-    "deck": lambda raw: Deck.from_tree(wire.decode(raw)),
+    "deck": lambda raw: KeyAdvertisements.from_tree(wire.decode(raw)),
     "frame": _frame,
 }
 
@@ -198,7 +198,7 @@ def honest_bodies() -> dict[str, list[bytes]]:
     tree = {"domain": "masked", "layout": "1\nw:5", "grid": 0.5, "data": np.arange(5, dtype="<u4")}
     parcel = Parcel("offers", "owner-1", 1, 7, FIVE, {"content": b"sealed", "key/owner-0": b"k" * 60})
     bundle = Bundle("answers", "owner-0", 1, 7, FIVE[1:], {n: {"content": b"sealed"} for n in FIVE[1:]})
-    deck = Deck.of(
+    deck = KeyAdvertisements.of(
         {
             n: {k: np.full(s, i, "u1") for k, s in (("public", 32), ("commitment", 32), ("signature", 64))}
             for i, n in enumerate(FIVE)
@@ -256,7 +256,7 @@ def promising(rng: Random) -> bytes:
 # --- exchanges ----------------------------------------------------------------------------------------------
 
 
-class Middle(InProcess):
+class Middle(DirectCalls):
     """Carries messages and changes one of them.
 
     Args:

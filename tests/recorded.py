@@ -36,7 +36,7 @@ from hostile import damaged
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.backends.in_process import Together
+from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused, SecureFedGraphError
 from secure_fedgraph.privacy.policy import RECIPES, Policy
@@ -101,10 +101,10 @@ class Pair:
         """The algorithm, as small as it gets."""
         return small.algorithm(self.algorithm, **FORMS.get(self.algorithm, [{}])[self.form])
 
-    def run(self, together: type[Together]) -> None:
+    def run(self, together: type[InProcess]) -> None:
         """One run, whose clients are reached through another transport."""
         algorithm = self.make()
-        with mock.patch.object(training, "Together", together), warnings.catch_warnings():
+        with mock.patch.object(training, "InProcess", together), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             training.train(
                 algorithm,
@@ -154,7 +154,7 @@ Visit = Callable[[Client, bytes, int], None]
 def visited(pair: Pair, visit: Visit) -> None:
     """Runs a pair, with a visit at every request."""
 
-    class Visited(Together):
+    class Visited(InProcess):
         def __init__(self, clients: Sequence[Client]) -> None:
             super().__init__(clients)
             self._seen = 0

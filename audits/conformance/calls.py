@@ -27,14 +27,14 @@ from secure_fedgraph.audits.empirical_dp.mechanisms import view
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours
 from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.audits.rehearsal import watched
-from secure_fedgraph.backends.in_process import Together
+from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.loop import train
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.protection import Bound, Protection, Scope, Sensitivity, Stage, Terms
+from secure_fedgraph.privacy.protection import BindContext, Bound, Protection, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Transcript
@@ -91,7 +91,7 @@ class _Ahead(Stage):
     def __init__(self, path: Path, sealed: Counter[tuple[str, int]], late: set[tuple[str, int]]) -> None:
         self.path, self.sealed, self.late = path, sealed, late
 
-    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
         return self, sensitivity
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
@@ -215,11 +215,11 @@ def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> lis
     """
     assert policy.steps is not None
     bound = policy.bind(algorithm.in_use, federation.names)
-    clients = federation.enlist(algorithm, bound, "probe", Ledger(), 0)
+    clients = federation.make_clients(algorithm, bound, "probe", Ledger(), 0)
     for client in clients:
         client.training = Records(policy.steps.unit)  # type: ignore[assignment]
         client.graph = client.graph.clone()
-    courier = Courier("probe", Together(clients), Transcript(public={"clients": list(federation.names)}))
+    courier = Courier("probe", InProcess(clients), Transcript(public={"clients": list(federation.names)}))
     set_up(bound, courier, federation.names)
     algorithm.round(Round(1, federation.names, bound, courier), algorithm.init(federation.schema, 0))
     found = []

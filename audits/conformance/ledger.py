@@ -10,12 +10,12 @@ from secure_fedgraph.audits.record import Finding, Record, noise_of
 from secure_fedgraph.privacy.accounting import epsilon
 from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,
-    Drawn,
     Event,
     GaussianRelease,
     OccurringGaussian,
     PureRelease,
     SampledGaussian,
+    SamplingError,
 )
 from secure_fedgraph.privacy.spending.ledger import EVERYBODY, LARGER, OF_ONE_GRAPH, Charge
 from secure_fedgraph.protocol.channel import Reveal
@@ -76,7 +76,9 @@ def _steps(record: Record) -> Iterator[Finding]:
     run, how = record.run, record.run.policy.steps
     for charge in record.charged():
         bound = run.policy.bounds[charge.channel]
-        events = [e for e in charge.steps.get(how.unit if how else "node", ()) if not isinstance(e, Drawn)]
+        events = [
+            e for e in charge.steps.get(how.unit if how else "node", ()) if not isinstance(e, SamplingError)
+        ]
         if events and (how is None or not bound.channel.trained):
             yield Finding(
                 "events", charge.channel, "noisy steps speak for an upload that is not made of them"

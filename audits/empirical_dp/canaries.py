@@ -37,9 +37,9 @@ from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.pooling import first
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
-from secure_fedgraph.protocol.channel import Touches, TouchesTrees
+from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionTrees
 from secure_fedgraph.protocol.transcript import SERVER, Seen, View
-from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
 from secure_fedgraph.seams import ClientContext
 
 COORDINATES = 64
@@ -276,16 +276,18 @@ def _flat(values: Mapping[str, Any]) -> torch.Tensor:
     return torch.cat([torch.as_tensor(np.array(v), dtype=torch.float64).reshape(-1) for v in values.values()])
 
 
-def _standing(made: Parts | Trees) -> list[int]:
+def _standing(made: ContributionRows | ContributionTrees) -> list[int]:
     """The units that stand somewhere."""
-    if isinstance(made, Trees):
+    if isinstance(made, ContributionTrees):
         return sorted({int(unit) for unit in made.places.reshape(-1).tolist() if unit >= 0})
     return list(torch.nonzero(made.places.any(1)).reshape(-1).tolist())
 
 
-def _table(made: Parts | Trees, touches: Touches | TouchesTrees) -> np.ndarray:
+def _table(
+    made: ContributionRows | ContributionTrees, touches: UnitContribution | UnitContributionTrees
+) -> np.ndarray:
     """``[units, rows]``: how often a unit is in each row of the sums."""
-    if isinstance(made, Parts):
+    if isinstance(made, ContributionRows):
         return first(made.places.bool().numpy(), touches.rows).astype(np.float64)
     batches, _, positions = made.places.shape
     found = np.zeros((len(next(iter(made.values.values()))), batches * positions))

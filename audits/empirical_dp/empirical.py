@@ -25,11 +25,11 @@ from secure_fedgraph.loop import Run
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import TouchesTrees
+from secure_fedgraph.protocol.channel import UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
 
@@ -140,7 +140,7 @@ def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ..
     """
     answering = bound.terms.quorum if stage.by == "shares" else 0
     colluders = bound.terms.clients[stage.honest : answering] if answering else ()
-    if isinstance(bound.channel.touches, TouchesTrees):
+    if isinstance(bound.channel.touches, UnitContributionTrees):
         return grown_trees(bound, answering=answering), colluders
     if bound.channel.touches is not None:
         return pooled_parts(bound, answering=answering), colluders
@@ -210,9 +210,9 @@ def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
 # --- what is drawn anew
 
 
-def _drawn(run: Run, one: Redrawn, trials: int, confidence: float) -> dict[str, Any]:
+def _drawn(run: Run, one: InputRandomizer, trials: int, confidence: float) -> dict[str, Any]:
     schema = run.federation.schema
-    audits: dict[type[Redrawn], Callable[[Any], Lower]] = {
+    audits: dict[type[InputRandomizer], Callable[[Any], Lower]] = {
         RandomisedLinks: lambda links: audit_links(links, trials, confidence),
         RandomisedLabels: lambda labels: audit_labels(labels, schema.classes, trials, confidence),
         MultiBitFeatures: lambda features: audit_features(features, schema.features, trials, confidence),

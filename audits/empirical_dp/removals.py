@@ -69,7 +69,7 @@ class Removals:
         self.steps: PrivateSteps = policy.steps
         self._settings = algorithm.settings
         bound = policy.bind(algorithm.in_use, federation.names)
-        clients = {c.name: c for c in federation.enlist(algorithm, bound, "removals", Ledger(), 0)}
+        clients = {c.name: c for c in federation.make_clients(algorithm, bound, "removals", Ledger(), 0)}
         self.client = clients[name or federation.names[0]]
         self.graph: Data = self.client.graph
         self.bound = algorithm.occurrences("node")

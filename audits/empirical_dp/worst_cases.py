@@ -12,14 +12,14 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.pooling_trees import parents
 from secure_fedgraph.privacy.protection import Bound
-from secure_fedgraph.protocol.channel import TouchesTrees
+from secure_fedgraph.protocol.channel import UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
 
 BEYOND = 10.0
 """How far worst-case values lie beyond the clip: a clip that is skipped shows."""
 
-Uploads = Mapping[str, Upload | Parts | Trees]
+Uploads = Mapping[str, Upload | ContributionRows | ContributionTrees]
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,10 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
     clients = bound.terms.clients[: answering or None]
     places = torch.block_diag(*torch.ones(trials, 1, 3 * touches.rows)).bool()
 
-    def parts(size: float) -> Parts:
-        return Parts({"rows": torch.tensor([[size] + [0.0] * (width - 1)]).repeat(trials, 1)}, places)
+    def parts(size: float) -> ContributionRows:
+        return ContributionRows(
+            {"rows": torch.tensor([[size] + [0.0] * (width - 1)]).repeat(trials, 1)}, places
+        )
 
     others = {name: parts(0.1 * touches.norm) for name in clients[1:]}
     far = -BEYOND * touches.norm if bound.terms.relation == "replace" or touches.turns else 0.0
@@ -110,7 +112,7 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
         times: in so many times the places that were declared; the door refuses more than 1.
     """
     touches = bound.channel.touches
-    if not isinstance(touches, TouchesTrees):
+    if not isinstance(touches, UnitContributionTrees):
         raise BadInput(f"channel {bound.channel.name!r} declares no sums over trees")
     clients = bound.terms.clients[: answering or None]
     levels = [level for level, most in enumerate(touches.most) for _ in range(most * times)]
@@ -142,10 +144,10 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
     far = torch.zeros(int(places.max()) + 1, dtype=torch.bool)
     far[rows[gone]] = True
 
-    def trees(size: float, other: float, table: torch.Tensor) -> Trees:
+    def trees(size: float, other: float, table: torch.Tensor) -> ContributionTrees:
         values = torch.zeros(len(far), width)
         values[:, 0] = torch.where(far, other, size)
-        return Trees({"rows": values}, table)
+        return ContributionTrees({"rows": values}, table)
 
     size, zeroed = BEYOND * touches.norm, places.clone()
     zeroed[: len(rows), 0] = torch.where(gone, -1, rows)

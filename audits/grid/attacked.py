@@ -15,7 +15,7 @@ from secure_fedgraph.audits.conformance.rows import conformance_rows
 from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
 from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import EACH, Audit, blank_cell, cells, limits
 from secure_fedgraph.audits.grid.groups import Group
 from secure_fedgraph.audits.probes.rows import probe_rows
@@ -74,7 +74,7 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
                 )
         return
     result = run_result(run, experiment)
-    case = Case.of(run, experiment.seed, result)
+    case = FinishedRun.of(run, experiment.seed, result)
     claims = Claims.charged(run.charges, run.federation.holders, run.federation.units, result)
     found = cells(case, experiment, variant.attacks, who, variant, grid.controls, grid.effort, claims)
     grid.cells += found.cells

@@ -9,7 +9,7 @@ from typing import Any
 
 from secure_fedgraph.attacks import Attack, Blind, Guess
 from secure_fedgraph.audits.dp_bounds import Claims
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, at
 from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
@@ -49,7 +49,7 @@ class Audit:
 
 
 def cells(
-    case: Case,
+    case: FinishedRun,
     experiment: Experiment,
     attacks: Iterable[type[Attack]],
     who: Iterable[str],
@@ -82,7 +82,7 @@ def _cell(
     grid: Audit,
     blank: dict[str, Any],
     view: View,
-    case: Case,
+    case: FinishedRun,
     experiment: Experiment,
     attack: Attack,
     claims: Claims,

@@ -10,7 +10,7 @@ from typing import Any
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.audits.conformance.rows import OF_CHARGES, conformance_rows
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import Audit, cells
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, adversaries
 from secure_fedgraph.audits.probes.rows import probe_rows
@@ -51,7 +51,7 @@ def audit_folder(
             f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
         )
     who = adversaries(attacks, adversary)
-    case = Case(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
+    case = FinishedRun(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
     found = cells(case, experiment, attacks, who, effort=effort)
     about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
     about["variant"] = AS_CONFIGURED
@@ -69,7 +69,7 @@ def audit_folder(
     return experiment, found
 
 
-def _as_run(folder: Path, case: Case, experiment: Experiment, result: dict[str, Any]) -> Run:
+def _as_run(folder: Path, case: FinishedRun, experiment: Experiment, result: dict[str, Any]) -> Run:
     """The run as far as its folder tells: no state; the policy bound anew, with the planned noise."""
     algorithm, federation = case.algorithm, case.federation
     plan = {row["channel"]: float(row["multiplier"]) for row in result.get("plan") or []}

@@ -16,9 +16,9 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
 from secure_fedgraph.seams import ClientContext
 
 Key = tuple[int, str, str, str]
@@ -86,7 +86,7 @@ class _Listening:
             client.training = deaf  # type: ignore[assignment]
 
     def after(self, client: ClientContext, channel: str, made: Any) -> None:
-        if isinstance(made, Upload | Parts | Trees):
+        if isinstance(made, Upload | ContributionRows | ContributionTrees):
             for name, value in made.values.items():
                 self.answers[client.round, channel, client.name, name] = value.detach().clone()
             if not isinstance(made, Upload):
@@ -184,7 +184,7 @@ def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
     return found
 
 
-def _drawn_once(rehearsal: Rehearsal, one: Redrawn, rounds: int) -> list[Finding]:
+def _drawn_once(rehearsal: Rehearsal, one: InputRandomizer, rounds: int) -> list[Finding]:
     """One drawing for all answers, that differs from the owner's as often as its epsilon says."""
     seen: dict[str, list[torch.Tensor]] = {}
 
@@ -219,7 +219,7 @@ def _drawn_once(rehearsal: Rehearsal, one: Redrawn, rounds: int) -> list[Finding
     return found
 
 
-def _own_unused(rehearsal: Rehearsal, one: Redrawn) -> list[Finding]:
+def _own_unused(rehearsal: Rehearsal, one: InputRandomizer) -> list[Finding]:
     """With a drawing that everybody knows, an owner's own values change nothing that it sends."""
     classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
     drawn = tuple(_known(each, graphs, classes) for each in rehearsal.policy.drawn)
@@ -252,18 +252,18 @@ def _own_unused(rehearsal: Rehearsal, one: Redrawn) -> list[Finding]:
     ]
 
 
-def _values(one: Redrawn, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
+def _values(one: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
     """For each owner a value in its own one's shape that is not its own."""
     return [getattr(other_data(graph, classes, 5, (one.place,)), one.place) for graph in graphs.values()]
 
 
-def _known(one: Redrawn, graphs: Mapping[str, Data], classes: int) -> Redrawn:
+def _known(one: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> InputRandomizer:
     """A drawing of that kind and cost that gives what everybody knows, by the shape of the owner's own."""
     values = _values(one, graphs, classes)
 
-    def anew(_: Redrawn, graph: Data, classes: int) -> torch.Tensor:
+    def anew(_: InputRandomizer, graph: Data, classes: int) -> torch.Tensor:
         shape = getattr(graph, one.place).shape
         return next(value for value in values if value.shape == shape).clone()
 
-    kind: type[Redrawn] = type(type(one).__name__, (type(one),), {"anew": anew})
+    kind: type[InputRandomizer] = type(type(one).__name__, (type(one),), {"anew": anew})
     return kind(**vars(one))

@@ -16,7 +16,7 @@ from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.neighgen_embeddings import EMBEDDED_LINKS, MISSING, NEIGHBOURS
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.loop import train
@@ -30,7 +30,7 @@ Offered = dict[str, tuple[np.ndarray, np.ndarray]]
 _OFFERED: WeakKeyDictionary[Transcript, Offered] = WeakKeyDictionary()
 
 
-def offered(case: Case) -> Offered:
+def offered(case: FinishedRun) -> Offered:
     """Owner -> the nodes of its first offer, and how many hidden neighbours each has.
 
     The same seeds give the same first offer, so it is made again, with whose it was written down.
@@ -57,7 +57,7 @@ def offered(case: Case) -> Offered:
     return _OFFERED[case.transcript]
 
 
-def neighbours(guess: Guess, case: Case) -> Judgement:
+def neighbours(guess: Guess, case: FinishedRun) -> Judgement:
     """Mean cosine of what was decoded with the mean of the node's true neighbours, over distinct nodes that
     have any.
 
@@ -89,7 +89,7 @@ def neighbours(guess: Guess, case: Case) -> Judgement:
     return Judgement(score, true, guessed)
 
 
-def links(guess: Guess, case: Case) -> Judgement:
+def links(guess: Guess, case: FinishedRun) -> Judgement:
     """AUC over all pairs of distinct nodes of an offer; trivial: the cosine of their features.
 
     In the interval pairs at one node count together.
@@ -127,7 +127,7 @@ def links(guess: Guess, case: Case) -> Judgement:
     return Judgement(score, true, guessed, graphs)
 
 
-def missing(guess: Guess, case: Case) -> Judgement:
+def missing(guess: Guess, case: FinishedRun) -> Judgement:
     """The share of nodes whose count is that of their hidden neighbours; trivial: the commonest number."""
     right, of, common, true, guessed = 0, 0, 0, {}, {}
     for owner, values in guess.values.items():

@@ -19,7 +19,7 @@ from secure_fedgraph.attacks.mashes.mixing import IDENTITIES, MIXING, shares_of
 from secure_fedgraph.attacks.mashes.noise import NOISED, prefixes
 from secure_fedgraph.attacks.mashes.pool import FILTERED_MEMBERS, MASH_MEMBERS, POOL, TRAINING_NODES
 from secure_fedgraph.audits import intervals, scoring, truth
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.client import seeded
 from secure_fedgraph.errors import Refused
@@ -30,7 +30,7 @@ SHOWN = 3
 """Targets, and their best candidates, that are kept for pictures."""
 
 
-def candidates(case: Case) -> np.ndarray:
+def candidates(case: FinishedRun) -> np.ndarray:
     """``[candidates, features]``: all that nodes of the data set look like, in an order that tells nothing.
 
     Nodes that look the same are one candidate. Where owners overlap, these are the nodes of all owners and of
@@ -42,7 +42,7 @@ def candidates(case: Case) -> np.ndarray:
     if federation.pool is not None:
         everybody = federation.pool.x.numpy()
     else:
-        asked = getattr(federation.referee.exam.question, "x", None)
+        asked = getattr(federation.referee.test_set.inputs, "x", None)
         parts = [graph.x.numpy() for graph in federation.owners.values()]
         everybody = np.concatenate([*parts, *([] if asked is None else [asked.numpy()])])
     rows = np.unique(everybody, axis=0)
@@ -51,7 +51,7 @@ def candidates(case: Case) -> np.ndarray:
     return shuffled
 
 
-def drawn(case: Case, owner: str, round: int) -> np.ndarray:
+def drawn(case: FinishedRun, owner: str, round: int) -> np.ndarray:
     """``[mashes, n]``: numbers of an owner's training nodes in its batches of a round; -1 where one is short.
 
     Raises:
@@ -63,7 +63,7 @@ def drawn(case: Case, owner: str, round: int) -> np.ndarray:
     return batches.numbered(size, settings, batches.orders(settings, _secret, generator)).numpy()
 
 
-def mixing(case: Case) -> dict[str, dict[int, tuple[np.ndarray, int]]]:
+def mixing(case: FinishedRun) -> dict[str, dict[int, tuple[np.ndarray, int]]]:
     """Owner -> round -> its batches by number, and how many training nodes it has; empty where secret."""
     settings = case.algorithm.settings
     if getattr(settings, "batching", "secret") == "secret":
@@ -75,7 +75,7 @@ def mixing(case: Case) -> dict[str, dict[int, tuple[np.ndarray, int]]]:
     }
 
 
-def training_rows(case: Case, owner: str) -> np.ndarray:
+def training_rows(case: FinishedRun, owner: str) -> np.ndarray:
     """``[training nodes, features]``, in the order that numbers count in."""
     graph = case.federation.owners[owner]
     rows: np.ndarray = graph.x[graph.train_mask].numpy()
@@ -86,11 +86,11 @@ def _secret(size: int) -> torch.Tensor:
     raise Refused("batches that the operating system drew cannot be drawn again")
 
 
-def _rounds(case: Case) -> list[int]:
+def _rounds(case: FinishedRun) -> list[int]:
     return sorted({note.round for note in case.transcript.sent if note.channel.startswith("egos")})
 
 
-def _histograms(case: Case, owner: str) -> np.ndarray:
+def _histograms(case: FinishedRun, owner: str) -> np.ndarray:
     """``[mashes, classes]`` labels of an owner's batches in the first round."""
     graph, classes = case.federation.owners[owner], case.federation.schema.classes
     labels = graph.y[graph.train_mask].numpy()
@@ -98,7 +98,7 @@ def _histograms(case: Case, owner: str) -> np.ndarray:
     return np.stack([np.bincount(labels[b[b >= 0]], minlength=classes) for b in batches])
 
 
-def batch_labels(guess: Guess, case: Case) -> Judgement:
+def batch_labels(guess: Guess, case: FinishedRun) -> Judgement:
     """Histograms of batches, where these can be drawn again; else of all of an owner's batches together."""
     secret = _setting(case, "batching") == "secret"
     counts = truth.label_counts(case.federation)
@@ -127,7 +127,7 @@ def batch_labels(guess: Guess, case: Case) -> Judgement:
     )
 
 
-def noised(guess: Guess, case: Case) -> Judgement:
+def noised(guess: Guess, case: FinishedRun) -> Judgement:
     """Means over rounds against the mash without noise: how much of one round's error is gone.
 
     Where the reduction is trained, only the labels stay the same, and only these are judged.
@@ -169,7 +169,7 @@ def noised(guess: Guess, case: Case) -> Judgement:
     return Judgement(score, {target: there[:1, -classes:].round(3)}, {target: mine.round(3)})
 
 
-def _centres(case: Case, owner: str, frozen: bool) -> np.ndarray:
+def _centres(case: FinishedRun, owner: str, frozen: bool) -> np.ndarray:
     """``[mashes, width + classes]``: centres without noise; labels alone where training moves them."""
     graph, schema = case.federation.owners[owner], case.federation.schema
     rows = one_hot(graph.y, schema.classes)
@@ -182,7 +182,7 @@ def _centres(case: Case, owner: str, frozen: bool) -> np.ndarray:
     return found
 
 
-def members(guess: Guess, case: Case) -> Judgement:
+def members(guess: Guess, case: FinishedRun) -> Judgement:
     """Scores of candidates: of each mash, or of an owner's training nodes. A candidate is its features.
 
     Batches of kept mashes are those of every round. B4's are judged at one false positive in a hundred, the
@@ -242,7 +242,7 @@ def members(guess: Guess, case: Case) -> Judgement:
     )
 
 
-def identities(guess: Guess, case: Case) -> Judgement:
+def identities(guess: Guess, case: FinishedRun) -> Judgement:
     """The share of training nodes that were looked up right in the pool, by their features."""
     pool = candidates(case)
     right, true, guessed, ranks, sizes = [], {}, {}, [], []
@@ -272,7 +272,7 @@ def identities(guess: Guess, case: Case) -> Judgement:
     return Judgement(score, true, guessed)
 
 
-def _setting(case: Case, name: str) -> Any:
+def _setting(case: FinishedRun, name: str) -> Any:
     return getattr(case.algorithm.settings, name)
 
 

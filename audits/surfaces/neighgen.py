@@ -10,7 +10,7 @@ from secure_fedgraph.attacks.active.oracle import COVERED
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.neighgen import FEATURES
 from secure_fedgraph.audits import intervals, scoring, truth
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
 
 MOST_ROWS = 4
@@ -21,7 +21,7 @@ _TRIVIAL = {
 }
 
 
-def features(guess: Guess, case: Case) -> Judgement:
+def features(guess: Guess, case: FinishedRun) -> Judgement:
     """Rows of features, each held against the nearest node of the owners that it is about.
 
     For pictures the first distinct rows of each target, beside the nodes that they are nearest to.
@@ -39,7 +39,7 @@ def features(guess: Guess, case: Case) -> Judgement:
     return Judgement(scoring.recovered_rows(rows, sizes, public), true, guessed)
 
 
-def covered(guess: Guess, case: Case) -> Judgement:
+def covered(guess: Guess, case: FinishedRun) -> Judgement:
     """The share of the owners' nodes whose features were named exactly; nodes of equal features count alike.
 
     Trivial: the node that all words' rounded rates give, and as many rows as were named, of words drawn at

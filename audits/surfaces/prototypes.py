@@ -15,7 +15,7 @@ from secure_fedgraph.algorithms.fairgraphfl.motifs import holds
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.prototypes import CHANGE, EARLIER, GRAPHS, INCIDENCE, SINGLETONS
 from secure_fedgraph.audits import intervals
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.audits.rerun import again
 from secure_fedgraph.audits.scoring import Score, ScoreKind
@@ -36,7 +36,7 @@ ON_A_GRID = 1e-3
 """The same for a difference of masked sums, where a graph's part is a few thousand steps of the grid."""
 
 
-def incidence(case: Case) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def incidence(case: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Owner -> the codes of all motifs of its training graphs, and ``[graphs, motifs]`` which holds which.
 
     Empty where the algorithm has no motifs, or numbers them by a public list.
@@ -54,14 +54,14 @@ def incidence(case: Case) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def removed(case: Case) -> tuple[str, int]:
+def removed(case: FinishedRun) -> tuple[str, int]:
     """Whose training graph is left out of the earlier run, and which: the first owner's middle one."""
     owner = min(case.federation.names)
     training = case.federation.owners[owner].train_mask.nonzero().flatten()
     return owner, int(training[len(training) // 2])
 
 
-def earlier(case: Case) -> View | None:
+def earlier(case: FinishedRun) -> View | None:
     """The server's view of one round over the same data with one training graph less, under the same policy.
 
     None where the algorithm sends no sums over graphs, or the run's configuration is not known.
@@ -80,7 +80,7 @@ def _without(federation: Federation, owner: str, graph: int) -> Federation:
     return replace(federation, owners={**federation.owners, owner: mine})
 
 
-def embeddings(case: Case, frozen: bool = False) -> dict[str, np.ndarray]:
+def embeddings(case: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]:
     """Owner -> ``[training graphs, width]`` as the owner's model of round 1 embeds them.
 
     Args:
@@ -109,7 +109,7 @@ def embeddings(case: Case, frozen: bool = False) -> dict[str, np.ndarray]:
     return found
 
 
-def singletons(guess: Guess, case: Case) -> Judgement:
+def singletons(guess: Guess, case: FinishedRun) -> Judgement:
     """Rows that are claimed to be some graph's embedding, held against the nearest of the owner's graphs.
 
     A graph of several such motifs is one term of the interval.
@@ -153,7 +153,7 @@ def singletons(guess: Guess, case: Case) -> Judgement:
     return Judgement(score, nearest, shown)
 
 
-def of_graphs(guess: Guess, case: Case) -> Judgement:
+def of_graphs(guess: Guess, case: FinishedRun) -> Judgement:
     """Embeddings by graph. What was not solved is missed; what was solved has to be that very graph's."""
     true = embeddings(case)
     solved = {t: ~np.isnan(v).any(1) for t, v in guess.values.items()}
@@ -183,7 +183,7 @@ def of_graphs(guess: Guess, case: Case) -> Judgement:
     )
 
 
-def change(guess: Guess, case: Case) -> Judgement:
+def change(guess: Guess, case: FinishedRun) -> Judgement:
     """The rows of the vocabulary that the graph moved, and its clipped embedding in each.
 
     Of the rows that were moved, or are said to be, those are right that hold the embedding. It is one graph,
@@ -226,7 +226,7 @@ def change(guess: Guess, case: Case) -> Judgement:
 class _Agent:
     """As much of a client as finding motifs needs."""
 
-    def __init__(self, case: Case, owner: str) -> None:
+    def __init__(self, case: FinishedRun, owner: str) -> None:
         self.name, self.graph = owner, case.federation.owners[owner]
         self.schema, self.memory = case.federation.schema, dict[str, Any]()
 

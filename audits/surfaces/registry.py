@@ -10,7 +10,7 @@ from __future__ import annotations
 from secure_fedgraph.attacks.attack import Attack, Guess, Knowledge
 from secure_fedgraph.attacks.attack import Judge as AttacksOwn
 from secure_fedgraph.audits import surfaces
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Maker
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.registry import modules_below
@@ -48,7 +48,7 @@ def judge_of(attack: type[Attack], guess: Guess) -> Judge:
     return JUDGES[guess.about] if own is None else own
 
 
-def knowledge(attack: Attack, case: Case) -> Knowledge:
+def knowledge(attack: Attack, case: FinishedRun) -> Knowledge:
     """The facts that an attack needs, with the sentences that say so.
 
     Raises:

@@ -11,7 +11,7 @@ from secure_fedgraph.attacks.released import LINKS, WORDS
 from secure_fedgraph.attacks.released_shadow import MEMBERS
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.surfaces.released_knowledge import coins
 from secure_fedgraph.evaluation import roc_auc
@@ -21,7 +21,7 @@ SHOWN = 20
 """Values that are kept for pictures."""
 
 
-def links(guess: Guess, case: Case) -> Judgement:
+def links(guess: Guess, case: FinishedRun) -> Judgement:
     """AUC over all pairs of an owner's nodes, mean over owners; beside it that of alike features.
 
     The interval comes from resampled nodes: pairs of one node are not independent.
@@ -70,7 +70,7 @@ def _weighted_auc(true: np.ndarray, weights: np.ndarray) -> float:
     return float((positive * negative).sum() / max(positive.sum() * negative[-1], 1))
 
 
-def words(guess: Guess, case: Case) -> Judgement:
+def words(guess: Guess, case: FinishedRun) -> Judgement:
     """Mean cosine with the features of the training nodes, and how often the own node is the nearest of all.
 
     Beside it the mean of the nodes that nobody trained on, which an outsider has without an embedding.
@@ -107,7 +107,7 @@ def words(guess: Guess, case: Case) -> Judgement:
     )
 
 
-def members(guess: Guess, case: Case) -> Judgement:
+def members(guess: Guess, case: FinishedRun) -> Judgement:
     """AUC and the true positives at one false positive in a hundred, against the coins.
 
     Coins are independent, answers are not: they come from one model. So the interval is DeLong's over nodes,

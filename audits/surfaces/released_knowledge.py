@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.attacks.released import ANSWERS, EMBEDDED, Answers, Embedded
 from secure_fedgraph.attacks.released_shadow import CANDIDATES, Candidates
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.audits.rerun import again
 from secure_fedgraph.graph.kinds import GraphDataset
@@ -32,7 +32,7 @@ _MADE: dict[tuple[Any, ...], Any] = {}
 _MOST = 8
 
 
-def answers(case: Case) -> dict[str, Answers]:
+def answers(case: FinishedRun) -> dict[str, Answers]:
     """Owner -> what the released model answers about its nodes, with its links and without."""
     model = _released(case)
     if model is None:
@@ -43,7 +43,7 @@ def answers(case: Case) -> dict[str, Answers]:
     }
 
 
-def embedded(case: Case) -> dict[str, Embedded]:
+def embedded(case: FinishedRun) -> dict[str, Embedded]:
     """Owner -> its training nodes as the released model embeds them; ``""`` -> a shadow graph's nodes.
 
     The shadow graph has the nodes that nobody trained on, and the links between them.
@@ -65,14 +65,14 @@ def embedded(case: Case) -> dict[str, Embedded]:
     return {**found, **({"": Embedded(*parts)} if len(parts[0]) else {})}
 
 
-def coins(case: Case) -> dict[str, np.ndarray]:
+def coins(case: FinishedRun) -> dict[str, np.ndarray]:
     """Owner -> ``[nodes]`` the coin that puts each node in or out; of use for training nodes."""
     rng = np.random.default_rng(sub_seed(case.seed, "audited members"))
     owners = case.federation.owners
     return {owner: rng.random(owners[owner].num_nodes) < 0.5 for owner in sorted(owners)}
 
 
-def candidates(case: Case) -> dict[str, Candidates]:
+def candidates(case: FinishedRun) -> dict[str, Candidates]:
     """Owner -> what the audited model and shadow models say about its training nodes.
 
     The audited model is trained as the run was configured, on the nodes that the coins left in. A node that
@@ -97,7 +97,7 @@ def candidates(case: Case) -> dict[str, Candidates]:
     return found
 
 
-def _audited(case: Case) -> nn.Module:
+def _audited(case: FinishedRun) -> nn.Module:
     """The model that the configured run releases on the nodes that are in."""
 
     def make() -> nn.Module:
@@ -112,7 +112,7 @@ def _audited(case: Case) -> nn.Module:
     return _once(("audited", id(case.transcript)), case, make)
 
 
-def _shadows(case: Case) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+def _shadows(case: FinishedRun) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
     """For each shadow model its probabilities of the training nodes' labels, by owner, and who was in.
 
     Models come in pairs with opposite coins, so each node is in half of them.
@@ -145,7 +145,7 @@ def _shadows(case: Case) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarr
     return _once((*key, case.federation.names), case, make)
 
 
-def _fitted(case: Case, graphs: list[Data], seed: int) -> nn.Module:
+def _fitted(case: FinishedRun, graphs: list[Data], seed: int) -> nn.Module:
     """One model of all owners' graphs, on whole neighbourhoods."""
     assert isinstance(case.algorithm, NodeClassifier)
     if case.algorithm.made_with():  # a user's own model starts as its author has it
@@ -188,12 +188,12 @@ def _cut(graph: Data, kept: torch.Tensor) -> Data:
     return made
 
 
-def _released(case: Case) -> nn.Module | None:
+def _released(case: FinishedRun) -> nn.Module | None:
     """The released model, where it is a classifier of nodes."""
     return _model(case, case.released)
 
 
-def _model(case: Case, released: Mapping[str, torch.Tensor] | None) -> nn.Module | None:
+def _model(case: FinishedRun, released: Mapping[str, torch.Tensor] | None) -> nn.Module | None:
     schema = case.federation.schema
     if released is None or not isinstance(case.algorithm, NodeClassifier) or schema.kind != GraphDataset.kind:
         return None
@@ -214,7 +214,7 @@ def _logs(model: nn.Module, graph: Data) -> np.ndarray:
     return found
 
 
-def _once(key: tuple[Any, ...], case: Case, make: Callable[[], Made]) -> Made:
+def _once(key: tuple[Any, ...], case: FinishedRun, make: Callable[[], Made]) -> Made:
     """What was made for the same case before; both aims of an attack need the same."""
     if key not in _MADE:
         while len(_MADE) >= _MOST:

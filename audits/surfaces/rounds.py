@@ -10,7 +10,7 @@ from scipy.stats import norm
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.rounds import DENOISED, FIRST_UPDATE, MEAN_UPDATE, NOISE, vector
 from secure_fedgraph.audits import intervals, scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
@@ -25,7 +25,7 @@ SHOWN = 48
 Updates = Mapping[tuple[int, str], np.ndarray]
 
 
-def noise(case: Case) -> dict[tuple[int, str], np.ndarray]:
+def noise(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
     """(round, client) -> what the noise stage of the clients gives when it is run again, on zeros.
 
     Whatever the stage draws from is what it was in the run: the operating system, or a seed. Empty where no
@@ -45,7 +45,7 @@ def noise(case: Case) -> dict[tuple[int, str], np.ndarray]:
     return found
 
 
-def _bound(case: Case) -> Bound | None:
+def _bound(case: FinishedRun) -> Bound | None:
     """What protects the channel: as it ran, or made again from the run's configuration."""
     if CHANNEL not in case.transcript.public.get("channels", {}):
         return None
@@ -58,7 +58,7 @@ def _bound(case: Case) -> Bound | None:
     return policy.bind(case.algorithm.in_use, case.federation.names)[CHANNEL]
 
 
-def updates(case: Case) -> dict[tuple[int, str], np.ndarray]:
+def updates(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
     """(round, client) -> what it had made, before anything hid it."""
     found = {
         (seen.round, seen.clients[0]): vector(seen.values)
@@ -83,7 +83,7 @@ def _first(made: Updates, owners: tuple[str, ...], counted: Mapping[int, tuple[s
 
 
 def _judge(truth: Callable[..., np.ndarray], trivial: str) -> Judge:
-    def judge(guess: Guess, case: Case) -> Judgement:
+    def judge(guess: Guess, case: FinishedRun) -> Judgement:
         """Cosines with the true updates; beside them those of what the sums say without any work."""
         made = updates(case)
         sums = case.transcript.view(SERVER).sums(CHANNEL)
@@ -103,7 +103,7 @@ def _judge(truth: Callable[..., np.ndarray], trivial: str) -> Judge:
     return judge
 
 
-def _as_it_is(guess: Guess, case: Case) -> dict[str, np.ndarray]:
+def _as_it_is(guess: Guess, case: FinishedRun) -> dict[str, np.ndarray]:
     """What the server read, with its noise."""
     view = case.transcript.view(SERVER)
     seen = [*view.uploads(CHANNEL), *view.sums(CHANNEL)]

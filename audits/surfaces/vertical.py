@@ -13,7 +13,7 @@ from secure_fedgraph.attacks.vertical.lists import LINKS
 from secure_fedgraph.attacks.vertical.rows import ALIKE, ROWS
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.audits.surfaces.vertical_knowledge import begun
@@ -72,7 +72,7 @@ class Pairs:
         return found
 
 
-def links(guess: Guess, case: Case) -> Judgement:
+def links(guess: Guess, case: FinishedRun) -> Judgement:
     """F1 of the best |E| pairs, among all pairs that the guess has a score for: there precision is recall.
 
     The interval counts as one what is at one node, of whichever owner.
@@ -100,7 +100,7 @@ def links(guess: Guess, case: Case) -> Judgement:
     return _judgement(score, pairs)
 
 
-def alike(guess: Guess, case: Case) -> Judgement:
+def alike(guess: Guess, case: FinishedRun) -> Judgement:
     """AUC of the pairs' scores, linked against not linked.
 
     In the interval pairs at one node count together.
@@ -127,7 +127,7 @@ def alike(guess: Guess, case: Case) -> Judgement:
     return _judgement(score, pairs)
 
 
-def rows(guess: Guess, case: Case) -> Judgement:
+def rows(guess: Guess, case: FinishedRun) -> Judgement:
     """Rows of the first iteration: the share of entries that are exact to a millionth of the largest.
 
     The truth of a guess about several owners is their mean. Trivial: zeros. In the interval a node's entries
@@ -159,17 +159,17 @@ def rows(guess: Guess, case: Case) -> Judgement:
     return Judgement(score, few, {t: np.round(guess.values[t][:4], 4) for t in few})
 
 
-def node_labels(guess: Guess, case: Case) -> Judgement:
+def node_labels(guess: Guess, case: FinishedRun) -> Judgement:
     """The share of right classes among the nodes that there is a guess for."""
     return _labels(guess, case, named=True)
 
 
-def clusters(guess: Guess, case: Case) -> Judgement:
+def clusters(guess: Guess, case: FinishedRun) -> Judgement:
     """Purity: the share of nodes whose cluster's commonest class is theirs."""
     return _labels(guess, case, named=False)
 
 
-def _labels(guess: Guess, case: Case, *, named: bool) -> Judgement:
+def _labels(guess: Guess, case: FinishedRun, *, named: bool) -> Judgement:
     common, chance, true, guessed = 0, 0, {}, {}
     hits, nodes = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)]
     classes = case.federation.schema.classes
@@ -210,7 +210,7 @@ def _commonest(found: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
     return labels
 
 
-def _pairs(guess: Guess, case: Case) -> dict[str, Pairs]:
+def _pairs(guess: Guess, case: FinishedRun) -> dict[str, Pairs]:
     owners, found = case.federation.owners, {}
     for target, about in guess.targets.items():
         nodes = int(owners[about[0]].num_nodes)

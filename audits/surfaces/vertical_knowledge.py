@@ -13,7 +13,7 @@ import torch
 from secure_fedgraph.attacks.vertical.labels import HEADS
 from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
 from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Maker
 from secure_fedgraph.loop import train
 from secure_fedgraph.policies import plaintext
@@ -36,14 +36,14 @@ class Begun:
     heads: dict[str, np.ndarray] = field(repr=False)
 
 
-def begun(case: Case) -> Begun:
+def begun(case: FinishedRun) -> Begun:
     """The first iteration of a run, made again in the open from everybody's data and seeds."""
     if case.transcript not in _BEGUN:
         _BEGUN[case.transcript] = _again(case)
     return _BEGUN[case.transcript]
 
 
-def _again(case: Case) -> Begun:
+def _again(case: FinishedRun) -> Begun:
     kind, heads = type(case.algorithm), dict[str, np.ndarray]()
 
     class Again(kind):  # type: ignore[misc,valid-type]
@@ -70,35 +70,35 @@ def _again(case: Case) -> Begun:
 _BEGUN: WeakKeyDictionary[Transcript, Begun] = WeakKeyDictionary()
 
 
-def by_columns(case: Case) -> bool:
+def by_columns(case: FinishedRun) -> bool:
     """Whether the owners share all nodes: whether there is anything here to grant."""
     return any(channel.name in ROWS_SENT for channel in case.algorithm.in_use)
 
 
-def first_owner(case: Case) -> str:
+def first_owner(case: FinishedRun) -> str:
     """Whom the audit puts in the place of a curious owner."""
     return case.parties("client")[0]
 
 
-def training_nodes(case: Case) -> np.ndarray:
+def training_nodes(case: FinishedRun) -> np.ndarray:
     """Their numbers: every owner has all nodes in the same order, and knows which train."""
     graph = case.federation.owners[first_owner(case)]
     found: np.ndarray = torch.as_tensor(graph.train_mask).nonzero().flatten().numpy()
     return found
 
 
-def own_links(case: Case) -> np.ndarray:
+def own_links(case: FinishedRun) -> np.ndarray:
     """The first owner's, ``[2, links]``."""
     found: np.ndarray = case.federation.owners[first_owner(case)].edge_index.numpy()
     return found
 
 
-def own_rows(case: Case) -> np.ndarray | None:
+def own_rows(case: FinishedRun) -> np.ndarray | None:
     """The first owner's of the first iteration: it made them, though a masked message does not show them."""
     return begun(case).rows.get(first_owner(case))
 
 
-def heads(case: Case) -> dict[str, np.ndarray]:
+def heads(case: FinishedRun) -> dict[str, np.ndarray]:
     """The classifiers of those who hold labels, as they started."""
     found = begun(case).heads
     if case.algorithm.settings.model_dump().get("labels") == "one":
@@ -106,12 +106,12 @@ def heads(case: Case) -> dict[str, np.ndarray]:
     return found
 
 
-def nodes(case: Case) -> int:
+def nodes(case: FinishedRun) -> int:
     """How many nodes there are: as many at every owner."""
     return int(case.federation.owners[first_owner(case)].num_nodes)
 
 
-def _where(made: Callable[[Case], Any]) -> Callable[[Case], Any]:
+def _where(made: Callable[[FinishedRun], Any]) -> Callable[[FinishedRun], Any]:
     """None for algorithms that split nothing by columns: their views leave these attacks blind anyway."""
     return lambda case: made(case) if by_columns(case) else None
 

@@ -12,14 +12,14 @@ from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.weights import LABEL_SHARES, VOCABULARY
 from secure_fedgraph.attacks.weights_single import SINGLE
 from secure_fedgraph.audits import scoring, truth
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
 
 EXACT = 1e-6
 """How far an exact row may be from the node's, in any word."""
 
 
-def words(guess: Guess, case: Case) -> Judgement:
+def words(guess: Guess, case: FinishedRun) -> Judgement:
     """Vocabularies. A guess about several owners together is scored against their union.
 
     Beside it stands what that guess is worth about single owners.
@@ -39,7 +39,7 @@ def words(guess: Guess, case: Case) -> Judgement:
     )
 
 
-def labels(guess: Guess, case: Case) -> Judgement:
+def labels(guess: Guess, case: FinishedRun) -> Judgement:
     """Label histograms. A guess about several owners together is scored against the mean of their shares."""
     counts = truth.label_counts(case.federation)
     true, whole = {}, True
@@ -51,7 +51,7 @@ def labels(guess: Guess, case: Case) -> Judgement:
     return Judgement(scoring.label_shares(guess.values, true, whole_counts=whole), true, guessed)
 
 
-def single(guess: Guess, case: Case) -> Judgement:
+def single(guess: Guess, case: FinishedRun) -> Judgement:
     """Rows held against the nodes of the owners that they are about, exact to ``EXACT`` in every word.
 
     Of a single owner the second row is the neighbours' mean: right where it is a mean of sampled neighbours
@@ -85,7 +85,7 @@ def _exactly(held: scoring.Held, nodes: np.ndarray) -> scoring.Held:
     return replace(held, exact=np.abs(held.rows - nodes[held.nearest]).max(1) <= EXACT)
 
 
-def _is_mean(row: np.ndarray, case: Case, owner: str, node: int) -> bool:
+def _is_mean(row: np.ndarray, case: FinishedRun, owner: str, node: int) -> bool:
     """Whether a row is a mean of some of a node's neighbours, with repetition; of none it is zero."""
     graph = case.federation.owners[owner]
     source, target = graph.edge_index.numpy()

@@ -26,7 +26,7 @@ from secure_fedgraph.models.neighgen.losses import FeatLossNorm, random_neighbou
 from secure_fedgraph.models.neighgen.model import NeighGen
 from secure_fedgraph.models.neighgen.training import joint_loss, predict_neighbours, train_locally
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
+from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entry, Expected, Numbers, like
 from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
@@ -228,7 +228,7 @@ class FedSagePlus(_Generates, FedSage):
         s = self.settings
         if s.feedback_minimum == "whole":
             return self.FEEDBACK
-        touches = Touches(1, s.feedback_clip / s.exchange_batch, turns=True)
+        touches = UnitContribution(1, s.feedback_clip / s.exchange_batch, turns=True)
         return replace(self.FEEDBACK, unit=Unit.NODE, touches=touches)
 
     @property
@@ -340,7 +340,7 @@ class FedSagePlus(_Generates, FedSage):
         return Upload({**{_FGEN + k: v for k, v in parameters_of(model.fgen).items()}, **sent})
 
     @FEEDBACK.answer
-    def feedback(self, client: ClientContext, given: dict[str, Any]) -> Upload | Parts:
+    def feedback(self, client: ClientContext, given: dict[str, Any]) -> Upload | ContributionRows:
         """The gradient of the mean squared distance to this owner's nodes, per generated vector.
 
         Under ``feedback_minimum="partitioned"`` one gradient a query; the door clips them and adds them up.
@@ -380,7 +380,7 @@ class FedSagePlus(_Generates, FedSage):
 
     def _partitioned(
         self, client: ClientContext, side: Feedback, asked: Query, generator: torch.Generator
-    ) -> Parts:
+    ) -> ContributionRows:
         params, z, counts, targets, scale = asked
         queries = self.settings.exchange_batch
         if len(z) != queries:
@@ -388,7 +388,7 @@ class FedSagePlus(_Generates, FedSage):
         near = blocks(client.secret_order(len(targets)), queries)
         if self.settings.feedback == "outputs":
             rows = side.output_gradient(params, z, counts, targets, scale, client.round, near)
-            return Parts({"outputs": rows}, torch.eye(queries))
+            return ContributionRows({"outputs": rows}, torch.eye(queries))
         size = queries * sum(value.numel() for value in params.values())
         if size > MOST:
             raise BadInput(
@@ -396,7 +396,7 @@ class FedSagePlus(_Generates, FedSage):
                 "generator_hidden or exchange_batch"
             )
         gradients = side.query_gradients(params, z, counts, targets, scale, generator, near)
-        return Parts(gradients, torch.ones(queries, 1))
+        return ContributionRows(gradients, torch.ones(queries, 1))
 
     @FEEDBACK.read
     def learn(self, client: ClientContext, answered: Total) -> None:

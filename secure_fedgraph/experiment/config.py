@@ -25,7 +25,7 @@ from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.handouts import BY_KIND, names
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
-from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import DRAWINGS
 from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
 from secure_fedgraph.privacy.protection import MAJORITY, PRESENCE
@@ -220,7 +220,7 @@ class Experiment(BaseModel):
         """The kind that a budget's unit is covered by, where one is drawn."""
         return next((k for k in self.draws if DRAWINGS[k].unit == self.unit), None)
 
-    def _redrawn(self, kind: str, epsilon: float) -> Redrawn:
+    def _redrawn(self, kind: str, epsilon: float) -> InputRandomizer:
         return DRAWINGS[kind](epsilon, *(self.feature_range if kind == "features" else ()))
 
     @property

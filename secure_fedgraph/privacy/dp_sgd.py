@@ -12,7 +12,12 @@ import numpy as np
 import torch
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.accounting.epsilon import Drawn, Event, OccurringGaussian, SampledGaussian
+from secure_fedgraph.privacy.accounting.epsilon import (
+    Event,
+    OccurringGaussian,
+    SampledGaussian,
+    SamplingError,
+)
 from secure_fedgraph.privacy.pooling import clipped
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.protocol.guarantee import Relation, Unit
@@ -97,7 +102,7 @@ class PrivateSteps:
 
         The second event is the distance of the noise as drawn from the ideal.
         """
-        drawn = Drawn(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
+        drawn = SamplingError(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
         if self.unit == "graph":
             return SampledGaussian(self.noise, self.rate, self.steps, relation), drawn
         return OccurringGaussian(self.noise, self.rate, self.steps, occurrences), drawn

@@ -17,7 +17,7 @@ from secure_fedgraph.privacy.carriers.sealed import Sealed
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.carriers.secagg.server import ABANDONED, Masked
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.privacy.input_dp.randomizer import Redrawn
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import in_order
 from secure_fedgraph.privacy.protection import MAJORITY, Bound, Carrier, Protection, Quorum
 from secure_fedgraph.privacy.stages.clip import Clip
@@ -62,7 +62,7 @@ class Policy:
     relation: str = Relation.ZERO_OUT
     steps: PrivateSteps | None = None
     """How clients train, where they train under noise."""
-    drawn: tuple[Redrawn, ...] = ()
+    drawn: tuple[InputRandomizer, ...] = ()
     """What clients draw anew of their own before anything is done with it: links, labels, features."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, for another process to make it again; None for one made by hand."""
@@ -134,7 +134,7 @@ class BoundPolicy:
         return self.policy.steps
 
     @property
-    def drawn(self) -> tuple[Redrawn, ...]:
+    def drawn(self) -> tuple[InputRandomizer, ...]:
         """What clients draw anew, in the order in which they do."""
         return in_order(self.policy.drawn)
 

@@ -21,9 +21,9 @@ from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.privacy.pooling_trees import tree_sums
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, TouchesTrees
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
-from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload, all_finite
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload, all_finite
 from secure_fedgraph.protocol.wire import Tree
 
 Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
@@ -71,7 +71,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True)
-class Terms:
+class BindContext:
     """What binding knows: the channel, everybody who may ever contribute, the neighbouring relation."""
 
     channel: Channel
@@ -125,7 +125,7 @@ class Stage(ABC):
     The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
 
     @abstractmethod
-    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
         """This stage with its numbers filled in, and the sensitivity after it."""
 
     @abstractmethod
@@ -169,7 +169,7 @@ class Carrier(ABC):
     """The step that shows a client that the sum it uploaded for is complete: what it learned meanwhile is
     kept from then on. Empty where no client can know, so that it is kept once the upload is sealed."""
 
-    def bind(self, terms: Terms) -> Carrier:
+    def bind(self, terms: BindContext) -> Carrier:
         """This carrier with its parameters filled in.
 
         Raises:
@@ -177,7 +177,7 @@ class Carrier(ABC):
         """
         return self
 
-    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """What somebody could learn beyond the declaration, one sentence each.
 
         Args:
@@ -350,7 +350,7 @@ class Protection:
             )
         if Reveal.EACH not in carrier.reveals and len(clients) < channel.least and not channel.accepted:
             raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
-        terms = Terms(channel, clients, relation, carrier.ring, quorum)
+        terms = BindContext(channel, clients, relation, carrier.ring, quorum)
         domain, sensitivity, stages = Domain.REAL, Sensitivity(), []
         if channel.touches is not None:
             touches = channel.touches
@@ -405,7 +405,7 @@ class Bound:
     """A protection fitted to a channel: it seals in the client and opens at the reader."""
 
     protection: Protection
-    terms: Terms
+    terms: BindContext
     stages: tuple[Stage, ...]
     carrier: Carrier
     sensitivity: Sensitivity
@@ -453,7 +453,7 @@ class Bound:
     @property
     def relation(self) -> str:
         """The relation that its sensitivity holds under, as charges name it."""
-        frozen = isinstance(self.channel.touches, TouchesTrees)
+        frozen = isinstance(self.channel.touches, UnitContributionTrees)
         return self.terms.relation + FROZEN * frozen
 
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
@@ -482,22 +482,26 @@ class Bound:
         """
         wanted: type = Upload
         if self.channel.touches is not None:
-            wanted = Trees if isinstance(self.channel.touches, TouchesTrees) else Parts
+            wanted = (
+                ContributionTrees
+                if isinstance(self.channel.touches, UnitContributionTrees)
+                else ContributionRows
+            )
         name = "an Upload" if wanted is Upload else wanted.__name__
         if not isinstance(upload, wanted):
             raise TypeError(
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
 
-    def seal(self, upload: Upload | Parts | Trees, scope: Scope, party: Party) -> Tree:
+    def seal(self, upload: Upload | ContributionRows | ContributionTrees, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client."""
         self.check(upload)
         channel = self.channel
         grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
-        if isinstance(upload, Trees):
-            assert isinstance(channel.touches, TouchesTrees)
+        if isinstance(upload, ContributionTrees):
+            assert isinstance(channel.touches, UnitContributionTrees)
             layout, matrix = tree_sums(upload, channel.touches, channel.unit, grid)
-        elif isinstance(upload, Parts):
+        elif isinstance(upload, ContributionRows):
             assert channel.touches is not None
             layout, matrix = pooled(upload, channel.touches, channel.unit, grid)
         else:

@@ -7,43 +7,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from secure_fedgraph.protocol.channel import Channel, Domain, Recipient, Reveal, Touches, TouchesTrees
+    from secure_fedgraph.protocol.channel import (
+        Channel,
+        Domain,
+        Recipient,
+        Reveal,
+        UnitContribution,
+        UnitContributionTrees,
+    )
     from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
     from secure_fedgraph.protocol.message import Message
     from secure_fedgraph.protocol.transcript import Opened, Sent, Transcript, View
-    from secure_fedgraph.protocol.transport import InProcess, Transport
-    from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload
+    from secure_fedgraph.protocol.transport import DirectCalls, Transport
+    from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload
 
 __all__ = [
     "Channel",
+    "ContributionRows",
+    "ContributionTrees",
+    "DirectCalls",
     "Domain",
-    "InProcess",
     "Layout",
     "Message",
     "Opened",
-    "Parts",
     "Reader",
     "Recipient",
     "Relation",
     "Reveal",
     "Sent",
-    "Touches",
-    "TouchesTrees",
     "Transcript",
     "Transport",
-    "Trees",
     "Unit",
+    "UnitContribution",
+    "UnitContributionTrees",
     "Upload",
     "View",
 ]
 
 _DEFINED_IN = {
-    "channel": ("Channel", "Domain", "Recipient", "Reveal", "Touches", "TouchesTrees"),
+    "channel": ("Channel", "Domain", "Recipient", "Reveal", "UnitContribution", "UnitContributionTrees"),
     "guarantee": ("Reader", "Relation", "Unit"),
     "message": ("Message",),
     "transcript": ("Opened", "Sent", "Transcript", "View"),
-    "transport": ("InProcess", "Transport"),
-    "upload": ("Layout", "Parts", "Trees", "Upload"),
+    "transport": ("DirectCalls", "Transport"),
+    "upload": ("Layout", "ContributionRows", "ContributionTrees", "Upload"),
 }
 
 

@@ -62,11 +62,11 @@ class Domain(Enum):
 
 
 @dataclass(frozen=True)
-class Touches:
+class UnitContribution:
     """How much of an upload one unit touches, where rows are sums over units: what bounds its sensitivity.
 
-    The client's door enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.Parts`; ``alone`` is
-    the algorithm's word.
+    The client's door enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.ContributionRows`;
+    ``alone`` is the algorithm's word.
 
     Args:
         rows: how many rows at most one unit is part of.
@@ -99,14 +99,14 @@ class Touches:
 
 
 @dataclass(frozen=True)
-class TouchesTrees(Touches):
+class UnitContributionTrees(UnitContribution):
     """The same where units stand in trees, which are added up in batches, position by position.
 
     Whoever is taken out of a tree takes all below along: what is reached through it. So a unit touches as
     many sums (cells) as its places have positions below them, itself counted. That holds on a **frozen**
     table of places: what is left in the table stays where it is.
 
-    The client's door enforces all of it on :class:`~secure_fedgraph.protocol.upload.Trees`.
+    The client's door enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionTrees`.
 
     Args:
         norm: the L2 norm of a unit's part, wherever it stands.
@@ -117,13 +117,13 @@ class TouchesTrees(Touches):
         filled: places that one tree fills at most; 0 is all of them.
 
     Raises:
-        BadInput: as :class:`Touches`, and for shapes that are none.
+        BadInput: as :class:`UnitContribution`, and for shapes that are none.
 
-    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=100, trees=256).rows
+    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=100, trees=256).rows
     121
-    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256).rows
+    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256).rows
     57
-    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256, filled=5).rows
+    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256, filled=5).rows
     13
     """
 
@@ -157,7 +157,7 @@ class TouchesTrees(Touches):
     def below(self) -> tuple[int, ...]:
         """Positions of the tree under one of each level, itself counted.
 
-        >>> TouchesTrees(1.0, fanout=(6, 6), most=(1, 1, 1), batches=1, trees=1).below
+        >>> UnitContributionTrees(1.0, fanout=(6, 6), most=(1, 1, 1), batches=1, trees=1).below
         (43, 7, 1)
         """
         sizes = [1]
@@ -221,7 +221,7 @@ class Channel:
     trained: bool = False
     largest: float = 0.0
     largest_is: str = ""
-    touches: Touches | None = None
+    touches: UnitContribution | None = None
     alike: bool = True
     once: bool = False
 

@@ -13,14 +13,14 @@ from filelock import FileLock, Timeout
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.storage.party_store import Shelf, damaged, read_json, write_json
+from secure_fedgraph.storage.party_store import PartyStore, damaged, read_json, write_json
 
 SERVER = "server"
 BLOCK = 256
 """Exchange numbers are written ahead in blocks: after a crash a run goes on above all it may have used."""
 
 
-class Crew(Protocol):
+class Clients(Protocol):
     """The clients of a run, each of which keeps its memory itself."""
 
     def save(self, label: str, committed: str) -> None:
@@ -107,16 +107,16 @@ class Checkpoint:
         state: Mapping[str, Any],
         history: list[Any],
         seconds: float,
-        crew: Crew,
+        clients: Clients,
         ledger: Mapping[str, Any],
     ) -> None:
         """Keeps a finished round, and how far the ledger had come then."""
         if self.folder is None:
             return
         label = f"{round:05d}-{self._attempt}"
-        crew.save(label, self.label)
-        shelf = Shelf(self.folder / SERVER, SERVER, self.folder.parent)
-        shelf.save({"state": dict(state)}, label, self.label)
+        clients.save(label, self.label)
+        store = PartyStore(self.folder / SERVER, SERVER, self.folder.parent)
+        store.save({"state": dict(state)}, label, self.label)
         write_json(
             commit_path(self.folder),
             {
@@ -146,7 +146,7 @@ class Checkpoint:
         marks = folder / "exchange.json"
         if kept["round"] or files.size_of(marks) is not None:  # before the first message there is none
             self.reserved = _typed(marks, read_json(marks, root), {"reserved": int})["reserved"]
-        state = Shelf(folder / SERVER, SERVER, root).load(self.label).get("state")
+        state = PartyStore(folder / SERVER, SERVER, root).load(self.label).get("state")
         if not isinstance(state, dict) or kept["round"] < 0 or self.reserved < 0:
             raise damaged(path, "its round or its state is none")
         seconds = float(kept["seconds"])

@@ -20,7 +20,7 @@ _LIST = 2**26
 """Bytes that a list may have."""
 
 
-class Shelf:
+class PartyStore:
     """One party's folder, with a list of parts for every kept round.
 
     Guarantees:

@@ -34,7 +34,7 @@ from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.storage import party_store
 from secure_fedgraph.storage.checkpoint import Checkpoint, lock
-from secure_fedgraph.storage.party_store import Shelf
+from secure_fedgraph.storage.party_store import PartyStore
 
 FILES = 10_000
 LABEL, NEXT = "00001-0123abcd", "00002-0123abcd"
@@ -111,7 +111,7 @@ class TestWhoMayRead:
         (tmp_path / "r" / "transcript").mkdir(parents=True)
         (tmp_path / "r" / "checkpoint" / "clients" / "a").mkdir(parents=True)
         Transcript(tmp_path / "r" / "transcript")
-        Shelf(tmp_path / "r" / "checkpoint" / "clients" / "a", "a", tmp_path / "r").save({}, LABEL)
+        PartyStore(tmp_path / "r" / "checkpoint" / "clients" / "a", "a", tmp_path / "r").save({}, LABEL)
         below = [path for path in (tmp_path / "r").rglob("*") if path.is_dir()]
         assert {mode(path) for path in below} == {0o700}
         assert mode(tmp_path / "r") == 0o777  # it was there, and is the user's own
@@ -136,7 +136,7 @@ class TestLinks:
         place = tmp_path / "r" / "checkpoint" / "clients"
         place.mkdir(parents=True)
         (place / "owner-0").symlink_to(outside)
-        made = Shelf(place / "owner-0", "owner-0", tmp_path / "r")
+        made = PartyStore(place / "owner-0", "owner-0", tmp_path / "r")
         with pytest.raises(BadInput, match="'owner-0' is a symbolic link"):
             made.save({"w": torch.ones(2)}, LABEL)
         with pytest.raises(BadInput):
@@ -150,7 +150,7 @@ class TestLinks:
             (tmp_path / "r" / "checkpoint").rmdir()
         (tmp_path / "r" / part).symlink_to(outside)
         with pytest.raises(BadInput, match="is a symbolic link"):
-            Shelf(tmp_path / "r" / "checkpoint" / "clients" / "a", "a", tmp_path / "r").save({}, LABEL)
+            PartyStore(tmp_path / "r" / "checkpoint" / "clients" / "a", "a", tmp_path / "r").save({}, LABEL)
         assert intact(outside)
 
     @pytest.mark.parametrize("isolated", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -278,7 +278,7 @@ class TestLinks:
         (tmp_path / "real").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "real")
         Ledger(tmp_path / "link" / "ledger.jsonl").charge(CHARGE)
-        Shelf(tmp_path / "link" / "a", "a").save({}, LABEL)
+        PartyStore(tmp_path / "link" / "a", "a").save({}, LABEL)
         assert (tmp_path / "real" / "ledger.jsonl").is_file()
 
     def test_a_pipe_in_a_files_place_does_not_block(self, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ class TestLinks:
 
 class TestNames:
     def test_a_part_outside_its_folder_is_not_read(self, tmp_path: Path) -> None:
-        made = Shelf(tmp_path / "a", "a")
+        made = PartyStore(tmp_path / "a", "a")
         made.save({"w": torch.ones(2)}, LABEL)
         (part,) = (tmp_path / "a").glob("*.part")
         (tmp_path / "outside.part").write_bytes(part.read_bytes())
@@ -325,12 +325,12 @@ class TestNames:
     @pytest.mark.parametrize("label", ["../x", "00001-0123abcd/..", "٠٠٠٠١-0123abcd"])
     def test_a_label_of_a_checkpoint(self, label: str, tmp_path: Path) -> None:
         with pytest.raises(HostileMessage, match="is no label"):
-            Shelf(tmp_path / "a", "a").load(label)
+            PartyStore(tmp_path / "a", "a").load(label)
 
     @pytest.mark.parametrize("name", ["..", "a/b/..", "."])
     def test_an_owner(self, name: str, tmp_path: Path) -> None:
         with pytest.raises(BadInput):
-            Shelf(tmp_path / "clients" / name, name, tmp_path).save({}, LABEL)
+            PartyStore(tmp_path / "clients" / name, name, tmp_path).save({}, LABEL)
 
 
 class TestLoaders:

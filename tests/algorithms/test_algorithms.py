@@ -44,10 +44,10 @@ def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     """The clients of the runs that follow, oldest first: for looking into memories."""
     seen: list[Client] = []
-    enlist = sfg.Federation.enlist
+    make_clients = sfg.Federation.make_clients
 
     def watched(self: sfg.Federation, *args: Any, **more: Any) -> list[Client]:
-        found = enlist(self, *args, **more)
+        found = make_clients(self, *args, **more)
         seen.extend(found)
         return found
 

@@ -17,7 +17,7 @@ from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.privacy.pooling import moved
 from secure_fedgraph.privacy.pooling_trees import check_table, parents, tree_sums
 from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.protocol import Trees, Unit
+from secure_fedgraph.protocol import ContributionTrees, Unit
 from secure_fedgraph.protocol.transcript import everything
 
 SMALL: dict[str, Any] = {
@@ -48,10 +48,10 @@ def made(**settings: Any) -> sfg.FedEgo:
 
 def enlisted(federation: sfg.Federation, algorithm: sfg.FedEgo) -> Client:
     bound = sfg.policies.plaintext().bind(algorithm.in_use, federation.names)
-    return federation.enlist(algorithm, bound, "run-1", Ledger(), seed=0)[0]
+    return federation.make_clients(algorithm, bound, "run-1", Ledger(), seed=0)[0]
 
 
-def answered(federation: sfg.Federation, **settings: Any) -> tuple[sfg.FedEgo, Client, Trees]:
+def answered(federation: sfg.Federation, **settings: Any) -> tuple[sfg.FedEgo, Client, ContributionTrees]:
     algorithm = made(**settings)
     client = enlisted(federation, algorithm)
     return algorithm, client, algorithm.egos_across(client, {"seed": 5})
@@ -83,7 +83,9 @@ def test_no_node_of_a_clients_graph_moves_more_than_is_declared(federation: sfg.
             float(
                 np.linalg.norm(
                     whole
-                    - tree_sums(Trees(trees.values, zeroed(trees.places, v, (3, 2))), touches, Unit.NODE)[1]
+                    - tree_sums(
+                        ContributionTrees(trees.values, zeroed(trees.places, v, (3, 2))), touches, Unit.NODE
+                    )[1]
                 )
             )
             for v in range(len(client.graph.x))

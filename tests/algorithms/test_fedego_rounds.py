@@ -55,7 +55,7 @@ def go(federation: sfg.Federation, rounds: int = 2, **settings: Any) -> sfg.Run:
 
 def enlisted(federation: sfg.Federation, algorithm: sfg.FedEgo) -> list[Client]:
     bound = sfg.policies.plaintext().bind(algorithm.in_use, federation.names)
-    return federation.enlist(algorithm, bound, "run-1", Ledger(), seed=0)
+    return federation.make_clients(algorithm, bound, "run-1", Ledger(), seed=0)
 
 
 def trained(
@@ -281,10 +281,10 @@ def test_without_mixing_a_clients_upper_layers_are_its_own(
     federation: sfg.Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Client] = []
-    enlist = sfg.Federation.enlist
+    make_clients = sfg.Federation.make_clients
 
     def watched(self: sfg.Federation, *args: Any, **more: Any) -> list[Client]:
-        seen.extend(enlist(self, *args, **more))
+        seen.extend(make_clients(self, *args, **more))
         return seen
 
     monkeypatch.setattr(sfg.Federation, "enlist", watched)

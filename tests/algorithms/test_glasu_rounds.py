@@ -204,8 +204,8 @@ def test_one_client_with_every_link_is_a_network_on_the_whole_graph(backbone):
     algorithm = Glasu(**SMALL, backbone=backbone)
     handout, graph = handed(1, edge_share=1.0)
     parties = Bench(algorithm, [Party("owner-0", handout.owners[0])])
-    question = SimpleNamespace(num_nodes=NODES)
-    scores = algorithm.predictions({}, parties, question, Schema(COLUMNS, CLASSES))["owner-0"]
+    inputs = SimpleNamespace(num_nodes=NODES)
+    scores = algorithm.predictions({}, parties, inputs, Schema(COLUMNS, CLASSES))["owner-0"]
     (tower,) = towers(algorithm, parties)
     tower.eval()
     assert torch.allclose(scores, dense(tower, handout.owners[0]), atol=1e-5)

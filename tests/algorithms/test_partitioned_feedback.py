@@ -22,7 +22,7 @@ from secure_fedgraph.privacy import protection
 from secure_fedgraph.privacy.policy import local_dp
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.privacy.spending.ledger import Ledger
-from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit
+from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution
 
 QUERIES, CLIP, CANDIDATES = 6, 0.02, 5
 SMALL: dict[str, Any] = {
@@ -46,7 +46,7 @@ def federation() -> sfg.Federation:
 def enlisted(federation: sfg.Federation, **settings: Any) -> tuple[sfg.FedSagePlus, list[Client]]:
     algorithm = sfg.FedSagePlus(**{**SMALL, **settings})
     bound = sfg.policies.plaintext().bind(algorithm.in_use, federation.names)
-    return algorithm, federation.enlist(algorithm, bound, "run-1", Ledger(), seed=0)
+    return algorithm, federation.make_clients(algorithm, bound, "run-1", Ledger(), seed=0)
 
 
 class Asked:
@@ -60,7 +60,7 @@ class Asked:
         order = torch.arange(self.graph.num_nodes)
         self.client.secret_order = lambda size: order[:size]  # type: ignore[method-assign]
 
-    def answer(self, zeroed: int | None = None) -> Parts:
+    def answer(self, zeroed: int | None = None) -> ContributionRows:
         self.client.graph = self.graph.clone()
         self.client.memory["answered"] = 0  # the same noise and dropout again
         if zeroed is not None:
@@ -183,7 +183,7 @@ def test_what_is_refused(federation: sfg.Federation, monkeypatch: pytest.MonkeyP
 
 DELTA, EPSILON = 1e-5, 4.0
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
-ANSWERS = Channel("answers", Reveal.SUM, Unit.NODE, touches=Touches(1, 0.3, turns=True))
+ANSWERS = Channel("answers", Reveal.SUM, Unit.NODE, touches=UnitContribution(1, 0.3, turns=True))
 
 
 def bound() -> protection.Bound:

@@ -21,7 +21,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.attacks import ATTACKS, Attack, Blind, Guess, Knowledge, LabelCounts, VocabularySupport
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring, truth
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.evaluation import roc_auc
@@ -61,7 +61,7 @@ def attacked(run: sfg.Run, attack: Attack, aim: str = "run") -> Guess:
 
 def judged(run: sfg.Run, attack: Attack, aim: str = "run") -> scoring.Score:
     guess = attacked(run, attack, aim)
-    return JUDGES[guess.about](guess, Case.of(run, 0)).score
+    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from secure_fedgraph.attacks.mashes.mixing import MIXING
 from secure_fedgraph.attacks.mashes.pool import FILTERED_MEMBERS, MASH_MEMBERS, POOL, TRAINING_NODES
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces.mashes import candidates, drawn, training_rows
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
@@ -60,30 +60,30 @@ BOUNDED |= {"protection.norm": 5.0, "protection.multiplier": 4.0}
 ACROSS = {"training.mash": "across", "training.batch": 8}
 
 
-def go(policy: str, base: dict[str, Any] = SMALL, seed: int = 0, **changes: Any) -> Case:
+def go(policy: str, base: dict[str, Any] = SMALL, seed: int = 0, **changes: Any) -> FinishedRun:
     chosen = load(
         None, {**base, "policy": policy, "seed": seed}, [f"{k}={json.dumps(v)}" for k, v in changes.items()]
     )
-    return Case.of(execute(chosen, None, keep=lambda channel, round: True), seed)
+    return FinishedRun.of(execute(chosen, None, keep=lambda channel, round: True), seed)
 
 
-def attacked(case: Case, kind: type[Attack], aim: str = "run") -> Guess:
+def attacked(case: FinishedRun, kind: type[Attack], aim: str = "run") -> Guess:
     attack = kind()
     guess: Guess = getattr(attack, aim)(case.transcript.view("server"), knowledge(attack, case))
     return guess
 
 
-def judged(case: Case, kind: type[Attack], aim: str = "run") -> scoring.Score:
+def judged(case: FinishedRun, kind: type[Attack], aim: str = "run") -> scoring.Score:
     guess = attacked(case, kind, aim)
     return JUDGES[guess.about](guess, case).score
 
 
 @pytest.fixture(scope="module")
-def runs() -> Callable[..., Case]:
+def runs() -> Callable[..., FinishedRun]:
     """Runs by policy and settings, each made once."""
-    made: dict[str, Case] = {}
+    made: dict[str, FinishedRun] = {}
 
-    def get(policy: str, **changes: Any) -> Case:
+    def get(policy: str, **changes: Any) -> FinishedRun:
         key = json.dumps([policy, changes], sort_keys=True)
         if key not in made:
             made[key] = go(policy, **changes)
@@ -92,7 +92,7 @@ def runs() -> Callable[..., Case]:
     return get
 
 
-Runs = Callable[..., Case]
+Runs = Callable[..., FinishedRun]
 
 
 # Positive: the released code's batches in the clear

@@ -23,7 +23,7 @@ from secure_fedgraph.attacks import neighgen as module
 from secure_fedgraph.attacks.attack import Control
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import intervals, scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.experiment.config import Experiment, load
@@ -78,7 +78,7 @@ def attacked(run: sfg.Run, attack: Attack, party: str, aim: str = "run") -> Gues
 
 def judged(run: sfg.Run, attack: Attack, party: str, aim: str = "run") -> scoring.Score:
     guess = attacked(run, attack, party, aim)
-    return JUDGES[guess.about](guess, Case.of(run, 0)).score
+    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
 
 
 @pytest.mark.parametrize("party", ["server", "owner-0"])

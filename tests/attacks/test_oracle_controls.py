@@ -20,7 +20,7 @@ from secure_fedgraph.attacks.active.oracle_queries import SLOTS, Asked, craft, d
 from secure_fedgraph.attacks.generator_gradients import batch, single
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.errors import HostileMessage
@@ -65,7 +65,7 @@ def go(policy: str = "plaintext", multiplier: float = 0.0, **settings: Any) -> s
 
 def judged(run: sfg.Run, aim: str = "run", party: str = "owner-0") -> scoring.Score:
     guess = getattr(GeneratorOracle(), aim)(run.transcript.view(party), Knowledge())
-    return JUDGES[guess.about](guess, Case.of(run, 0)).score
+    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
 
 
 def test_positive_every_node_of_the_others_is_named() -> None:
@@ -176,7 +176,7 @@ def test_gradients_at_the_outputs_are_read_by_c1() -> None:
     with pytest.raises(Blind, match="which c1 reads"):
         judged(run)
     found = GeneratorSingle().run(run.transcript.view("owner-0"), Knowledge())
-    assert JUDGES[found.about](found, Case.of(run, 0)).score.value > 0.9
+    assert JUDGES[found.about](found, FinishedRun.of(run, 0)).score.value > 0.9
 
 
 def test_the_grid_plays_the_run_and_says_who_did(tmp_path: Path) -> None:

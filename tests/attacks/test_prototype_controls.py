@@ -15,7 +15,7 @@ from secure_fedgraph.attacks import Attack, Blind, Guess, RoundDifferencing, Sin
 from secure_fedgraph.attacks.motif_systems import solve
 from secure_fedgraph.attacks.prototypes import INCIDENCE, listed
 from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
 from secure_fedgraph.experiment.config import load
@@ -30,27 +30,27 @@ BOUNDED = [f"{key}={value}" for key, value in RoundDifferencing.controls[0].sett
 PRIME = 1_000_003
 
 
-def made(policy: str, *changes: str) -> Case:
+def made(policy: str, *changes: str) -> FinishedRun:
     base = {"algorithm": "fairgraphfl", "data": "proteins", "policy": policy, "allow_plaintext": True}
     chosen = load(None, {**base, "training": {"hidden": 16, "layers": 2}}, changes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
         run = execute(chosen, None, keep=everything)
-    return Case.of(run, chosen.seed, run_result(run, chosen))
+    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
 
 
-def attacked(case: Case, attack: Attack, aim: str = "run") -> Guess:
+def attacked(case: FinishedRun, attack: Attack, aim: str = "run") -> Guess:
     guess: Guess = getattr(attack, aim)(case.transcript.view("server"), knowledge(attack, case))
     return guess
 
 
-def judged(case: Case, attack: Attack, aim: str = "run") -> scoring.Score:
+def judged(case: FinishedRun, attack: Attack, aim: str = "run") -> scoring.Score:
     guess = attacked(case, attack, aim)
     return JUDGES[guess.about](guess, case).score
 
 
 @pytest.fixture(scope="module")
-def cases() -> dict[tuple[str, str], Case]:
+def cases() -> dict[tuple[str, str], FinishedRun]:
     return {
         ("each", "plaintext"): made("plaintext", *EACH),
         ("sum", "plaintext"): made("plaintext", *SUMS),

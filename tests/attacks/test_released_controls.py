@@ -19,7 +19,7 @@ from secure_fedgraph.attacks import (
 from secure_fedgraph.attacks.released import ANSWERS, EMBEDDED, Answers, Embedded
 from secure_fedgraph.attacks.released_shadow import CANDIDATES
 from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces import released_knowledge
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
@@ -32,25 +32,25 @@ NOISED = [*LEARNED, "protection.norm=0.1", "protection.multiplier=1.0"]
 ALL = (LinkStealing(), EmbeddingInversion(), NodeMembership())
 
 
-def made(base: dict[str, Any], policy: str, *changes: str) -> Case:
+def made(base: dict[str, Any], policy: str, *changes: str) -> FinishedRun:
     chosen = load(None, {**base, "policy": policy}, changes)
     run = execute(chosen, None)
-    return Case.of(run, chosen.seed, run_result(run, chosen))
+    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
 
 
-def attacked(case: Case, attack: Attack, aim: str = "run") -> Guess:
+def attacked(case: FinishedRun, attack: Attack, aim: str = "run") -> Guess:
     view = case.transcript.view(*case.parties("outsider"))
     assert (view.sent, view.opened) == ((), ())
     guess: Guess = getattr(attack, aim)(view, knowledge(attack, case))
     return guess
 
 
-def judged(case: Case, attack: Attack, aim: str = "run") -> scoring.Score:
+def judged(case: FinishedRun, attack: Attack, aim: str = "run") -> scoring.Score:
     guess = attacked(case, attack, aim)
     return JUDGES[guess.about](guess, case).score
 
 
-def judged_with(case: Case, attack: Attack, facts: dict[str, Any], aim: str = "run") -> scoring.Score:
+def judged_with(case: FinishedRun, attack: Attack, facts: dict[str, Any], aim: str = "run") -> scoring.Score:
     """With other facts than the audit's."""
     view = case.transcript.view(*case.parties("outsider"))
     guess: Guess = getattr(attack, aim)(view, Knowledge(attack.grants, facts))
@@ -58,13 +58,13 @@ def judged_with(case: Case, attack: Attack, facts: dict[str, Any], aim: str = "r
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Case:
+def elsewhere() -> FinishedRun:
     """A run like the others on a graph of another seed."""
     return made(GENERATED, "plaintext", *LEARNED, "seed=1")
 
 
 @pytest.fixture(scope="module")
-def cases() -> dict[str, Case]:
+def cases() -> dict[str, FinishedRun]:
     return {
         "plaintext": made(GENERATED, "plaintext", *LEARNED),
         "masked": made(GENERATED, "masked", *LEARNED),
@@ -83,7 +83,7 @@ def test_g1_positive_answers_tell_links_beyond_alike_features(policy: str, cases
     assert score.leaks
 
 
-def test_g1_negative_answers_about_other_data_are_at_chance(cases: Any, elsewhere: Case) -> None:
+def test_g1_negative_answers_about_other_data_are_at_chance(cases: Any, elsewhere: FinishedRun) -> None:
     """The same attack with what a model of another graph answers about that graph's nodes."""
     case, told = cases["plaintext"], MAKERS[ANSWERS](elsewhere)
     served, alone = (
@@ -119,7 +119,7 @@ def test_g2_positive_words_come_back_better_than_the_mean_node(cases: Any) -> No
     assert score.details["own_node_is_nearest"] > 5 * score.details["by_chance"]
 
 
-def test_g2_negative_embeddings_of_other_data_say_nothing(cases: Any, elsewhere: Case) -> None:
+def test_g2_negative_embeddings_of_other_data_say_nothing(cases: Any, elsewhere: FinishedRun) -> None:
     """The same attack on another graph's embeddings, with the decoder that fits them."""
     case, told = cases["plaintext"], MAKERS[EMBEDDED](elsewhere)
     others = [one for owner, one in told.items() if owner]
@@ -197,7 +197,9 @@ def test_g3_residual_labels_alone_still_tell(cases: Any) -> None:
 
 
 def test_blind_where_no_classifier_of_nodes_is_released(cases: Any) -> None:
-    empty = Case(cases["plaintext"].federation, cases["plaintext"].algorithm, cases["plaintext"].transcript)
+    empty = FinishedRun(
+        cases["plaintext"].federation, cases["plaintext"].algorithm, cases["plaintext"].transcript
+    )
     for attack in ALL:
         for aim in ("run", "residual"):
             with pytest.raises(Blind, match="no classifier of nodes was released"):

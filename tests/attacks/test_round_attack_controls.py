@@ -24,7 +24,7 @@ from secure_fedgraph.attacks import (
 )
 from secure_fedgraph.attacks.drifting_updates import groups, means, singled_out
 from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.errors import BadInput
@@ -64,7 +64,7 @@ class Static(sfg.Algorithm):
         return torch.zeros(len(graph.x), schema.classes)
 
 
-def static(rounds: int, seed: int = 0, share: float = 0.1, policy: Any = None) -> Case:
+def static(rounds: int, seed: int = 0, share: float = 0.1, policy: Any = None) -> FinishedRun:
     federation = sfg.federate("synthetic-citation", clients=10, nodes=300, features=50, seed=0)
     left = Dropouts(share, seed) if share else None
     run = sfg.train(
@@ -76,22 +76,22 @@ def static(rounds: int, seed: int = 0, share: float = 0.1, policy: Any = None) -
         dropouts=left,
         keep=everything,
     )
-    return Case.of(run, seed)
+    return FinishedRun.of(run, seed)
 
 
-def made(policy: str, *changes: str) -> Case:
+def made(policy: str, *changes: str) -> FinishedRun:
     chosen = load(None, {**GENERATED, "policy": policy}, changes)
     run = execute(chosen, None, keep=everything)
-    return Case.of(run, chosen.seed, run_result(run, chosen))
+    return FinishedRun.of(run, chosen.seed, run_result(run, chosen))
 
 
-def attacked(case: Case, attack: Attack, aim: str = "run", *parties: str) -> Guess:
+def attacked(case: FinishedRun, attack: Attack, aim: str = "run", *parties: str) -> Guess:
     view = case.transcript.view(*(parties or ("server",)))
     guess: Guess = getattr(attack, aim)(view, knowledge(attack, case))
     return guess
 
 
-def judged(case: Case, attack: Attack, aim: str = "run", *parties: str) -> scoring.Score:
+def judged(case: FinishedRun, attack: Attack, aim: str = "run", *parties: str) -> scoring.Score:
     guess = attacked(case, attack, aim, *parties)
     return JUDGES[guess.about](guess, case).score
 
@@ -253,10 +253,10 @@ def seeded_noise_for_tests_only(by: str = "client", multiplier: float = 1.0) -> 
     return Policy("seeded_noise_for_tests_only", lambda channel: protection)
 
 
-def noised(policy: Policy) -> Case:
+def noised(policy: Policy) -> FinishedRun:
     federation = sfg.federate("synthetic-citation", clients=3, nodes=120, features=30, seed=0)
     run = sfg.train(sfg.FedSage(hidden=(8, 4)), federation, policy, rounds=1, keep=everything)
-    return Case.of(run, 0)
+    return FinishedRun.of(run, 0)
 
 
 @pytest.mark.parametrize("by", ["client", "shares"])
@@ -339,6 +339,6 @@ def test_on_cora(seed: int) -> None:
     ):
         chosen = load(None, base, changes)
         run = execute(chosen, None, keep=everything)
-        score = judged(Case.of(run, seed, run_result(run, chosen)), attack, "run", *parties)
+        score = judged(FinishedRun.of(run, seed, run_result(run, chosen)), attack, "run", *parties)
         assert score.leaks
         assert score.value > 0.9

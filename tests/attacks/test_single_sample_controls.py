@@ -12,7 +12,7 @@ from secure_fedgraph.attacks import Attack, Blind, Guess, Knowledge, SingleSampl
 from secure_fedgraph.attacks.attack import Control
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
@@ -33,7 +33,7 @@ def go(base: dict[str, Any], policy: str, control: Control, *more: str) -> sfg.R
 
 def judged(run: sfg.Run, aim: str = "run", attack: Attack | None = None) -> scoring.Score:
     guess: Guess = getattr(attack or SingleSample(), aim)(run.transcript.view("server"), Knowledge())
-    return JUDGES[guess.about](guess, Case.of(run, 0)).score
+    return JUDGES[guess.about](guess, FinishedRun.of(run, 0)).score
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -62,7 +62,7 @@ def test_the_judge_refuses_another_nodes_mean() -> None:
     guess = SingleSample().run(run.transcript.view("server"), Knowledge())
     swapped = {t: np.stack([v[0], v[1] + 0.2]) for t, v in guess.values.items()}
     moved = Guess(guess.about, swapped, guess.targets, guess.messages)
-    assert JUDGES[guess.about](moved, Case.of(run, 0)).score.details["neighbour_means_right"] == 0
+    assert JUDGES[guess.about](moved, FinishedRun.of(run, 0)).score.details["neighbour_means_right"] == 0
 
 
 def test_a_whole_batch_is_no_single_node() -> None:

@@ -25,7 +25,7 @@ from secure_fedgraph.attacks.attack import LAST
 from secure_fedgraph.attacks.vertical.lists import OTHERS, UNITED, Lists
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.audits.surfaces.vertical import Pairs
@@ -37,7 +37,7 @@ ROWS: dict[str, Any] = {"hidden": 16, "steps": 8, "sampler": "public", "public_n
 
 
 @lru_cache
-def go(policy: str = "plaintext", clients: int = 3, rounds: int = 1, **settings: Any) -> Case:
+def go(policy: str = "plaintext", clients: int = 3, rounds: int = 1, **settings: Any) -> FinishedRun:
     labels = settings.get("labels", "all")
     federation = sfg.federate(
         "synthetic-citation", clients=clients, seed=0, partition="vertical", split={"labels": labels},
@@ -46,16 +46,16 @@ def go(policy: str = "plaintext", clients: int = 3, rounds: int = 1, **settings:
     algorithm = sfg.Glasu(accept_two_clients=clients == 2, **settings)
     chosen = getattr(sfg.policies, policy)()
     run = sfg.train(algorithm, federation, chosen, rounds=rounds, keep=lambda channel, round: True)
-    return Case.of(run, 0)
+    return FinishedRun.of(run, 0)
 
 
-def guessed(case: Case, attack: Attack, adversary: str, aim: str = "run") -> Guess:
+def guessed(case: FinishedRun, attack: Attack, adversary: str, aim: str = "run") -> Guess:
     view = case.transcript.view(*case.parties(adversary))
     guess: Guess = getattr(attack, aim)(view, knowledge(attack, case))
     return guess
 
 
-def judged(case: Case, attack: Attack, adversary: str = "server", aim: str = "run") -> scoring.Score:
+def judged(case: FinishedRun, attack: Attack, adversary: str = "server", aim: str = "run") -> scoring.Score:
     guess = guessed(case, attack, adversary, aim)
     return JUDGES[guess.about](guess, case).score
 

@@ -87,7 +87,7 @@ class TestWhatLeaves:
         """The clients of a run, and everything that the server was sent."""
         clients: list[Client] = []
         sent: list[bytes] = []
-        enlist, handle = sfg.Federation.enlist, Client.handle
+        make_clients, handle = sfg.Federation.make_clients, Client.handle
 
         def watched(self: Client, raw: bytes) -> bytes:
             reply = handle(self, raw)
@@ -96,7 +96,7 @@ class TestWhatLeaves:
             return reply
 
         def kept(self: sfg.Federation, *given: Any, **named: Any) -> list[Client]:
-            clients.extend(enlist(self, *given, **named))
+            clients.extend(make_clients(self, *given, **named))
             return clients
 
         monkeypatch.setattr(Client, "handle", watched)

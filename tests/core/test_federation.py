@@ -68,8 +68,8 @@ def test_no_link_crosses_owners_and_no_inner_link_is_lost(federation: sfg.Federa
 def test_the_referee_tests_on_the_owners_own_test_nodes_in_global_numbers(
     federation: sfg.Federation,
 ) -> None:
-    referee = federation.referee.exam
-    assert referee.question.num_nodes == 60 and referee.question.y is None
+    referee = federation.referee.test_set
+    assert referee.inputs.num_nodes == 60 and referee.inputs.y is None
     for name, owner in federation.owners.items():
         for nodes, mask in (
             (referee.tests[name], owner.test_mask),
@@ -91,9 +91,9 @@ def test_the_referee_by_hand(federation: sfg.Federation) -> None:
             assert graph.y is None  # and no answer in it
             return torch.nn.functional.one_hot(torch.zeros(60, dtype=torch.long), 3).float()
 
-    scores = federation.referee.examine(Constant(), {}, None, federation.schema)
-    tests = torch.cat(list(federation.referee.exam.tests.values()))
-    shares = [float((nodes % 3 == 0).double().mean()) for nodes in federation.referee.exam.tests.values()]
+    scores = federation.referee.evaluate(Constant(), {}, None, federation.schema)
+    tests = torch.cat(list(federation.referee.test_set.tests.values()))
+    shares = [float((nodes % 3 == 0).double().mean()) for nodes in federation.referee.test_set.tests.values()]
     assert scores["global"] == pytest.approx(float((tests % 3 == 0).double().mean()))
     assert scores["local"] == pytest.approx(sum(shares) / 3)
 
@@ -105,14 +105,15 @@ def test_pooled_is_one_owner_with_the_same_split_and_every_link(federation: sfg.
     for name, mask in (("train_mask", pool.train_mask), ("test_mask", pool.test_mask)):
         mine = torch.cat([o.node_id[o[name]] for o in federation.owners.values()])
         assert mask.nonzero().flatten().tolist() == sorted(mine.tolist())
-    assert "train_mask" not in federation.referee.exam.question
+    assert "train_mask" not in federation.referee.test_set.inputs
 
 
 def test_the_seed_decides_partition_and_split_and_nothing_else_does() -> None:
     def nodes(seed: int) -> list[list[int]]:
         made = sfg.federate(graph(), 3, "random", seed)
         return [
-            n.tolist() for n in (*made.referee.exam.tests.values(), *made.referee.exam.trainings.values())
+            n.tolist()
+            for n in (*made.referee.test_set.tests.values(), *made.referee.test_set.trainings.values())
         ]
 
     assert nodes(0) == nodes(0)

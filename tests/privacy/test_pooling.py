@@ -24,42 +24,42 @@ from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, Charge, repor
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
+from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution, Upload
 
 UNITS, ROWS, WIDTH, KAPPA, NORM = 7, 5, 3, 2, 0.5
-TOUCHES = Touches(KAPPA, NORM)
+TOUCHES = UnitContribution(KAPPA, NORM)
 SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, touches=TOUCHES)
-TANGLED = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, touches=Touches(KAPPA, NORM, alone=False))
+TANGLED = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, touches=UnitContribution(KAPPA, NORM, alone=False))
 EVERY = list(itertools.product([0, 1], repeat=ROWS))  # all 32 sets of rows that a unit can be part of
 
 
-def sets(seed: int) -> Parts:
+def sets(seed: int) -> ContributionRows:
     """Units of very different lengths, in many rows each; the first is in all of them and far too long."""
     generator = torch.Generator().manual_seed(seed)
     values = torch.randn(UNITS, WIDTH, generator=generator) * torch.logspace(-2, 2, UNITS)[:, None]
     places = (torch.rand(UNITS, ROWS, generator=generator) < 0.6).float()
     values[0], places[0] = torch.tensor([30.0, 0.0, 40.0]), 1.0
-    return Parts({"rows": values}, places)
+    return ContributionRows({"rows": values}, places)
 
 
-def without(parts: Parts, unit: int) -> Parts:
+def without(parts: ContributionRows, unit: int) -> ContributionRows:
     keep = torch.arange(len(parts.places)) != unit
-    return Parts({"rows": parts.values["rows"][keep]}, parts.places[keep])
+    return ContributionRows({"rows": parts.values["rows"][keep]}, parts.places[keep])
 
 
-def zeroed(parts: Parts, unit: int) -> Parts:
+def zeroed(parts: ContributionRows, unit: int) -> ContributionRows:
     values, places = parts.values["rows"].clone(), parts.places.clone()
     values[unit], places[unit] = 0.0, 0.0
-    return Parts({"rows": values}, places)
+    return ContributionRows({"rows": values}, places)
 
 
-def replaced(parts: Parts, unit: int, row: torch.Tensor, places: torch.Tensor) -> Parts:
+def replaced(parts: ContributionRows, unit: int, row: torch.Tensor, places: torch.Tensor) -> ContributionRows:
     values, all_places = parts.values["rows"].clone(), parts.places.clone()
     values[unit], all_places[unit] = row, places
-    return Parts({"rows": values}, all_places)
+    return ContributionRows({"rows": values}, all_places)
 
 
-def summed(parts: Parts, pool=pooled) -> np.ndarray:
+def summed(parts: ContributionRows, pool=pooled) -> np.ndarray:
     return pool(parts, TOUCHES, Unit.GRAPH)[1]
 
 
@@ -73,24 +73,24 @@ def farthest(pool=pooled, changed=(without, zeroed)) -> float:
     )
 
 
-def in_all_rows(parts: Parts, touches: Touches, unit: Unit):
+def in_all_rows(parts: ContributionRows, touches: UnitContribution, unit: Unit):
     layout, matrix, places = parts.packed(unit)
     return layout, places.T.astype(np.float64) @ clipped(matrix, touches.norm)
 
 
-def clipped_behind_the_sum(parts: Parts, touches: Touches, unit: Unit):
+def clipped_behind_the_sum(parts: ContributionRows, touches: UnitContribution, unit: Unit):
     """The sums' own norm is bounded, each by sqrt(rows) times what one unit may move: and one moves more."""
     layout, matrix, places = parts.packed(unit)
     most = math.sqrt(len(parts.places)) * touches.norm
     return layout, clipped(first(places, touches.rows).T.astype(np.float64) @ matrix, most).astype(np.float64)
 
 
-def unclipped(parts: Parts, touches: Touches, unit: Unit):
+def unclipped(parts: ContributionRows, touches: UnitContribution, unit: Unit):
     layout, matrix, places = parts.packed(unit)
     return layout, first(places, touches.rows).T.astype(np.float64) @ matrix
 
 
-def the_mean(parts: Parts, touches: Touches, unit: Unit):
+def the_mean(parts: ContributionRows, touches: UnitContribution, unit: Unit):
     """What would be noised by norm / count: leaving a unit out moves the others' shares as well."""
     layout, rows = pooled(parts, touches, unit)
     count = first(parts.packed(unit)[2], touches.rows).sum(0)[:, None]
@@ -101,7 +101,7 @@ class TestSensitivity:
     bound = math.sqrt(KAPPA) * NORM
 
     def test_by_hand(self):
-        parts = Parts(
+        parts = ContributionRows(
             {"rows": torch.tensor([[3.0, 4.0], [0.3, 0.0]])}, torch.tensor([[0, 1, 1, 1], [1, 0, 1, 0]])
         )
         layout, found = pooled(parts, TOUCHES, Unit.GRAPH)
@@ -134,7 +134,7 @@ class TestSensitivity:
             assert gone == pytest.approx(NORM * math.sqrt(min(sum(places), KAPPA)), rel=1e-5)
 
     def test_counts_move_by_the_root_of_the_rows(self):
-        parts = [Parts({"rows": torch.full((UNITS, 1), NORM)}, sets(s).places) for s in range(20)]
+        parts = [ContributionRows({"rows": torch.full((UNITS, 1), NORM)}, sets(s).places) for s in range(20)]
         worst = max(
             float(np.linalg.norm(summed(p) - summed(without(p, unit))))
             for p in parts
@@ -153,7 +153,7 @@ class TestSensitivity:
             assert first(places[unit : unit + 1], 2).tolist() == first(places, 2)[unit : unit + 1].tolist()
 
     def test_no_units(self):
-        nothing = Parts({"rows": torch.zeros(0, WIDTH)}, torch.zeros(0, ROWS))
+        nothing = ContributionRows({"rows": torch.zeros(0, WIDTH)}, torch.zeros(0, ROWS))
         assert summed(nothing).tolist() == np.zeros((ROWS, WIDTH)).tolist()
 
 
@@ -179,13 +179,13 @@ class TestDoor:
     def test_what_is_no_declaration(self):
         for rows, norm in ((0, 1.0), (1, 0.0), (1, math.inf), (1, math.nan)):
             with pytest.raises(BadInput, match="give 1 row or more and a positive norm"):
-                Touches(rows, norm)
+                UnitContribution(rows, norm)
         with pytest.raises(BadInput, match="its unit is not the client"):
             Channel("update", Reveal.SUM, touches=TOUCHES)
         with pytest.raises(BadInput, match="its values are not exact"):
             Channel("motifs", Reveal.SUM, Unit.GRAPH, exact=True, touches=TOUCHES)
         with pytest.raises(BadInput, match="one row a graph"):
-            Parts({"rows": torch.ones(3, 2)}, torch.ones(2, 4)).packed(Unit.GRAPH)
+            ContributionRows({"rows": torch.ones(3, 2)}, torch.ones(2, 4)).packed(Unit.GRAPH)
 
 
 READERS = ("server", "peers", "outsider")
@@ -200,7 +200,7 @@ def multipliers(bound) -> dict[str, float]:
 class TestNoise:
     """Noise is scaled to the channel's own bound: sqrt(kappa) times the norm, times the multiplier."""
 
-    wide = Parts({"rows": torch.zeros(2, 4000)}, torch.ones(2, ROWS))
+    wide = ContributionRows({"rows": torch.zeros(2, 4000)}, torch.ones(2, ROWS))
 
     @pytest.mark.parametrize(("relation", "times"), [("zero-out", 1), ("replace", 2)])
     def test_what_the_client_adds(self, relation, times):

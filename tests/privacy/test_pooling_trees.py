@@ -18,10 +18,18 @@ from secure_fedgraph.privacy.policy import distributed_dp, local_dp, masked, pla
 from secure_fedgraph.privacy.pooling import clipped, moved
 from secure_fedgraph.privacy.pooling_trees import parents, tree_sums
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol import Channel, Parts, Reveal, TouchesTrees, Trees, Unit, Upload
+from secure_fedgraph.protocol import (
+    Channel,
+    ContributionRows,
+    ContributionTrees,
+    Reveal,
+    Unit,
+    UnitContributionTrees,
+    Upload,
+)
 
 FANOUT, MOST, BATCHES, N, NODES, WIDTH, NORM = (2, 2), (1, 2, 1), 4, 4, 24, 3, 0.5
-TOUCHES = TouchesTrees(NORM, fanout=FANOUT, most=MOST, batches=BATCHES, trees=N)
+TOUCHES = UnitContributionTrees(NORM, fanout=FANOUT, most=MOST, batches=BATCHES, trees=N)
 MASHES = Channel("egos", Reveal.SUM, Unit.NODE, touches=TOUCHES)
 BOUND = moved(TOUCHES, "zero-out")
 
@@ -67,7 +75,7 @@ def zeroed(table: torch.Tensor, unit: int) -> torch.Tensor:
 
 
 def sums(table: torch.Tensor, rows: torch.Tensor, grid: float = 0.0) -> np.ndarray:
-    return tree_sums(Trees({"rows": rows}, table), TOUCHES, Unit.NODE, grid)[1]
+    return tree_sums(ContributionTrees({"rows": rows}, table), TOUCHES, Unit.NODE, grid)[1]
 
 
 def farthest(seeds: range = range(20), grid: float = 0.0) -> float:
@@ -95,17 +103,17 @@ class TestSensitivity:
         assert pytest.approx(math.sqrt(14) * NORM) == BOUND
         assert moved(TOUCHES, "replace") == 2 * BOUND
         # once in a batch: fewer batches than places, and the smallest are left out
-        few = TouchesTrees(NORM, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=2)
+        few = UnitContributionTrees(NORM, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=2)
         assert few.rows == 43 + 2 * 7
 
     def test_by_hand(self):
         table = torch.tensor([[[0, 1, -1], [2, -1, 3]]])
-        touches = TouchesTrees(1.0, fanout=(2,), most=(1, 1), batches=1, trees=2)
+        touches = UnitContributionTrees(1.0, fanout=(2,), most=(1, 1), batches=1, trees=2)
         rows = torch.tensor([[0.5], [3.0], [0.25], [0.1]])
-        layout, found = tree_sums(Trees({"rows": rows}, table), touches, Unit.NODE)
+        layout, found = tree_sums(ContributionTrees({"rows": rows}, table), touches, Unit.NODE)
         assert found.flatten() == pytest.approx([0.75, 1.0, 0.1], rel=1e-5)
         assert (layout.rows, layout.width) == (3, 1)
-        assert Trees({"rows": rows}, table).size == 3
+        assert ContributionTrees({"rows": rows}, table).size == 3
 
     def test_no_node_of_any_graph_moves_more(self):
         found = farthest()
@@ -138,7 +146,7 @@ class TestSensitivity:
         assert 0.9999 * 2 * BOUND < apart <= 2 * BOUND
 
     def test_trees_that_fill_few_places_move_less(self):
-        few = TouchesTrees(NORM, fanout=FANOUT, most=MOST, batches=BATCHES, trees=N, filled=3)
+        few = UnitContributionTrees(NORM, fanout=FANOUT, most=MOST, batches=BATCHES, trees=N, filled=3)
         assert few.rows == 3 + 2 * 2 + 1  # a neighbour's tree has its centre above it
         limit, found = moved(few, "zero-out"), 0.0
         for seed in range(20):
@@ -148,13 +156,13 @@ class TestSensitivity:
             rows = torch.full((NODES, WIDTH), 9.0)
 
             def sent(places: torch.Tensor, rows: torch.Tensor = rows) -> np.ndarray:
-                return tree_sums(Trees({"rows": rows}, places), few, Unit.NODE)[1]
+                return tree_sums(ContributionTrees({"rows": rows}, places), few, Unit.NODE)[1]
 
             whole = sent(table)
             found = max(found, *(float(np.linalg.norm(whole - sent(zeroed(table, u)))) for u in range(NODES)))
         assert 0.7 * limit < found <= limit
         with pytest.raises(BadInput, match="fills more than 3 places"):
-            tree_sums(Trees({"rows": values(0)}, worst()[0]), few, Unit.NODE)
+            tree_sums(ContributionTrees({"rows": values(0)}, worst()[0]), few, Unit.NODE)
 
     @pytest.mark.parametrize("mutant", ["cells are counted as one", "below it is not counted", "not clipped"])
     def test_brute_force_finds_what_is_wrong(self, mutant, monkeypatch):
@@ -238,15 +246,15 @@ class TestDoor:
             {"fanout": (2,), "most": (1, 1), "batches": 0, "trees": 1},
         ):
             with pytest.raises(BadInput, match="a level more than children"):
-                TouchesTrees(1.0, **wrong)
+                UnitContributionTrees(1.0, **wrong)
         with pytest.raises(BadInput, match="give 1 row or more"):
-            TouchesTrees(1.0, fanout=(2,), most=(0, 0), batches=1, trees=1)
+            UnitContributionTrees(1.0, fanout=(2,), most=(0, 0), batches=1, trees=1)
 
     def test_nothing_goes_round_it(self):
         bound = plaintext().bind([MASHES], NAMES)["egos"]
         for wrong in (
             Upload({"rows": torch.ones(2, 2)}),
-            Parts({"rows": torch.ones(2, 2)}, torch.ones(2, 4)),
+            ContributionRows({"rows": torch.ones(2, 2)}, torch.ones(2, 4)),
         ):
             with pytest.raises(TypeError, match="'egos': an answer returns Trees"):
                 bound.seal(wrong, scope(), None)
@@ -260,14 +268,14 @@ class TestDoor:
 
     def test_the_sum_arrives_and_its_noise_is_scaled_to_the_node(self):
         table, rows = worst()
-        trees = Trees({"rows": rows}, table)
+        trees = ContributionTrees({"rows": rows}, table)
         for policy in (plaintext(), masked()):
             bound = policy.bind([MASHES], NAMES)["egos"]
             assert bound.releases(10) == {}
         bound = plaintext().bind([MASHES], NAMES)["egos"]
         opened = bound.open_sum({n: bound.seal(trees, scope(), None) for n in NAMES}, scope(), None)
         assert opened.total["rows"].numpy() == pytest.approx(3 * sums(table, rows), rel=1e-5)
-        wide = Trees({"rows": torch.zeros(NODES, 4000)}, table)
+        wide = ContributionTrees({"rows": torch.zeros(NODES, 4000)}, table)
         sent = np.asarray(local_dp(9.0, 1.7).bind([MASHES], NAMES)["egos"].seal(wide, scope(), None)["data"])
         assert sent.std() == pytest.approx(1.7 * BOUND, rel=0.03)
 

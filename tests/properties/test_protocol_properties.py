@@ -17,7 +17,7 @@ from parties import NAMES, Toy, introduced, scope, session
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.policy import local_dp, masked
-from secure_fedgraph.privacy.protection import Sensitivity, Terms
+from secure_fedgraph.privacy.protection import BindContext, Sensitivity
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
@@ -176,7 +176,7 @@ class TestClip:
 def fixed(limit: float, clients: int) -> FixedPoint:
     names = tuple(map(str, range(clients)))
     stage, _ = FixedPoint(limit).bind(
-        Sensitivity(), Terms(Channel("update", Reveal.SUM), names, "zero-out", Pairwise.ring)
+        Sensitivity(), BindContext(Channel("update", Reveal.SUM), names, "zero-out", Pairwise.ring)
     )
     assert isinstance(stage, FixedPoint)
     return stage
@@ -241,7 +241,7 @@ class TestNoise:
     @pytest.mark.parametrize("multiplier", [0.1, 1.0, 30.0])
     @pytest.mark.parametrize("norm", [0.01, 5.0])
     def test_scale(self, multiplier, norm):
-        terms = Terms(Channel("update", Reveal.SUM), NAMES, "zero-out")
+        terms = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
         stage, _ = Gaussian(multiplier).bind(Clip(norm).bind(Sensitivity(), terms)[1], terms)
         drawn = stage.apply(np.zeros((10, 10_000)), scope())
         # 3 % of a standard deviation is 13 standard errors at 1e5 draws
@@ -257,7 +257,7 @@ class TestNoise:
     )
     @settings(max_examples=15)
     def test_rows_on_the_grid_are_never_longer_and_the_noise_never_less(self, multiplier, norm, by, rows):
-        terms = Terms(Channel("update", Reveal.SUM), NAMES, "zero-out")
+        terms = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
         clip, sensitivity = Clip(norm).bind(Sensitivity(), terms)
         stage, _ = Gaussian(multiplier, by).bind(sensitivity, terms)
         assert stage.sigma * stage.step >= multiplier * norm * (1 - 2**-40)  # as is the longest row, at least

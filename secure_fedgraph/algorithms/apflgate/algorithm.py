@@ -222,16 +222,16 @@ class ApflGate(Algorithm):
         with torch.no_grad():
             return task.outputs(model, task.part(graph, None))
 
-    def predictions(self, state: State, round: RoundApi, question: Data, schema: Schema) -> dict[str, Tensor]:
+    def predictions(self, state: State, round: RoundApi, inputs: Data, schema: Schema) -> dict[str, Tensor]:
         """Every owner's mixture of its personal model and the newest shared one."""
-        shared = self.predict(state, question, schema)
+        shared = self.predict(state, inputs, schema)
         if not self.personalises:
             return {EVERYBODY: shared}
         found = {}
         for owner, values in round.gather(self.PERSONAL).items():
             alpha = float(values[ALPHA])
             personal = {name.removeprefix(MODEL): v for name, v in values.items() if name.startswith(MODEL)}
-            found[owner] = alpha * self.predict(personal, question, schema) + (1 - alpha) * shared
+            found[owner] = alpha * self.predict(personal, inputs, schema) + (1 - alpha) * shared
         return found
 
     def _marked(self, client: ClientContext, given: State) -> dict[str, Tensor]:

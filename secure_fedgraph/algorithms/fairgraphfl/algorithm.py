@@ -28,7 +28,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite
 from secure_fedgraph.models.gin import CONVOLUTIONS
 from secure_fedgraph.models.parameters import load
-from secure_fedgraph.protocol import Channel, Parts, Reveal, Unit, Upload
+from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Integers, Numbers, Real, Whole
 from secure_fedgraph.seams import ClientContext, RoundApi, Valuation
 
@@ -424,12 +424,12 @@ class FairGraphFL(GinClassifier):
         return Upload({"rows": rows, "weight": weight})
 
     @MOTIF_COUNTS.answer
-    def motif_counts(self, client: ClientContext, given: State) -> Parts:
+    def motif_counts(self, client: ClientContext, given: State) -> ContributionRows:
         """Each of the agent's graphs, once for each of its motifs."""
         return bounded.counts(client, self.settings)
 
     @LISTS.answer
-    def motif_lists(self, client: ClientContext, given: State) -> Parts:
+    def motif_lists(self, client: ClientContext, given: State) -> ContributionRows:
         """The same, to be read agent by agent."""
         return bounded.counts(client, self.settings)
 
@@ -439,7 +439,7 @@ class FairGraphFL(GinClassifier):
         return Upload(motifs.listed(client, given, self.settings))
 
     @MOTIF_SUMS.answer
-    def motif_sums(self, client: ClientContext, given: State) -> Parts:
+    def motif_sums(self, client: ClientContext, given: State) -> ContributionRows:
         """Each of the agent's graphs' embeddings, for each of its motifs."""
         model, frozen = self.model(client.schema), self.settings.embedding == "frozen"
         load(

@@ -12,7 +12,7 @@ from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.sample.packing import some
 from secure_fedgraph.models.gin import Gin
-from secure_fedgraph.protocol import Parts, Touches
+from secure_fedgraph.protocol import ContributionRows, UnitContribution
 from secure_fedgraph.seams import ClientContext
 
 SHARE = 1 / 1024
@@ -22,22 +22,22 @@ _RELEASED = "released once"
 """The name of an entry of a memory that never goes back."""
 
 
-def touches(settings: FairGraphFLSettings, alone: bool = True) -> Touches:
+def touches(settings: FairGraphFLSettings, alone: bool = True) -> UnitContribution:
     """What one graph touches of the sums, and of the counts."""
-    return Touches(settings.motifs_per_graph, SHARE, alone)
+    return UnitContribution(settings.motifs_per_graph, SHARE, alone)
 
 
 # --- in an agent
 
 
-def counts(client: ClientContext, settings: FairGraphFLSettings) -> Parts:
+def counts(client: ClientContext, settings: FairGraphFLSettings) -> ContributionRows:
     """Every training graph counts for one in each of its motifs."""
     _once(client, "counts")
     places = motifs.holds(client, settings)
-    return Parts({"count": torch.full((len(places), 1), SHARE)}, places)
+    return ContributionRows({"count": torch.full((len(places), 1), SHARE)}, places)
 
 
-def sums(client: ClientContext, model: Gin, settings: FairGraphFLSettings) -> Parts:
+def sums(client: ClientContext, model: Gin, settings: FairGraphFLSettings) -> ContributionRows:
     """Every training graph's embedding, in shares of the clip, for each of its motifs."""
     frozen = settings.embedding == "frozen"
     if frozen:
@@ -49,7 +49,7 @@ def sums(client: ClientContext, model: Gin, settings: FairGraphFLSettings) -> Pa
         batches = rows.split(1) if frozen else (rows,)
         embedded = [model.embed(some(client.graph, chosen)) for chosen in batches]
     values = torch.cat([torch.zeros(0, settings.hidden), *embedded])
-    return Parts({"rows": values * (SHARE / settings.clip)}, motifs.holds(client, settings))
+    return ContributionRows({"rows": values * (SHARE / settings.clip)}, motifs.holds(client, settings))
 
 
 def _once(client: ClientContext, what: str) -> None:

@@ -35,7 +35,7 @@ from secure_fedgraph.models.ego.mash import (
 from secure_fedgraph.models.ego.model import REDUCTION, EgoSage
 from secure_fedgraph.models.finite import finite
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Reveal, Trees, Unit, Upload
+from secure_fedgraph.protocol import Channel, ContributionTrees, Reveal, Unit, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entries, Expected, Numbers, Whole, like
 from secure_fedgraph.seams import ClientContext, RoundApi
 
@@ -299,12 +299,12 @@ class FedEgo(NodeClassifier):
         return Upload(difference(client.memory["model"], shared))
 
     @EGOS.answer
-    def egos(self, client: ClientContext, given: State) -> Upload | Trees:
+    def egos(self, client: ClientContext, given: State) -> Upload | ContributionTrees:
         """This client's mashes."""
         return self._mashed(client, given)
 
     @EGOS_ACROSS.answer
-    def egos_across(self, client: ClientContext, given: State) -> Upload | Trees:
+    def egos_across(self, client: ClientContext, given: State) -> Upload | ContributionTrees:
         """As many mashes as everybody makes, to be added up."""
         return self._mashed(client, given)
 
@@ -373,7 +373,7 @@ class FedEgo(NodeClassifier):
         client.memory["model"] = parameters_of(model)
         client.scratch[TRAINED] = True
 
-    def _mashed(self, client: ClientContext, given: State) -> Upload | Trees:
+    def _mashed(self, client: ClientContext, given: State) -> Upload | ContributionTrees:
         model: Any = self._own(client, given.get(SEED))
         bounded.count(client, self.settings)
         # nothing was asked of this client yet this round, or it dropped out of the sum that it trained for

@@ -14,7 +14,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sample.ego_graphs import ego_table, level_sizes
 from secure_fedgraph.models.ego.mash import LEAST, capped, one_hot
 from secure_fedgraph.models.ego.model import EgoSage
-from secure_fedgraph.protocol import TouchesTrees, Trees
+from secure_fedgraph.protocol import ContributionTrees, UnitContributionTrees
 from secure_fedgraph.seams import ClientContext
 
 OCCURRENCES, ASKED = "frozen occurrences", "released mashes"
@@ -31,9 +31,9 @@ def most(settings: FedEgoSettings) -> tuple[int, ...]:
     return (1, *(settings.caps or level_sizes(settings.fanout)[1:]))
 
 
-def touches(settings: FedEgoSettings) -> TouchesTrees:
+def touches(settings: FedEgoSettings) -> UnitContributionTrees:
     """What one node touches of a client's mashes: ``Delta = norm * sqrt(rows)``."""
-    return TouchesTrees(
+    return UnitContributionTrees(
         reach(settings) / settings.batch,
         settings.reduction == "frozen",
         fanout=settings.fanout,
@@ -71,14 +71,14 @@ def table(client: ClientContext, settings: FedEgoSettings) -> Tensor:
     return found
 
 
-def mashes(client: ClientContext, model: EgoSage, settings: FedEgoSettings) -> Trees:
+def mashes(client: ClientContext, model: EgoSage, settings: FedEgoSettings) -> ContributionTrees:
     """Every node's share of a mash, and where it stands; the door clips and mixes."""
     model.eval()
     with torch.no_grad():
         # dense whatever the features are: which product is taken must not depend on one node
         reduced = model.reduction(client.graph.x)
     labels = settings.label_clip * one_hot(client.graph.y, client.schema.classes)
-    return Trees(
+    return ContributionTrees(
         {"rows": reduced / settings.batch, "labels": labels / settings.batch}, table(client, settings)
     )
 

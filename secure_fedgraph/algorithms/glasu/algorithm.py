@@ -235,9 +235,9 @@ class Glasu(Vertical):
 
     # -- the referee ------------------------------------------------------------------------------
 
-    def predictions(self, state: State, round: RoundApi, question: Data, schema: Schema) -> dict[str, Tensor]:
+    def predictions(self, state: State, round: RoundApi, inputs: Data, schema: Schema) -> dict[str, Tensor]:
         """A joint inference on whole neighbourhoods, in which the referee stands where the server does."""
-        nodes = int(question.num_nodes or 0)
+        nodes = int(inputs.num_nodes or 0)
         given: dict[str, Any] = {"parties": "\n".join(round.cohort), "nodes": nodes}
         for number in range(self._examined_stretches):
             uploads = round.gather(self.EXAMINE, {**given, "stretch": number})

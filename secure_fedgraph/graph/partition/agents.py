@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import stratified
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.partition.handout import EVERYBODY, Exam, Handout, owner_names
+from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.packing import pack, without_answers
 from secure_fedgraph.graph.seeds import sub_seed
 
@@ -32,7 +32,7 @@ def agents(
     low: float = 0.5,
     medium: float = 0.3,
     high: float = 0.1,
-) -> Handout:
+) -> Partition:
     """Every agent gets as many graphs as the others, of which it keeps some to test its own model.
 
     Guarantees:
@@ -92,11 +92,11 @@ def agents(
         local = sub_seed(seed, f"local split/{number}")
         owners.append(_owner(graphs, part, 1 - own_test - own_validation, own_validation, local))
     examined_graphs = [dataset.graphs[i] for i in examined.nonzero().flatten().tolist()]
-    exam = Exam(Data(), torch.zeros(0, dtype=torch.long), {}, {}, own_tests=bool(own_test))
+    test_set = TestSet(Data(), torch.zeros(0, dtype=torch.long), {}, {}, own_tests=bool(own_test))
     if examined_graphs:
         exam_set = pack(examined_graphs)
         nodes = {EVERYBODY: torch.arange(len(examined_graphs))}
-        exam = Exam(without_answers(exam_set), exam_set.y, nodes, {}, own_tests=bool(own_test))
+        test_set = TestSet(without_answers(exam_set), exam_set.y, nodes, {}, own_tests=bool(own_test))
     elif not own_test:
         raise BadInput("split.global_test = 0 and split.own_test = 0 leave nothing to test on")
     facts = {
@@ -113,7 +113,7 @@ def agents(
     pool = _owner(
         everything, np.sort(rest), 1 - own_test - own_validation, own_validation, sub_seed(seed, "pool split")
     )
-    return Handout(tuple(owners), exam, facts, None if shares else pool)
+    return Partition(tuple(owners), test_set, facts, None if shares else pool)
 
 
 random_agents = partial(agents, "random")

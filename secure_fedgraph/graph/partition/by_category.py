@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import RatingsDataset
-from secure_fedgraph.graph.partition.handout import Exam, Handout
+from secure_fedgraph.graph.partition.handout import Partition, TestSet
 from secure_fedgraph.graph.seeds import sub_seed
 
 TRAINING, VALIDATION = 0.8, 0.1
@@ -17,7 +17,7 @@ TRAINING, VALIDATION = 0.8, 0.1
 
 def by_category(
     dataset: RatingsDataset, clients: int, seed: int, *, lowest: float = 0.0, highest: float = 5.0
-) -> Handout:
+) -> Partition:
     """One owner for each category, with the ratings of its products and the users who rated them.
 
     Guarantees:
@@ -64,8 +64,8 @@ def by_category(
         "holders": int(users.max()),
     }
     nobody = torch.empty(0)
-    exam = Exam(Data(num_nodes=0), nobody, {}, {}, own_tests=True)
-    return Handout(owners, exam, facts)
+    test_set = TestSet(Data(num_nodes=0), nobody, {}, {}, own_tests=True)
+    return Partition(owners, test_set, facts)
 
 
 def _owner(dataset: RatingsDataset, chosen: Tensor, number: int, seed: int) -> Data:

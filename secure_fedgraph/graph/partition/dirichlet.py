@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.partition.handout import Exam, Handout, owner_names
+from secure_fedgraph.graph.partition.handout import Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.packing import pack, some, without_answers
 from secure_fedgraph.graph.seeds import sub_seed
 
@@ -23,7 +23,7 @@ def dirichlet(
     *,
     concentration: float = 0.5,
     least: int = 8,
-) -> Handout:
+) -> Partition:
     """Training, validation and test graphs drawn over all graphs, each dealt in the same uneven shares.
 
     Guarantees:
@@ -80,7 +80,7 @@ def dirichlet(
         }
         for dealt in parts[1:]
     )
-    exam = Exam(without_answers(exam_set), exam_set.y, tests, validations)
+    test_set = TestSet(without_answers(exam_set), exam_set.y, tests, validations)
     facts = {
         "graphs": graphs,
         "sizes": [len(owner.y) for owner in owners],
@@ -89,7 +89,7 @@ def dirichlet(
         "classes": [owner.y.bincount(minlength=dataset.classes).tolist() for owner in owners],
         "concentration": concentration,
     }
-    return Handout(owners, exam, facts, _owner(whole, [np.concatenate(part) for part in parts]))
+    return Partition(owners, test_set, facts, _owner(whole, [np.concatenate(part) for part in parts]))
 
 
 def _dealt(part: np.ndarray, shares: np.ndarray, floor: int) -> list[np.ndarray]:

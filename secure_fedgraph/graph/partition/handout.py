@@ -14,7 +14,7 @@ EVERYBODY = "everybody"
 
 
 @dataclass(frozen=True)
-class Exam:
+class TestSet:
     """The referee's test data: what it asks about, and the answers that it keeps to itself.
 
     Args:
@@ -27,7 +27,7 @@ class Exam:
         own_tests: whether owners hold test nodes of their own, which they score themselves.
     """
 
-    question: Data = field(repr=False)
+    inputs: Data = field(repr=False)
     labels: Tensor = field(repr=False)
     tests: Mapping[str, Tensor] = field(repr=False)
     validations: Mapping[str, Tensor] = field(repr=False)
@@ -36,7 +36,7 @@ class Exam:
 
 
 @dataclass(frozen=True)
-class Handout:
+class Partition:
     """A data set handed out.
 
     Args:
@@ -47,7 +47,7 @@ class Handout:
     """
 
     owners: tuple[Data, ...] = field(repr=False)
-    exam: Exam
+    test_set: TestSet
     facts: Mapping[str, Any]
     pool: Data | None = field(default=None, repr=False)
 

@@ -14,7 +14,7 @@ from secure_fedgraph.graph.partition.agents import file_order_agents, random_age
 from secure_fedgraph.graph.partition.by_category import by_category
 from secure_fedgraph.graph.partition.communities import assign
 from secure_fedgraph.graph.partition.dirichlet import dirichlet
-from secure_fedgraph.graph.partition.handout import Handout
+from secure_fedgraph.graph.partition.handout import Partition
 from secure_fedgraph.graph.partition.label_skew import label_skew
 from secure_fedgraph.graph.partition.partition import random_parts
 from secure_fedgraph.graph.partition.subgraphs import subgraphs
@@ -26,13 +26,13 @@ class Partitioning:
     """A way to hand out data of one kind.
 
     Args:
-        deal: ``(graph or data set, clients, seed, **settings) -> Handout``; of a data set that is one graph
+        deal: ``(graph or data set, clients, seed, **settings) -> Partition``; of a data set that is one graph
             it gets the graph.
         summary: one line for lists.
         settings_of: whose keyword arguments are the settings; ``deal`` itself by default.
     """
 
-    deal: Callable[..., Handout]
+    deal: Callable[..., Partition]
     summary: str
     settings_of: Callable[..., Any] | None = None
 
@@ -43,7 +43,7 @@ class Partitioning:
         return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY or p.default is not p.empty}
 
 
-HANDOUTS: dict[str, Partitioning] = {
+PARTITIONS: dict[str, Partitioning] = {
     "louvain": Partitioning(
         partial(subgraphs, "louvain"), "disjoint parts along communities (FedSage)", settings_of=assign
     ),
@@ -74,7 +74,7 @@ OF_RATINGS: dict[str, Partitioning] = {
 }
 
 BY_KIND: dict[str, dict[str, Partitioning]] = {
-    GraphDataset.kind: HANDOUTS,
+    GraphDataset.kind: PARTITIONS,
     GraphSetDataset.kind: OF_GRAPH_SETS,
     RatingsDataset.kind: OF_RATINGS,
 }
@@ -86,7 +86,7 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for ways in BY_KIND.values() for name in ways))
 
 
-def hand_out(name: str, dataset: Dataset, clients: int, seed: int, **settings: Any) -> Handout:
+def hand_out(name: str, dataset: Dataset, clients: int, seed: int, **settings: Any) -> Partition:
     """Hands a data set out by the partition of that name.
 
     Args:

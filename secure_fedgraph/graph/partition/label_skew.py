@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.partition.handout import EVERYBODY, Exam, Handout, owner_names
+from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition, TestSet, owner_names
 from secure_fedgraph.graph.partition.partition import induced
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, undirected_links
 from secure_fedgraph.graph.seeds import sub_seed
@@ -27,7 +27,7 @@ def label_skew(
     major_rate: float = 0.8,
     global_tests: float = 0.3,
     profile: str = "released",
-) -> Handout:
+) -> Partition:
     """Owners who draw most of their nodes from a few classes of their own, from one common pool.
 
     Owners overlap. Nodes without a link are dropped, from the whole graph and from each owner's part.
@@ -94,10 +94,12 @@ def label_skew(
             _insist(bool(own.train_mask.any()), name, "the other owners' tests", local_tests)
     test_graph = induced(graph, exam_nodes)
     carried = {key: test_graph[key] for key in EDGE_FIELDS if test_graph.get(key) is not None}
-    question = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut, **carried)
+    inputs = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut, **carried)
     asked = (test_graph.y >= 0).nonzero().flatten()
-    exam = Exam(question, test_graph.y, {EVERYBODY: asked}, {}, own_tests=True)
-    return Handout(tuple(owners), exam, {"profile": profile, **_facts(graph, owners, majors, nodes, cut)})
+    test_set = TestSet(inputs, test_graph.y, {EVERYBODY: asked}, {}, own_tests=True)
+    return Partition(
+        tuple(owners), test_set, {"profile": profile, **_facts(graph, owners, majors, nodes, cut)}
+    )
 
 
 def connected(graph: Data) -> Tensor:

@@ -17,7 +17,7 @@ from secure_fedgraph.graph.sample.links import edge_values, undirected_links
 
 
 @dataclass(frozen=True)
-class Partition:
+class NodeAssignment:
     """Nodes handed out to owners; every node belongs to exactly one.
 
     Attributes:
@@ -49,11 +49,11 @@ class Partition:
         }
 
 
-def from_assignment(name: str, graph: Data, owner_of: Tensor, owners: int) -> Partition:
-    """The ``Partition`` in which node ``v`` belongs to owner ``owner_of[v]``."""
+def from_assignment(name: str, graph: Data, owner_of: Tensor, owners: int) -> NodeAssignment:
+    """The ``NodeAssignment`` in which node ``v`` belongs to owner ``owner_of[v]``."""
     low, high = owner_of[undirected_links(graph.edge_index)]
     inner = torch.bincount(low[low == high], minlength=owners)
-    return Partition(
+    return NodeAssignment(
         name=name,
         parts=tuple((owner_of == owner).nonzero().flatten() for owner in range(owners)),
         missing_links=int((low != high).sum()),
@@ -86,7 +86,7 @@ def induced(graph: Data, nodes: Tensor) -> Data:
     )
 
 
-def random_parts(graph: Data, owners: int, seed: int) -> Partition:
+def random_parts(graph: Data, owners: int, seed: int) -> NodeAssignment:
     """Nodes dealt out uniformly at random; sizes differ by at most one."""
     order = np.random.default_rng(seed).permutation(_check(graph, owners))
     owner_of = np.empty(len(order), dtype=np.int64)
@@ -94,16 +94,16 @@ def random_parts(graph: Data, owners: int, seed: int) -> Partition:
     return from_assignment("random", graph, torch.from_numpy(owner_of), owners)
 
 
-def louvain(graph: Data, owners: int, seed: int, **settings: Any) -> Partition:
+def louvain(graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignment:
     """Owners of similar size along the communities of the graph; see ``graph.communities``."""
     _check(graph, owners)
     return from_assignment("louvain", graph, assign(graph, owners, seed, **settings), owners)
 
 
-PARTITIONS: dict[str, Callable[..., Partition]] = {"louvain": louvain, "random": random_parts}
+PARTITIONS: dict[str, Callable[..., NodeAssignment]] = {"louvain": louvain, "random": random_parts}
 
 
-def partition(name: str, graph: Data, owners: int, seed: int, **settings: Any) -> Partition:
+def partition(name: str, graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignment:
     """Partition a graph by the rule of that name.
 
     Args:

@@ -11,13 +11,13 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS, stratified
-from secure_fedgraph.graph.partition.handout import Exam, Handout, owner_names
+from secure_fedgraph.graph.partition.handout import Partition, TestSet, owner_names
 from secure_fedgraph.graph.partition.partition import induced, partition
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 
 
-def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) -> Handout:
+def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) -> Partition:
     """Disjoint induced subgraphs by a rule of :mod:`~secure_fedgraph.graph.partition.partition`.
 
     Test nodes are the owners' own 20 %, classified on the whole graph with every link (the FedSage paper's
@@ -55,9 +55,9 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
     pool.train_mask, pool.val_mask, pool.test_mask = (
         _mask(graph, nodes_of) for nodes_of in (trainings, validations, tests)
     )
-    question = Data(x=graph.x, edge_index=graph.edge_index, num_nodes=int(graph.num_nodes), **carried)
-    exam = Exam(question, graph.y, tests, validations, trainings)
-    return Handout(tuple(owners), exam, {**parts.table(), "sizes": list(parts.sizes)}, pool)
+    inputs = Data(x=graph.x, edge_index=graph.edge_index, num_nodes=int(graph.num_nodes), **carried)
+    test_set = TestSet(inputs, graph.y, tests, validations, trainings)
+    return Partition(tuple(owners), test_set, {**parts.table(), "sizes": list(parts.sizes)}, pool)
 
 
 def _mask(graph: Data, nodes: Mapping[str, Tensor]) -> Tensor:

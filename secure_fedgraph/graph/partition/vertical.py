@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
-from secure_fedgraph.graph.partition.handout import EVERYBODY, Exam, Handout
+from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition, TestSet
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, edge_values, places_of, undirected_links
 from secure_fedgraph.graph.seeds import sub_seed
 
@@ -31,7 +31,7 @@ def vertical(
     validation: int = 500,
     test: int = 1000,
     labels: str = "all",
-) -> Handout:
+) -> Partition:
     """Hands out feature columns and samples of the links; the nodes and their order are everybody's.
 
     Columns are permuted and cut into blocks of at most ``ceil(d / clients)``, none empty. Each owner keeps a
@@ -101,14 +101,14 @@ def vertical(
         "test": len(held_out),
         "labels": labels,
     }
-    exam = Exam(
-        question=Data(num_nodes=nodes),
+    test_set = TestSet(
+        inputs=Data(num_nodes=nodes),
         labels=graph.y,
         tests={EVERYBODY: held_out},
         validations={EVERYBODY: val},
         trainings={EVERYBODY: train},
     )
-    return Handout(owners, exam, facts, _owner(graph, graph.x, known, links, masks[0]))
+    return Partition(owners, test_set, facts, _owner(graph, graph.x, known, links, masks[0]))
 
 
 def _owner(graph: Data, x: Tensor, y: Tensor, links: Tensor, train: Tensor) -> Data:

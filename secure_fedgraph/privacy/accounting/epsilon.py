@@ -26,12 +26,12 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.accounting import pld as losses
 from secure_fedgraph.privacy.accounting.events import (
     DiscreteRelease,
-    Drawn,
     Event,
     GaussianRelease,
     OccurringGaussian,
     PureRelease,
     SampledGaussian,
+    SamplingError,
     VanishingGaussian,
     event,
     without_noise,
@@ -40,12 +40,12 @@ from secure_fedgraph.privacy.accounting.rdp import curve_of, epsilon_of
 
 __all__ = [
     "DiscreteRelease",
-    "Drawn",
     "Event",
     "GaussianRelease",
     "OccurringGaussian",
     "PureRelease",
     "SampledGaussian",
+    "SamplingError",
     "Spent",
     "VanishingGaussian",
     "check_delta",
@@ -136,8 +136,8 @@ def epsilon(events: Events, delta: float) -> Spent:
 
 
 def _epsilon(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
-    apart = math.fsum(times * one.total_variation for one, times in counts if isinstance(one, Drawn))
-    events = frozenset((one, times) for one, times in counts if not isinstance(one, Drawn))
+    apart = math.fsum(times * one.total_variation for one, times in counts if isinstance(one, SamplingError))
+    events = frozenset((one, times) for one, times in counts if not isinstance(one, SamplingError))
     found = _of_ideal(events, delta)
     # the least epsilon that the ideal noise keeps to with what the drawing leaves of delta
     while apart and math.isfinite(found.epsilon):

@@ -209,7 +209,7 @@ class PureRelease(Event):
 
 
 @dataclass(frozen=True)
-class Drawn(Event):
+class SamplingError(Event):
     """How far the noise of a release, as a sampler drew it, may be from what another event is about.
 
     Args:
@@ -237,7 +237,7 @@ KINDS: dict[str, type[Event]] = {
         OccurringGaussian,
         VanishingGaussian,
         PureRelease,
-        Drawn,
+        SamplingError,
     )
 }
 

@@ -24,9 +24,9 @@ from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.privacy.accounting.epsilon import Events, check_delta, counted, exact_gaussian
 from secure_fedgraph.privacy.accounting.events import (
     DiscreteRelease,
-    Drawn,
     Event,
     GaussianRelease,
+    SamplingError,
     without_noise,
 )
 from secure_fedgraph.privacy.accounting.rdp import ORDERS, concentrated, curve_of
@@ -89,8 +89,8 @@ class Filter:
     def _allows(self, events: Mapping[Event, int]) -> bool:
         if self._distance_of(events) > self._distance:
             return False
-        drawn = any(isinstance(one, Drawn) for one in events)
-        events = {one: times for one, times in events.items() if not isinstance(one, Drawn)}
+        drawn = any(isinstance(one, SamplingError) for one in events)
+        events = {one: times for one, times in events.items() if not isinstance(one, SamplingError)}
         kind = _kind_of(events)
         if any(without_noise(one) for one in events):
             return False
@@ -110,7 +110,9 @@ class Filter:
     @staticmethod
     def _distance_of(events: Mapping[Event, int]) -> float:
         found = [
-            (one.total_variation, n) for one, n in events.items() if isinstance(one, DiscreteRelease | Drawn)
+            (one.total_variation, n)
+            for one, n in events.items()
+            if isinstance(one, DiscreteRelease | SamplingError)
         ]
         return math.fsum(distance * times for distance, times in found)
 

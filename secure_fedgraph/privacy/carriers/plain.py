@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms, checked_array
+from secure_fedgraph.privacy.protection import Ask, BindContext, Carrier, Scope, checked_array
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 
@@ -28,7 +28,7 @@ class Plain(Carrier):
     gives = Domain.REAL
     reveals = frozenset(Reveal) - {Reveal.VALUES}  # what is to be valued unread is not sent in the clear
 
-    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """On a SUM channel every single upload; on a peer channel without a seal, the courier's reading."""
         channel, found = terms.channel, []
         if channel.to == "peer" and SEAL not in traces:

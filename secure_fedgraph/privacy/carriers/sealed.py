@@ -15,7 +15,7 @@ from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.plain import SEAL, Plain
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Ask, Carrier, Scope, Terms
+from secure_fedgraph.privacy.protection import Ask, BindContext, Carrier, Scope
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
@@ -69,11 +69,11 @@ class Sealed(Carrier):
         """The ring of the carrier under the seal."""
         return self.over.ring
 
-    def bind(self, terms: Terms) -> Sealed:
+    def bind(self, terms: BindContext) -> Sealed:
         """Binds the carrier under the seal."""
         return replace(self, over=self.over.bind(terms))
 
-    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """What the carrier under the seal lets the reader learn beyond the declaration."""
         return self.over.excess(terms, f"{traces}, {SEAL}")
 

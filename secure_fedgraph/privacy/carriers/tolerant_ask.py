@@ -15,7 +15,7 @@ TOLD = 3
 """How many reasons a refusal repeats."""
 
 
-class Asking:
+class TolerantAsk:
     """The server's ask in one sum that survives drop-outs; it keeps who was left out, and why.
 
     Guarantees:
@@ -57,7 +57,7 @@ class Asking:
         self._leave_out(self.request, client, reason)
 
 
-def sound(ask: Ask, replies: Mapping[str, Tree], check: Callable[[str, Tree], None]) -> dict[str, Tree]:
+def keep_valid(ask: Ask, replies: Mapping[str, Tree], check: Callable[[str, Tree], None]) -> dict[str, Tree]:
     """The replies that pass a check. A plain ask, which can leave nobody out, gets the refusal as an error.
 
     Args:
@@ -68,7 +68,7 @@ def sound(ask: Ask, replies: Mapping[str, Tree], check: Callable[[str, Tree], No
         try:
             check(name, tree)
         except HostileMessage as refusal:
-            if not isinstance(ask, Asking):
+            if not isinstance(ask, TolerantAsk):
                 raise
             ask.refuse(name, str(refusal))
         else:
@@ -76,7 +76,7 @@ def sound(ask: Ask, replies: Mapping[str, Tree], check: Callable[[str, Tree], No
     return found
 
 
-def enough(ask: Ask, found: int, needed: int, of: int, channel: str, had: str) -> None:
+def require(ask: Ask, found: int, needed: int, of: int, channel: str, had: str) -> None:
     """That a sum can go on.
 
     Raises:
@@ -84,7 +84,7 @@ def enough(ask: Ask, found: int, needed: int, of: int, channel: str, had: str) -
     """
     if found >= needed:
         return
-    reasons = ask.reasons() if isinstance(ask, Asking) else []
+    reasons = ask.reasons() if isinstance(ask, TolerantAsk) else []
     why = "".join(f"; {reason}" for reason in reasons[:TOLD])
     more = f"; and {len(reasons) - TOLD} more" if len(reasons) > TOLD else ""
     raise Refused(

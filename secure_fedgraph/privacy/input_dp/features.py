@@ -12,7 +12,7 @@ from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.input_dp import randomizer
-from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, Redrawn, lying
+from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, lying
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -22,7 +22,7 @@ A_BIT = 2.18
 
 
 @dataclass(frozen=True)
-class MultiBitFeatures(Redrawn):
+class MultiBitFeatures(InputRandomizer):
     """LPGNN's multi-bit mechanism: m of d columns are drawn for each node, and each tells one biased bit.
 
     A bit says 1 with a probability that goes with the value from ``low`` to ``high``; it becomes an estimate
@@ -87,8 +87,8 @@ class MultiBitFeatures(Redrawn):
         room = 2**64 - 2 * lie  # of the threshold, which stays as far from never and always as a lie needs
         above = np.minimum((share * float(room)).astype(np.uint64), np.uint64(room))
         says = randomizer.coins(nodes * m).reshape(nodes, m) < above + np.uint64(lie)
-        told = max(room / 2.0**64, 2.0**-50)  # at a half the bits tell nothing
-        far = (self.high - self.low) / 2 * columns / m / told
+        contrast = max(room / 2.0**64, 2.0**-50)  # at a half the bits tell nothing
+        far = (self.high - self.low) / 2 * columns / m / contrast
         middle = torch.full((nodes, columns), (self.low + self.high) / 2, dtype=torch.float64)
         return middle.scatter_add(1, asked, torch.from_numpy(np.where(says, far, -far)))
 

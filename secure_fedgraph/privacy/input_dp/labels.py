@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.privacy.input_dp import randomizer
-from secure_fedgraph.privacy.input_dp.randomizer import Redrawn, lying
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, lying
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
 @dataclass(frozen=True)
-class RandomisedLabels(Redrawn):
+class RandomisedLabels(InputRandomizer):
     """Every node tells its own class with probability ``e^epsilon / (e^epsilon + K - 1)``, else any other.
 
     All labels that the client holds, of training nodes or not: whatever it computes reads these. They are

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.privacy.input_dp import randomizer
-from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, Redrawn, lying
+from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, lying
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
 @dataclass(frozen=True)
-class RandomisedLinks(Redrawn):
+class RandomisedLinks(InputRandomizer):
     """Randomised response on every pair of nodes of one client, once: what follows costs its links nothing.
 
     Each pair tells the truth, linked or not, with probability ``e^epsilon / (1 + e^epsilon)``. Of the noisy
@@ -65,8 +65,8 @@ class RandomisedLinks(Redrawn):
         own = np.unique((low * nodes + high)[low != high])
         said = np.concatenate([np.empty(0, np.int64), *self._said(own, nodes)])
         lies = self._lie / 2.0**64
-        told = max(1 - 2 * lies, 2.0**-50)  # at a half the answers tell nothing
-        estimate = (len(said) - lies * nodes * (nodes - 1) / 2) / told
+        contrast = max(1 - 2 * lies, 2.0**-50)  # at a half the answers tell nothing
+        estimate = (len(said) - lies * nodes * (nodes - 1) / 2) / contrast
         kept = _most_alike(said, x, round(min(max(estimate, 0), len(said))))
         pair = torch.from_numpy(np.stack([kept // nodes, kept % nodes]))
         return torch.cat([pair, pair.flip(0)], dim=1)

@@ -25,7 +25,7 @@ CHUNK = 2**22
 
 
 @dataclass(frozen=True)
-class Redrawn(ABC):
+class InputRandomizer(ABC):
     """One part of a client's graph that is drawn anew once: what follows costs that part nothing.
 
     Guarantees:
@@ -77,7 +77,7 @@ class Redrawn(ABC):
         """What one drawing costs, by unit: nothing but of its own, since nothing leaves the client by it."""
         return {**dict.fromkeys(Unit, ()), self.unit: (PureRelease(self.epsilon),)}
 
-    def told(self) -> dict[str, Any]:
+    def to_config(self) -> dict[str, Any]:
         """Its kind and settings: JSON, for another process or a checkpoint to hold against."""
         return {"kind": self.kind, **vars(self)}
 

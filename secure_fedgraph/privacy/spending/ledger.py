@@ -19,10 +19,10 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.accounting import epsilon
 from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,
-    Drawn,
     Event,
     GaussianRelease,
     PureRelease,
+    SamplingError,
     Spent,
 )
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
@@ -158,7 +158,7 @@ def _apart(event: Event, times: int) -> Event:
         return replace(event, multiplier=event.multiplier / times)
     if isinstance(event, PureRelease):
         return replace(event, epsilon=event.epsilon * times)
-    if isinstance(event, Drawn):
+    if isinstance(event, SamplingError):
         return replace(event, total_variation=min(event.total_variation * times, 1.0))
     raise TypeError(f"nothing is known of {event!r} where what it hides moves {times} times as far")
 

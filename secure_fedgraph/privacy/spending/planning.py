@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from secure_fedgraph.errors import BadInput, BudgetExhausted
-from secure_fedgraph.privacy.accounting.epsilon import Drawn, Event, PureRelease
+from secure_fedgraph.privacy.accounting.epsilon import Event, PureRelease, SamplingError
 from secure_fedgraph.privacy.policy import OUTSIDE, SILENT, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
@@ -246,7 +246,7 @@ def _scaled(cost: Cost, scale: float) -> Cost:
 def _louder(event: Event, scale: float) -> Event:
     if isinstance(event, PureRelease):
         return PureRelease(event.epsilon / scale)
-    if isinstance(event, Drawn):
+    if isinstance(event, SamplingError):
         return event
     key = "noise" if hasattr(event, "noise") else "multiplier"
     return replace(event, **{key: min(getattr(event, key) * scale, _MOST)})  # type: ignore[type-var]

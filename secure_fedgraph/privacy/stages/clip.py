@@ -9,7 +9,7 @@ import numpy as np
 
 from secure_fedgraph.errors import BadInput, Incompatible
 from secure_fedgraph.privacy.pooling import clipped
-from secure_fedgraph.privacy.protection import Scope, Sensitivity, Stage, Terms
+from secure_fedgraph.privacy.protection import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.guarantee import Unit
 
@@ -44,7 +44,7 @@ class Clip(Stage):
         if not (math.isfinite(self.norm) and self.norm > 0):
             raise BadInput(f"norm {self.norm}: the clip must be a positive number; set --norm 1.0")
 
-    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
         """Zeroing a unit moves its row by at most the norm, replacing it by twice that.
 
         Raises:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.errors import BadInput, Incompatible
-from secure_fedgraph.privacy.protection import Scope, Sensitivity, Stage, Terms
+from secure_fedgraph.privacy.protection import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.protocol.channel import Domain
 
 
@@ -46,7 +46,7 @@ class FixedPoint(Stage):
         if not (math.isfinite(self.limit) and self.limit > 0):
             raise BadInput(f"limit {self.limit}: fixed point needs a positive number; set protection.limit=8")
 
-    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
         """Chooses the step from the ring, the limit and everybody who may contribute."""
         if sensitivity.noised_by == "server":
             raise Incompatible(

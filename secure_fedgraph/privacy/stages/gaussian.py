@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from secure_fedgraph.errors import BadInput, Incompatible, Unbound
-from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Drawn, Event, GaussianRelease
+from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Event, GaussianRelease, SamplingError
 from secure_fedgraph.privacy.pooling import HAIR
-from secure_fedgraph.privacy.protection import Noise, Scope, Sensitivity, Stage, Terms
+from secure_fedgraph.privacy.protection import BindContext, Noise, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.protocol.channel import Domain, Reveal
@@ -105,7 +105,7 @@ class Gaussian(Stage):
         """The step that parts of sums over units are put on before they are added up."""
         return self.step
 
-    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
         """Takes the scale from the sensitivity, and the grid from the scale and the ring."""
         channel = terms.channel
         if not sensitivity.bounded:
@@ -199,14 +199,14 @@ class Gaussian(Stage):
         """The events of one upload of so many values, once the stage is bound."""
         apart = min(self.honest * width * self._sampler(self.sigma).total_variation, 1.0)
         if self.by != "shares":
-            return GaussianRelease(self.multiplier), Drawn(apart)
+            return GaussianRelease(self.multiplier), SamplingError(apart)
         return (
             DiscreteRelease(
                 self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=apart
             ),
         )
 
-    def _honest(self, terms: Terms) -> int:
+    def _honest(self, terms: BindContext) -> int:
         if self.by != "shares":
             return 1
         if not terms.ring or terms.channel.reveal is not Reveal.SUM:
@@ -223,7 +223,7 @@ class Gaussian(Stage):
             )
         return counted
 
-    def _room(self, terms: Terms) -> float:
+    def _room(self, terms: BindContext) -> float:
         """Steps up to which one upload, noise included, may go."""
         return terms.ring / 2 / len(terms.clients) - 1 if self.by == "shares" else EXACT[self.by]
 

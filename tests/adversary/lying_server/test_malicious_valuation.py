@@ -17,7 +17,7 @@ from parties import NAMES, introduced, scope
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers.homomorphic import native, valuation, valuation_native
 from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
-from secure_fedgraph.privacy.protection import Terms
+from secure_fedgraph.privacy.protection import BindContext
 from secure_fedgraph.protocol import Channel, Layout, Reveal
 
 WIDTH = 6
@@ -29,7 +29,7 @@ class Valued:
     """Three clients with keys, and a server that has their ciphertexts of one exchange."""
 
     def __init__(self) -> None:
-        terms = Terms(Channel("valued", Reveal.VALUES), NAMES, "zero-out")
+        terms = BindContext(Channel("valued", Reveal.VALUES), NAMES, "zero-out")
         self.carrier = EncryptedValues(holder=HOLDER).bind(terms)
         self.parties, self.place = introduced(NAMES), scope(20, "valued", NAMES)
         self.carrier.set_up(self.ask, NAMES)
@@ -169,5 +169,5 @@ class TestWhatABlindOpenerGives:
         assert np.array_equal(np.rint(key), np.rint(true))
 
     def test_the_channel_says_so(self) -> None:
-        terms = Terms(Channel("valued", Reveal.VALUES), NAMES, "zero-out")
+        terms = BindContext(Channel("valued", Reveal.VALUES), NAMES, "zero-out")
         assert any("lies" in line and "the key" in line for line in EncryptedValues().excess(terms))

@@ -29,7 +29,7 @@ from secure_fedgraph.privacy.policy import homomorphic, masked
 from secure_fedgraph.protocol import courier as courier_module
 from secure_fedgraph.protocol import transport, wire
 from secure_fedgraph.protocol.text import LONGEST, printable
-from secure_fedgraph.protocol.transport import InProcess, Lost
+from secure_fedgraph.protocol.transport import DirectCalls, Lost
 
 REFUSER = "owner-1"
 ESCAPES = "\x1b]0;owned\x07\x1b[31mred\u202e\r\n"
@@ -110,7 +110,7 @@ def test_a_transport_reports_errors_in_the_place_of_replies():
     def door(raw: bytes) -> bytes:
         raise ZeroDivisionError
 
-    found = InProcess({"a": door, "b": lambda raw: raw}).reach({"a": b"1", "b": b"2"})
+    found = DirectCalls({"a": door, "b": lambda raw: raw}).reach({"a": b"1", "b": b"2"})
     assert isinstance(found["a"], ZeroDivisionError)
     assert found["b"] == b"2"
     assert transport.Answer == bytes | Exception

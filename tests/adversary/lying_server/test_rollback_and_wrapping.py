@@ -19,7 +19,7 @@ from secure_fedgraph.crypto import seal
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.policy import local_dp, masked
-from secure_fedgraph.privacy.protection import CutWarning, Terms
+from secure_fedgraph.privacy.protection import BindContext, CutWarning
 from secure_fedgraph.privacy.stages import fixed_point, gaussian
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 
@@ -100,8 +100,8 @@ class TestWrapping:
     def test_a_step_that_leaves_the_others_out_would_turn_the_sum_round(self, monkeypatch):
         real = FixedPoint.bind
 
-        def alone(self: Any, sensitivity: Any, terms: Terms) -> Any:
-            one = Terms(terms.channel, terms.clients[:1], terms.relation, terms.ring)
+        def alone(self: Any, sensitivity: Any, terms: BindContext) -> Any:
+            one = BindContext(terms.channel, terms.clients[:1], terms.relation, terms.ring)
             return real(self, sensitivity, one)
 
         monkeypatch.setattr(fixed_point.FixedPoint, "bind", alone)

@@ -21,10 +21,10 @@ from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg import client as masking_session
 from secure_fedgraph.privacy.carriers.secagg import neighbours
 from secure_fedgraph.privacy.carriers.secagg import server as masking
-from secure_fedgraph.privacy.carriers.secagg.advertisements import Deck
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, around, circle, shape
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.protection import Terms
+from secure_fedgraph.privacy.protection import BindContext
 
 FORTY = tuple(f"n{i:02d}" for i in range(40))
 PAID = FORTY[3::10]
@@ -35,7 +35,7 @@ Graph = dict[str, tuple[str, ...]]
 
 def carrier(names: tuple[str, ...]) -> Masked:
     """One in ten may collude, and nobody drops out."""
-    return Masked(dropouts=0.0).bind(Terms(CHANNEL, names, "zero-out"))
+    return Masked(dropouts=0.0).bind(BindContext(CHANNEL, names, "zero-out"))
 
 
 class Grinding(Server):
@@ -61,7 +61,7 @@ class Grinding(Server):
     def suited(self, adverts: dict[str, Any]) -> bool:
         count, settings = len(self.names), self.carrier
         degree = masking.shape(count, count, settings.colluders, settings.dropouts).degree
-        deck = Deck(self.names, *(stacked(adverts, key) for key in decks.FIELDS))
+        deck = KeyAdvertisements(self.names, *(stacked(adverts, key) for key in decks.FIELDS))
         self.victim = self.suits(around(circle(deck.names, deck.digest), degree)) or ""
         return bool(self.victim)
 
@@ -200,7 +200,7 @@ class TestCopiedKeys:
         server = Server(names=FORTY, carrier=carrier(FORTY))
         real, left = server.ask, []
 
-        class Ask(masking.Asking):
+        class Ask(masking.TolerantAsk):
             def __init__(self) -> None:
                 super().__init__(lambda *_: None, lambda *_: None, list, {})  # type: ignore[arg-type,return-value]
 

@@ -17,7 +17,7 @@ from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centr
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.carriers.secagg.shamir import PRIME, decoded, split
 from secure_fedgraph.privacy.policy import masked
-from secure_fedgraph.privacy.protection import Terms
+from secure_fedgraph.privacy.protection import BindContext
 from secure_fedgraph.protocol import wire
 
 TWELVE = tuple(f"c{i:02d}" for i in range(12))
@@ -26,7 +26,9 @@ POISONER = "c04"
 
 def summed(names: tuple[str, ...], ask_of: Callable[[Server], Any], colluders: float = 0.0) -> bool:
     """Whether the sum is that of all uploads, once it is opened."""
-    server = Server(names=names, carrier=Masked(colluders=colluders).bind(Terms(CHANNEL, names, "zero-out")))
+    server = Server(
+        names=names, carrier=Masked(colluders=colluders).bind(BindContext(CHANNEL, names, "zero-out"))
+    )
     server.take_uploads()
     total = server.prepared.open_sum(server.words, LAYOUT, server.place, ask_of(server))
     return np.array_equal(total, sum(server.uploads.values()))
@@ -111,7 +113,7 @@ class TestDealersThatLie:
             if not all(shamir.are_shares(tree["shares"])):
                 raise HostileMessage(f"channel {channel!r}: {holder} revealed something that is no shares")
 
-        monkeypatch.setattr(unmasking.Dealt, "check_shares", as_it_was)
+        monkeypatch.setattr(unmasking.SumSession, "check_shares", as_it_was)
         with pytest.raises(HostileMessage, match=r"c0[0-35-9] revealed something that is no shares"):
             self.dealt(lambda text: b"\xff" * 64, monkeypatch)
 
@@ -142,7 +144,9 @@ class TestWhatIsOpenedOfARefusedSum:
     """The server holds all masked words and all revealed shares when it finds that one dealer lied."""
 
     def test_one_unknown_mask_is_still_on_it(self) -> None:
-        server = Server(names=TWELVE, carrier=Masked(colluders=0.0).bind(Terms(CHANNEL, TWELVE, "zero-out")))
+        server = Server(
+            names=TWELVE, carrier=Masked(colluders=0.0).bind(BindContext(CHANNEL, TWELVE, "zero-out"))
+        )
         server.take_uploads()
         revealed = server.unmask(server.sign(TWELVE))
         minus = [

@@ -28,7 +28,7 @@ from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.carriers.secagg.shamir import combine
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import homomorphic, masked
-from secure_fedgraph.privacy.protection import Terms
+from secure_fedgraph.privacy.protection import BindContext
 from secure_fedgraph.protocol import Channel, Layout, Reveal, history, wire
 
 SIX = tuple(f"c{i}" for i in range(6))
@@ -48,7 +48,7 @@ class Server:
     def __init__(self, parties=None, names=SIX, exchange=10, carrier=None, pays=()):
         self.parties = parties or introduced(names)
         self.names, self.pays = names, pays
-        self.carrier = carrier or Masked(colluders=0.0).bind(Terms(CHANNEL, names, "zero-out"))
+        self.carrier = carrier or Masked(colluders=0.0).bind(BindContext(CHANNEL, names, "zero-out"))
         self.numbers = itertools.count(exchange)
         generator = np.random.default_rng(exchange)
         self.uploads = {n: generator.integers(-999, 1000, (1, WIDTH)) for n in names}
@@ -159,7 +159,9 @@ class TestTwoLists:
 
     def test_a_client_in_its_pay_is_counted(self):
         """With one colluder that reveals both, two lists of three honest clients would do at four of six."""
-        server = Server(pays=("c0",), carrier=Masked(colluders=0.2).bind(Terms(CHANNEL, SIX, "zero-out")))
+        server = Server(
+            pays=("c0",), carrier=Masked(colluders=0.2).bind(BindContext(CHANNEL, SIX, "zero-out"))
+        )
         server.take_uploads()
         assert 2 * server.dealt.shape.signatures > 6 + 1
 
@@ -172,7 +174,9 @@ class TestListsThatMix:
 
     def mixed(self):
         names = tuple(f"c{i:02d}" for i in range(10))
-        server = Server(names=names, carrier=Masked(colluders=0.0).bind(Terms(CHANNEL, names, "zero-out")))
+        server = Server(
+            names=names, carrier=Masked(colluders=0.0).bind(BindContext(CHANNEL, names, "zero-out"))
+        )
         server.take_uploads()
         others = names[1:]
         # client i is told that only itself, the victim and one more are alive
@@ -310,7 +314,7 @@ class TestSecretsThatServeTwice:
         replayed = old.ask("advertise", {n: {} for n in SIX})["c5"]
         new = Server(parties, exchange=50)
         adverts = new.ask("advertise", {n: {} for n in SIX})
-        deck = decks.Deck.of({**adverts, "c5": replayed})
+        deck = decks.KeyAdvertisements.of({**adverts, "c5": replayed})
         with pytest.raises(HostileMessage, match="A signature does not belong to identity"):
             new.ask("share", {"c0": deck.to_tree()})
 
@@ -322,7 +326,7 @@ class TestSecretsThatServeTwice:
         parties = introduced(SIX)
         replayed = Server(parties).ask("advertise", {n: {} for n in SIX})["c5"]
         new = Server(parties, exchange=50)
-        deck = decks.Deck.of({**new.ask("advertise", {n: {} for n in SIX}), "c5": replayed})
+        deck = decks.KeyAdvertisements.of({**new.ask("advertise", {n: {} for n in SIX}), "c5": replayed})
         assert new.ask("share", {"c0": deck.to_tree()})["c0"]["shares"].shape == (5, 92)
 
     def test_a_client_that_came_back_from_a_checkpoint_has_no_old_secrets(self):
@@ -379,7 +383,7 @@ class TestMiddle:
         server = Server()
         adverts = server.ask("advertise", {n: {} for n in SIX})
         adverts["c4"] = {**adverts["c4"], "public": np.frombuffer(AgreementKey.generate().public, "u1")}
-        deck = decks.Deck.of(adverts)
+        deck = decks.KeyAdvertisements.of(adverts)
         with pytest.raises(HostileMessage, match="A signature does not belong"):
             server.ask("share", {"c0": deck.to_tree()})
         with pytest.raises(HostileMessage, match="c4's own key came back changed"):
@@ -391,14 +395,14 @@ class TestQuorum:
 
     def test_survivors_below_the_quorum(self):
         server = Server(
-            carrier=Masked(colluders=0.0).bind(Terms(CHANNEL, SIX, "zero-out", 0, 5))
+            carrier=Masked(colluders=0.0).bind(BindContext(CHANNEL, SIX, "zero-out", 0, 5))
         ).take_uploads()
         with pytest.raises(HostileMessage, match="cohorts of at least 5 and was asked in one of 4"):
             server.sign(SIX[:4])
 
     def test_a_quorum_that_counts_the_cohort_only_opens_four(self, monkeypatch):
         monkeypatch.setattr(client, "_large_enough", lambda *_: None)
-        carrier = Masked(colluders=0.0).bind(Terms(CHANNEL, SIX, "zero-out", 0, 5))
+        carrier = Masked(colluders=0.0).bind(BindContext(CHANNEL, SIX, "zero-out", 0, 5))
         server = Server(carrier=carrier).take_uploads()
         server.unmask(server.sign(SIX[:4]))
 
@@ -456,7 +460,7 @@ class TestNeighbours:
     PAID = NAMES[1:19]  # more than it is assumed to have
 
     def surrounded(self):
-        terms = Terms(CHANNEL, self.NAMES, "zero-out")
+        terms = BindContext(CHANNEL, self.NAMES, "zero-out")
         server = Server(names=self.NAMES, carrier=Masked().bind(terms), pays=self.PAID).take_uploads()
         victim = self.NAMES[0]
         own = server.seed(victim, server.unmask(server.sign(self.NAMES)))
@@ -484,7 +488,7 @@ class TestWithheldShares:
     NAMES = tuple(f"n{i:02d}" for i in range(33))
 
     def withheld(self):
-        victim, terms = self.NAMES[0], Terms(CHANNEL, self.NAMES, "zero-out")
+        victim, terms = self.NAMES[0], BindContext(CHANNEL, self.NAMES, "zero-out")
         server = Server(names=self.NAMES, carrier=Masked().bind(terms))
         few: list[str] = []
 
@@ -701,13 +705,13 @@ class TestDifferencing:
         assert distance < 1e-6
 
     def test_a_server_that_lists_half_a_batch_is_refused(self):
-        carrier = Masked(colluders=0.0, batch=2).bind(Terms(CHANNEL, SIX, "zero-out"))
+        carrier = Masked(colluders=0.0, batch=2).bind(BindContext(CHANNEL, SIX, "zero-out"))
         server = Server(carrier=carrier).take_uploads()
         with pytest.raises(HostileMessage, match="survivors that are not whole batches"):
             server.sign(SIX[1:])
 
     def test_clients_that_do_not_look_would_sign_it(self, monkeypatch):
-        carrier = Masked(colluders=0.0, batch=2).bind(Terms(CHANNEL, SIX, "zero-out"))
+        carrier = Masked(colluders=0.0, batch=2).bind(BindContext(CHANNEL, SIX, "zero-out"))
         server = Server(carrier=carrier).take_uploads()
         monkeypatch.setattr(Masked, "contributors", lambda self, uploaded: uploaded)
         revealed = server.unmask(server.sign(SIX[1:]))
@@ -715,7 +719,7 @@ class TestDifferencing:
 
     def test_no_combination_of_any_rounds_tells_a_batch_apart(self):
         """Every list that clients sign is a union of batches, so the row space of all is constant on each."""
-        carrier = Masked(batch=2).bind(Terms(CHANNEL, SIX, "zero-out"))
+        carrier = Masked(batch=2).bind(BindContext(CHANNEL, SIX, "zero-out"))
         rows = []
         for chosen in itertools.product((False, True), repeat=6):
             kept = carrier.contributors(tuple(n for n, there in zip(SIX, chosen, strict=True) if there))

@@ -57,8 +57,8 @@ class Whole(Sharing):
         round.share(self.ROWS, senders=self.SENDERS)
         return {"got": round.reduce(self.GOT).total["got"].float()}
 
-    def predictions(self, state, round, question, schema):
-        return {"everybody": torch.zeros(question.num_nodes, schema.classes)}
+    def predictions(self, state, round, inputs, schema):
+        return {"everybody": torch.zeros(inputs.num_nodes, schema.classes)}
 
     @GOT.answer
     def got(self, client, given):

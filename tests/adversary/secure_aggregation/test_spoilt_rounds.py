@@ -22,7 +22,7 @@ from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg import server
 from secure_fedgraph.privacy.policy import homomorphic, masked, plaintext
 from secure_fedgraph.privacy.protection import CutWarning, Scope
-from secure_fedgraph.protocol import InProcess, Layout, Message, wire
+from secure_fedgraph.protocol import DirectCalls, Layout, Message, wire
 
 NAMES = tuple(f"owner-{i}" for i in range(5))
 LIAR = "owner-2"
@@ -30,7 +30,7 @@ REST = tuple(name for name in NAMES if name != LIAR)
 Change = Callable[[wire.Tree], wire.Tree]
 
 
-class Spoiling(InProcess):
+class Spoiling(DirectCalls):
     """Changes what one client says at one step: its reply's body, or all of its bytes."""
 
     def __init__(self, made: Session, step: str, change: Callable[[bytes], bytes]) -> None:
@@ -243,7 +243,7 @@ def test_too_many_liars_and_the_reasons_are_told():
 
     class Several(Spoiling):
         def reach(self, requests: Any) -> Any:
-            found = InProcess.reach(self, requests)
+            found = DirectCalls.reach(self, requests)
             return {n: raw if n in ("owner-0", "owner-1") else b"nonsense" for n, raw in found.items()}
 
     made.courier._transport = Several(made, "", lambda raw: raw)
@@ -259,7 +259,7 @@ def test_two_layouts_of_two_each_blame_nobody():
 
     class Halves(Spoiling):
         def reach(self, requests: Any) -> Any:
-            found = InProcess.reach(self, requests)
+            found = DirectCalls.reach(self, requests)
             for name in ("owner-0", "owner-1"):
                 if Message.from_bytes(requests[name]).step == "answer":
                     found[name] = body(lambda t: {**t, "layout": Layout((("v", (5,)),)).to_text()})(

@@ -9,29 +9,29 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks.attack import Guess
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 
 KINDS = ("links from lists", "links by likeness", "links from answers")
 
 
 @pytest.fixture(scope="module")
-def case() -> Case:
+def case() -> FinishedRun:
     federation = sfg.federate(
         "synthetic-citation", clients=2, seed=0, partition="vertical", nodes=80, features=20
     )
     unread: Any = None
-    return Case(federation, unread, unread)
+    return FinishedRun(federation, unread, unread)
 
 
-def linked(case: Case, owner: str) -> np.ndarray:
+def linked(case: FinishedRun, owner: str) -> np.ndarray:
     graph = case.federation.owners[owner]
     found = np.zeros((int(graph.num_nodes),) * 2, dtype=bool)
     found[tuple(graph.edge_index.numpy())] = True
     return found | found.T
 
 
-def drawn(case: Case, kind: str, sign: float) -> dict[str, dict[str, Any]]:
+def drawn(case: FinishedRun, kind: str, sign: float) -> dict[str, dict[str, Any]]:
     """The graphs after a guess that is right in every pair, or (-1) wrong in every pair."""
     values = {owner: sign * linked(case, owner).astype(np.float32) for owner in case.federation.owners}
     if kind == "links from answers":
@@ -41,7 +41,7 @@ def drawn(case: Case, kind: str, sign: float) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_drawn_links_are_the_owners(case: Case, kind: str) -> None:
+def test_the_drawn_links_are_the_owners(case: FinishedRun, kind: str) -> None:
     right, wrong = drawn(case, kind, 1.0), drawn(case, kind, -1.0)
     assert set(right) == set(wrong) == set(case.federation.owners)
     for owner in right:

@@ -15,13 +15,13 @@ from secure_fedgraph.privacy import pooling_trees, protection
 from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
-from secure_fedgraph.protocol import Channel, Reveal, TouchesTrees, Unit
+from secure_fedgraph.protocol import Channel, Reveal, Unit, UnitContributionTrees
 
 DELTA, EPSILON = 1e-5, 4.0
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
 MOST = (1, 2, 2)
 TRIALS = 90
-TOUCHES = TouchesTrees(0.7, fanout=(2, 2), most=MOST, batches=TRIALS * sum(MOST), trees=2)
+TOUCHES = UnitContributionTrees(0.7, fanout=(2, 2), most=MOST, batches=TRIALS * sum(MOST), trees=2)
 MASHES = Channel("egos_across", Reveal.SUM, Unit.NODE, touches=TOUCHES)
 ROADS = {
     "noised by the client": (lambda: local(), "server", ()),

@@ -27,15 +27,15 @@ from secure_fedgraph.privacy.stages import clip
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Reader, Unit
-from secure_fedgraph.protocol.upload import Parts
+from secure_fedgraph.protocol.upload import ContributionRows
 
 DELTA, EPSILON, NORM = 1e-5, 4.0, 1.5
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=Touches(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
 OTHERS = NAMES[1:]
 
 
@@ -140,7 +140,7 @@ def test_the_claim_is_the_ledgers():
     for policy, channel, upload in (
         (local_dp(NORM, 1.3), UPDATE, Upload({"w": torch.ones(3)})),
         (central_dp(NORM, 1.3), UPDATE, Upload({"w": torch.ones(3)})),
-        (local_dp(NORM, 1.3, "replace"), SUMS, Parts({"w": torch.ones(2, 3)}, torch.ones(2, 4))),
+        (local_dp(NORM, 1.3, "replace"), SUMS, ContributionRows({"w": torch.ones(2, 3)}, torch.ones(2, 4))),
     ):
         made = session(policy, (channel,), algorithm=_answering(channel, upload)).set_up()
         made.round().reduce(channel, {})
@@ -150,7 +150,7 @@ def test_the_claim_is_the_ledgers():
         assert claims(fitted(policy, channel), DELTA) == charged
 
 
-def _answering(channel: Channel, upload: Upload | Parts) -> Algorithm:
+def _answering(channel: Channel, upload: Upload | ContributionRows) -> Algorithm:
     class One(Algorithm):
         name = "one"
         CHANNEL = channel

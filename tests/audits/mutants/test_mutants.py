@@ -56,7 +56,7 @@ from secure_fedgraph.privacy.spending.ledger import Cost, Ledger, composed
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.transcript import everything
 
@@ -65,7 +65,7 @@ Patch = pytest.MonkeyPatch
 NORM, MULTIPLIER, DELTA = 1.5, 2.0, 1e-5
 NAMES = tuple(f"owner-{i}" for i in range(4))
 UPDATE = Channel("update", Reveal.SUM)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=Touches(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
 P = sfg.policies
 
 

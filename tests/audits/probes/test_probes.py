@@ -27,9 +27,9 @@ from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
 from secure_fedgraph.privacy import dp_sgd
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches
+from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.upload import Parts, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, Upload
 from secure_fedgraph.report.sections.conformance import conformed
 
 
@@ -131,9 +131,9 @@ def test_right_noise_is_accused_no_more_often_than_the_level(check: Any):
 def test_what_is_sent_is_the_clipped_upload_and_noise(monkeypatch: pytest.MonkeyPatch):
     update = P.local_dp(1.0, 2.0).bind((Channel("update", Reveal.SUM),), ("a", "b"))["update"]
     rows = {"a": Upload({"w": torch.zeros(20), "b": torch.zeros(2)})}
-    channel = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=Touches(1, 1.0))
+    channel = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=UnitContribution(1, 1.0))
     sums = P.local_dp(1.0, 2.0).bind((channel,), ("a", "b"))["sums"]
-    parts = {"a": Parts({"w": torch.zeros(5, 20)}, torch.ones(5, 3, dtype=torch.bool))}
+    parts = {"a": ContributionRows({"w": torch.zeros(5, 20)}, torch.ones(5, 3, dtype=torch.bool))}
     for bound, examples in ((update, rows), (sums, parts)):
         (noise,) = noises(bound, examples, 40, units=600)
         assert widths(noise) == beyond(noise) == [] == likenesses([noise])

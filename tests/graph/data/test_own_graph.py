@@ -45,8 +45,8 @@ def held(federation: sfg.Federation, key: str) -> list[int]:
 @pytest.mark.parametrize("partition", ["random", "louvain"])
 def test_masks_are_kept_to(partition: str) -> None:
     made = sfg.federate(graph(**masks()), 3, partition)
-    exam = made.referee.exam
-    for key, asked in zip(MASKS, (exam.trainings, exam.validations, exam.tests), strict=True):
+    test_set = made.referee.test_set
+    for key, asked in zip(MASKS, (test_set.trainings, test_set.validations, test_set.tests), strict=True):
         wanted = masks()[key].nonzero().flatten().tolist()
         assert held(made, key) == wanted
         assert sorted(torch.cat(list(asked.values())).tolist()) == wanted
@@ -73,7 +73,7 @@ def test_training_sees_the_masks_nodes_only(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_vertical_split_keeps_masks() -> None:
     made = sfg.federate(graph(**masks()), 2, "vertical")
     assert all(torch.equal(o.train_mask, masks()["train_mask"]) for o in made.owners.values())
-    assert made.referee.exam.tests["everybody"].tolist() == list(range(60, 110))
+    assert made.referee.test_set.tests["everybody"].tolist() == list(range(60, 110))
     for owner in made.owners.values():
         assert owner.y[30:].tolist() == [-1] * 90
 
@@ -170,9 +170,9 @@ def test_unlabelled_nodes_are_in_no_mask(partition: str) -> None:
         for key in MASKS:
             assert int((owner.y[owner[key]] < 0).sum()) == 0
         assert bool(owner.train_mask.any())
-    exam = made.referee.exam
-    for asked in (exam.tests, exam.validations):
-        assert all(bool((exam.labels[nodes] >= 0).all()) for nodes in asked.values())
+    test_set = made.referee.test_set
+    for asked in (test_set.tests, test_set.validations):
+        assert all(bool((test_set.labels[nodes] >= 0).all()) for nodes in asked.values())
 
 
 def test_unlabelled_nodes_in_a_mask_are_left_out_of_it_and_counted() -> None:

@@ -35,7 +35,7 @@ def numbers(packed: Data) -> list[int]:
 def test_every_graph_has_one_place():
     handout = random_agents(dataset(), 4, 0)
     owned = [n for owner in handout.owners for n in numbers(owner)]
-    examined = numbers(handout.exam.question)
+    examined = numbers(handout.test_set.inputs)
     assert sorted(owned + examined) == list(range(50))
     assert len(examined) == 4  # a tenth of 25 is 2.5, and ties go to training: two of each class
     assert sorted(len(owner.y) for owner in handout.owners) == [11, 11, 12, 12]
@@ -48,12 +48,12 @@ def test_every_graph_has_one_place():
 
 
 def test_the_exam_is_nobodys_and_shows_no_answer():
-    exam = random_agents(dataset(), 4, 0).exam
-    assert exam.own_tests
-    assert set(exam.tests) == {EVERYBODY}
-    assert exam.question.get("y") is None
-    assert exam.labels.tolist() == [int(n >= 25) for n in numbers(exam.question)]
-    assert sorted(exam.labels.bincount().tolist()) == [2, 2]
+    test_set = random_agents(dataset(), 4, 0).test_set
+    assert test_set.own_tests
+    assert set(test_set.tests) == {EVERYBODY}
+    assert test_set.inputs.get("y") is None
+    assert test_set.labels.tolist() == [int(n >= 25) for n in numbers(test_set.inputs)]
+    assert sorted(test_set.labels.bincount().tolist()) == [2, 2]
 
 
 def test_file_order_deals_runs():
@@ -77,9 +77,9 @@ def test_shares_are_settings():
     assert [int(o.val_mask.sum()) for o in handout.owners] == [2, 2, 2, 2]
     assert handout.facts["training"] == [6, 6, 6, 6]
     without = random_agents(dataset(), 4, 0, own_test=0.0)
-    assert not without.exam.own_tests
+    assert not without.test_set.own_tests
     alone = random_agents(dataset(), 4, 0, global_test=0.0)
-    assert alone.exam.tests == {}
+    assert alone.test_set.tests == {}
     assert sum(len(o.y) for o in alone.owners) == 50
 
 
@@ -121,7 +121,7 @@ class TestQuality:
         assert handout.pool is None
 
     def test_the_exam_is_as_it_was(self):
-        plain, changed = (random_agents(dataset(), 6, 0, perturbed=p).exam.question for p in (False, True))
+        plain, changed = (random_agents(dataset(), 6, 0, perturbed=p).test_set.inputs for p in (False, True))
         assert torch.equal(plain.edge_index, changed.edge_index)
 
     def test_a_complete_graph_has_no_room(self):

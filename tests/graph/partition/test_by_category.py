@@ -65,8 +65,8 @@ class TestPartition:
             assert masks.sum(1)[:2].tolist() == [int(0.8 * n), int(0.1 * n)]
 
     def test_the_referee_holds_no_rating(self, dataset):
-        exam = by_category(dataset, 3, 0).exam
-        assert exam.own_tests and not exam.tests and not len(exam.labels)
+        test_set = by_category(dataset, 3, 0).test_set
+        assert test_set.own_tests and not test_set.tests and not len(test_set.labels)
 
     def test_seeds(self, dataset):
         first, again, other = (by_category(dataset, 3, seed).owners[1].train_mask for seed in (0, 0, 1))

@@ -43,23 +43,26 @@ def test_an_owner_holds_its_own_graphs(dataset, handout):
 
 
 def test_the_exam_is_the_owners_held_out_graphs_without_their_classes(handout):
-    exam = handout.exam
-    assert exam.question.get("y") is None and not exam.own_tests
-    assert list(exam.tests) == [f"owner-{i}" for i in range(5)] == list(exam.validations)
-    for name, owner in zip(exam.tests, handout.owners, strict=True):
-        for asked, mask in ((exam.tests[name], owner.test_mask), (exam.validations[name], owner.val_mask)):
+    test_set = handout.test_set
+    assert test_set.inputs.get("y") is None and not test_set.own_tests
+    assert list(test_set.tests) == [f"owner-{i}" for i in range(5)] == list(test_set.validations)
+    for name, owner in zip(test_set.tests, handout.owners, strict=True):
+        for asked, mask in (
+            (test_set.tests[name], owner.test_mask),
+            (test_set.validations[name], owner.val_mask),
+        ):
             assert len(asked) == int(mask.sum())
-            assert exam.labels[asked].equal(owner.y[mask])
+            assert test_set.labels[asked].equal(owner.y[mask])
             if len(asked):
                 own = some(owner, mask.nonzero().flatten())
-                shown = some_x(exam.question, asked)
+                shown = some_x(test_set.inputs, asked)
                 assert own.x.equal(shown)
-    every = torch.cat([*exam.tests.values(), *exam.validations.values()])
-    assert sorted(every.tolist()) == list(range(41)) == list(range(len(exam.labels)))
+    every = torch.cat([*test_set.tests.values(), *test_set.validations.values()])
+    assert sorted(every.tolist()) == list(range(41)) == list(range(len(test_set.labels)))
 
 
-def some_x(question, graphs):
-    return torch.cat([question.x[question.graph == g] for g in graphs.tolist()])
+def some_x(inputs, graphs):
+    return torch.cat([inputs.x[inputs.graph == g] for g in graphs.tolist()])
 
 
 def test_sizes_are_uneven_and_nobody_is_left_without(dataset):

@@ -11,14 +11,14 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.partition.handout import EVERYBODY, Handout
+from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition
 from secure_fedgraph.graph.partition.label_skew import connected, label_skew
 
 GRAPH = citation(nodes=600, classes=6, seed=2)
 SMALL: dict[str, Any] = {"local_tests": 20}
 
 
-def made(clients: int = 4, seed: int = 0, **settings: Any) -> Handout:
+def made(clients: int = 4, seed: int = 0, **settings: Any) -> Partition:
     return label_skew(GRAPH, clients, seed, **{**SMALL, **settings})
 
 
@@ -26,21 +26,21 @@ def test_nobody_holds_a_node_of_the_global_test() -> None:
     handout = made()
     whole = connected(GRAPH)
     held = torch.cat([own.node_id for own in handout.owners]).unique()
-    assert len(handout.exam.labels) == int(0.3 * len(whole))
+    assert len(handout.test_set.labels) == int(0.3 * len(whole))
     # identities by content: rows of features are as good as unique here, so count what is left over
-    assert len(held) <= len(whole) - len(handout.exam.labels)
+    assert len(held) <= len(whole) - len(handout.test_set.labels)
     free = set(whole.tolist()) - set(held.tolist())
-    matching = [node for node in free if (GRAPH.x[node] == handout.exam.question.x[0]).all()]
+    matching = [node for node in free if (GRAPH.x[node] == handout.test_set.inputs.x[0]).all()]
     assert matching
 
 
 def test_the_question_holds_no_answer_and_is_marked_as_a_whole() -> None:
-    exam = made().exam
-    assert set(exam.question.keys()) <= {"x", "edge_index", "num_nodes"}
-    assert exam.own_tests
-    assert list(exam.tests) == [EVERYBODY]
-    assert torch.equal(exam.tests[EVERYBODY], torch.arange(len(exam.labels)))
-    assert int(exam.question.edge_index.max()) < len(exam.labels) == len(exam.question.x)
+    test_set = made().test_set
+    assert set(test_set.inputs.keys()) <= {"x", "edge_index", "num_nodes"}
+    assert test_set.own_tests
+    assert list(test_set.tests) == [EVERYBODY]
+    assert torch.equal(test_set.tests[EVERYBODY], torch.arange(len(test_set.labels)))
+    assert int(test_set.inputs.edge_index.max()) < len(test_set.labels) == len(test_set.inputs.x)
 
 
 def test_an_owners_nodes_are_split_as_the_released_code_splits_them() -> None:

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.partition.handouts import HANDOUTS
+from secure_fedgraph.graph.partition.handouts import PARTITIONS
 from secure_fedgraph.graph.partition.vertical import vertical
 from secure_fedgraph.graph.sample.links import undirected_links
 
@@ -47,11 +47,11 @@ def test_each_owner_has_its_own_eighty_percent_of_the_links(graph):
 
 
 def test_all_links_under_a_name_of_its_own(graph):
-    deal = HANDOUTS["vertical_all_links"].deal
+    deal = PARTITIONS["vertical_all_links"].deal
     assert isinstance(deal, partial)
     handout = deal(graph, 2, 0)
     assert handout.facts["links"] == [handout.facts["all_links"]] * 2
-    assert set(HANDOUTS["vertical"].settings) == set(HANDOUTS["vertical_all_links"].settings)
+    assert set(PARTITIONS["vertical"].settings) == set(PARTITIONS["vertical_all_links"].settings)
 
 
 def test_no_owner_knows_a_label_that_is_not_for_training(graph):
@@ -61,8 +61,8 @@ def test_no_owner_knows_a_label_that_is_not_for_training(graph):
         assert torch.equal(owner.y[owner.train_mask], graph.y[owner.train_mask])
         assert not owner.val_mask.any()
         assert not owner.test_mask.any()
-    assert set(handout.exam.question.to_dict()) == {"num_nodes"}
-    assert handout.exam.question.num_nodes == 200
+    assert set(handout.test_set.inputs.to_dict()) == {"num_nodes"}
+    assert handout.test_set.inputs.num_nodes == 200
 
 
 def test_labels_at_one_owner(graph):
@@ -75,7 +75,7 @@ def test_training_validation_and_test_do_not_meet(graph):
     handout = vertical(graph, 2, seed=0)
     train, val, test = (
         next(iter(nodes.values()))
-        for nodes in (handout.exam.trainings, handout.exam.validations, handout.exam.tests)
+        for nodes in (handout.test_set.trainings, handout.test_set.validations, handout.test_set.tests)
     )
     together = torch.cat([train, val, test])
     assert len(together) == len(together.unique()) == 200

@@ -24,7 +24,7 @@ from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.input_dp.randomizer import Redrawn, lying
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, lying
 from secure_fedgraph.privacy.input_dp.registry import DRAWINGS, drawing
 from secure_fedgraph.privacy.policy import local_dp
 from secure_fedgraph.privacy.spending.budget import Budget
@@ -89,10 +89,10 @@ class TestCoins:
         own = torch.linspace(-1.0, 3.0, columns).repeat(60_000, 1)
         how = MultiBitFeatures(epsilon, -1.0, 3.0)
         said, m = how.drawn(own).double(), how.bits(columns)
-        told = said != 1.0  # the middle
-        assert (told.sum(1) == m).all()
+        shown = said != 1.0  # the middle
+        assert (shown.sum(1) == m).all()
         far = 2.0 * columns / m / math.tanh(epsilon / m / 2)
-        assert (said[told] - 1).abs().allclose(torch.tensor(far).double(), rtol=1e-5)
+        assert (said[shown] - 1).abs().allclose(torch.tensor(far).double(), rtol=1e-5)
         error = far * math.sqrt(m / columns / len(said))  # no column's mean varies more
         assert ((said.mean(0) - own[0]).abs() <= 5.5 * error).all()
 
@@ -169,25 +169,25 @@ class TestBadInput:
 
 def test_what_another_process_is_told_is_the_same():
     for one, _ in KINDS.values():
-        assert drawing(one.told()) == one
-    assert drawing(MultiBitFeatures(2.0, -1.0, 1.0).told()) == MultiBitFeatures(2.0, -1.0, 1.0)
+        assert drawing(one.to_config()) == one
+    assert drawing(MultiBitFeatures(2.0, -1.0, 1.0).to_config()) == MultiBitFeatures(2.0, -1.0, 1.0)
 
 
 @pytest.mark.parametrize(("one", "unit"), KINDS.values(), ids=list(KINDS))
 class TestRuns:
-    def run(self, one: Redrawn, federation: sfg.Federation, **arguments: Any) -> sfg.Run:
+    def run(self, one: InputRandomizer, federation: sfg.Federation, **arguments: Any) -> sfg.Run:
         policy = replace(sfg.policies.plaintext(), drawn=(one,))
         return sfg.train(sfg.FedAvg(hidden=(8, 8), fanout=(2, 2)), federation, policy, **arguments)
 
     def test_it_is_paid_once_and_nothing_else_is_covered(self, one, unit, federation):
         made = self.run(one, federation, rounds=3)
         assert [c.channel for c in made.charges].count(one.kind) == 3
-        told = made.privacy()
-        assert told[unit]["epsilon"] == pytest.approx(3.0, abs=1e-3)
-        assert {other: entry["epsilon"] for other, entry in told.items() if other != unit} == dict.fromkeys(
-            set(told) - {unit}, "inf"
+        shown = made.privacy()
+        assert shown[unit]["epsilon"] == pytest.approx(3.0, abs=1e-3)
+        assert {other: entry["epsilon"] for other, entry in shown.items() if other != unit} == dict.fromkeys(
+            set(shown) - {unit}, "inf"
         )
-        assert told[unit]["relation"] == ("zero-out" if unit == "edge" else "replace")
+        assert shown[unit]["relation"] == ("zero-out" if unit == "edge" else "replace")
 
     def test_resumed_it_is_the_same_and_costs_nothing_more(self, one, unit, federation, tmp_path):
         class Stop(Exception):
@@ -237,14 +237,14 @@ class TestRuns:
     def test_a_budget_for_it_plans_it(self, one, unit, federation, epsilon):
         asked = experiment(unit=unit, epsilon=epsilon)
         made = execute(asked, None)
-        told = run_result(made, asked)
-        (row,) = told["plan"]
+        shown = run_result(made, asked)
+        (row,) = shown["plan"]
         assert (row["channel"], row["unit"], row["uses"], row["multiplier"]) == (one.kind, unit, 1, None)
         assert 0.98 * epsilon < row["epsilon"] <= epsilon + 1e-4
-        assert told["budget"]["spent"] == row["epsilon"]
-        assert told["budget"]["planned"] is True
+        assert shown["budget"]["spent"] == row["epsilon"]
+        assert shown["budget"]["planned"] is True
         assert made.policy.drawn[0].epsilon == pytest.approx(epsilon, rel=0.01)
-        assert any(table.title and unit in str(table.title) for table in run_tables(told)[:3])
+        assert any(table.title and unit in str(table.title) for table in run_tables(shown)[:3])
 
 
 @pytest.mark.parametrize(
@@ -363,10 +363,10 @@ class TestLargerUnits:
     def test_noise_of_a_policy_speaks_for_labels(self):
         asked = experiment(policy="local_dp", unit="label", epsilon=8.0)
         made = execute(asked, None)
-        told = run_result(made, asked)
+        shown = run_result(made, asked)
         assert not made.policy.drawn
-        assert 0.97 * 8 < told["privacy"]["label"]["epsilon"] <= 8
-        assert told["plan"][0]["unit"] == "client"
+        assert 0.97 * 8 < shown["privacy"]["label"]["epsilon"] <= 8
+        assert shown["plan"][0]["unit"] == "client"
 
 
 def test_a_budget_at_label_stops_the_run(federation):

@@ -36,9 +36,9 @@ def test_each_pair_lies_as_often_as_it_may_and_no_less(epsilon):
     pairs, lie = NODES * (NODES - 1) // 2, 1 / (1 + math.exp(epsilon))
     true = false = 0
     for _ in range(10):
-        told = set(said(epsilon).tolist())
-        assert all(number % NODES > number // NODES for number in told)
-        true, false = true + len(told & truth), false + len(told - truth)
+        joined = set(said(epsilon).tolist())
+        assert all(number % NODES > number // NODES for number in joined)
+        true, false = true + len(joined & truth), false + len(joined - truth)
     low, high = binom.interval(1 - 1e-6, 10 * NODES, 1 - lie)
     assert low <= true <= high
     low, high = binom.interval(1 - 1e-6, 10 * (pairs - NODES), lie)

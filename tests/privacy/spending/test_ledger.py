@@ -20,10 +20,10 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,
-    Drawn,
     GaussianRelease,
     OccurringGaussian,
     PureRelease,
+    SamplingError,
 )
 from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp, plaintext
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, number, read_ledger, report, spent
@@ -150,11 +150,11 @@ class TestSpent:
         charge = replace(CHARGE, releases={"server": (PureRelease(0.5),)})
         assert 0.4999 < at([charge], "client") <= 0.5
         assert 0.9999 < at([charge], "node") <= 1.0
-        drawn = replace(CHARGE, releases={"server": (GaussianRelease(2.0), Drawn(1e-9))})
+        drawn = replace(CHARGE, releases={"server": (GaussianRelease(2.0), SamplingError(1e-9))})
         cost = dict(drawn.cost.releases)["server"]
         assert drawn.cost.at("node", "server", 3) == (
             GaussianRelease(2.0 / 6),
-            Drawn(6 * 1e-9),
+            SamplingError(6 * 1e-9),
         )
         assert drawn.cost.at("client", "server", 3) == cost
         stepped = replace(CHARGE, releases={"server": (OccurringGaussian(60.0, 0.1, 10, 3),)}).cost

@@ -9,13 +9,13 @@ import pytest
 from parties import NAMES, scope
 
 from secure_fedgraph.errors import BadInput, Incompatible
-from secure_fedgraph.privacy.protection import Sensitivity, Terms
+from secure_fedgraph.privacy.protection import BindContext, Sensitivity
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol import Channel, Reveal, Unit
 
 
-def terms(relation: str) -> Terms:
-    return Terms(Channel("update", Reveal.SUM), NAMES, relation)
+def terms(relation: str) -> BindContext:
+    return BindContext(Channel("update", Reveal.SUM), NAMES, relation)
 
 
 def test_a_long_row_is_scaled_and_a_short_one_is_not():
@@ -54,7 +54,7 @@ def test_sensitivity_by_relation(relation, moved):
 @pytest.mark.parametrize("unit", [Unit.NODE, Unit.EDGE, Unit.GRAPH])
 def test_whose_data_is_bounded(unit):
     """Rows of nodes recur: clipped one by one, they bound nobody; the whole upload is the client's."""
-    rows = Terms(Channel("egos", Reveal.SUM, unit), NAMES, "zero-out")
+    rows = BindContext(Channel("egos", Reveal.SUM, unit), NAMES, "zero-out")
     assert Clip(2.0).bind(Sensitivity(), rows)[1] == Sensitivity(2.0, None)
     assert Clip(2.0, whole=True).bind(Sensitivity(), rows)[1] == Sensitivity(2.0, Unit.CLIENT)
     assert Clip(2.0, whole=True).bind(Sensitivity(), terms("replace"))[1] == Sensitivity(4.0, Unit.CLIENT)

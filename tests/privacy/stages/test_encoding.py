@@ -9,7 +9,7 @@ import pytest
 from parties import scope
 
 from secure_fedgraph.errors import BadInput, Incompatible
-from secure_fedgraph.privacy.protection import Sensitivity, Terms
+from secure_fedgraph.privacy.protection import BindContext, Sensitivity
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.protocol import Channel, Reveal
 
@@ -17,7 +17,7 @@ from secure_fedgraph.protocol import Channel, Reveal
 def fitted(limit: float, clients: int, ring: int) -> FixedPoint:
     names = tuple(f"c{i}" for i in range(clients))
     stage, after = FixedPoint(limit).bind(
-        Sensitivity(1.0), Terms(Channel("update", Reveal.SUM), names, "zero-out", ring)
+        Sensitivity(1.0), BindContext(Channel("update", Reveal.SUM), names, "zero-out", ring)
     )
     assert after == Sensitivity()  # rounding moves a row by an unknown amount: no bound is claimed after it
     assert isinstance(stage, FixedPoint)

@@ -21,17 +21,17 @@ from secure_fedgraph.privacy.carriers.secagg.ring_words import centred
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.policy import distributed_dp
 from secure_fedgraph.privacy.pooling import clipped, first, pooled
-from secure_fedgraph.privacy.protection import Protection, Sensitivity, Terms
+from secure_fedgraph.privacy.protection import BindContext, Protection, Sensitivity
 from secure_fedgraph.privacy.samplers.discrete_gaussian import discrete_gaussian
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import COARSEST, EXACT, STEPS, Gaussian
-from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit
+from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution
 
 SUM = Channel("update", Reveal.SUM)
 EACH = Channel("single", Reveal.EACH)
-SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, touches=Touches(2, 0.5))
-TERMS = Terms(SUM, NAMES, "zero-out")
+SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, touches=UnitContribution(2, 0.5))
+TERMS = BindContext(SUM, NAMES, "zero-out")
 SIDES = ("client", "server")
 
 
@@ -155,7 +155,7 @@ class TestShares:
         with pytest.raises(Incompatible, match="'update': noise in shares is whole in a sum only"):
             stage.bind(Sensitivity(1.0), TERMS)  # no ring
         with pytest.raises(Incompatible, match="'single': noise in shares is whole in a sum only"):
-            stage.bind(Sensitivity(1.0), Terms(EACH, NAMES, "zero-out", 2**32, 3))
+            stage.bind(Sensitivity(1.0), BindContext(EACH, NAMES, "zero-out", 2**32, 3))
         with pytest.raises(Incompatible, match="'single' needs each upload; distributed_dp reveals only"):
             distributed_dp(1.0, 1.0).bind([EACH], NAMES)
 
@@ -182,7 +182,7 @@ class TestGrid:
     @pytest.mark.parametrize("multiplier", [0.7, 1.0, 1.1])
     def test_sums_over_many_units_are_whole_on_the_wire_too(self, multiplier):
         """Steps of 0.7 / 4096 above 2**23 of them are not: a single-precision product is off by one."""
-        stage = Gaussian(multiplier, "server").bind(Sensitivity(1.0), Terms(SUMS, NAMES, "zero-out"))[0]
+        stage = Gaussian(multiplier, "server").bind(Sensitivity(1.0), BindContext(SUMS, NAMES, "zero-out"))[0]
         steps = np.arange(2**23, 2**24, 997, dtype=np.float64)
         wire = (steps * stage.step).astype(np.float32).astype(np.float64)
         assert np.array_equal(wire / stage.step, steps)
@@ -315,7 +315,7 @@ class TestRing:
 
     @pytest.mark.parametrize("by", SIDES)
     def test_elsewhere_sums_over_units_are_cut_where_numbers_end_to_be_exact(self, by):
-        stage = Gaussian(1.0, by).bind(Sensitivity(0.7), Terms(SUMS, NAMES, "zero-out"))[0]
+        stage = Gaussian(1.0, by).bind(Sensitivity(0.7), BindContext(SUMS, NAMES, "zero-out"))[0]
         assert 0.7 < stage.limit <= EXACT[by] * stage.step
         cut = stage.apply(np.array([[1e300, -1e300]]), scope()) / stage.step
         assert np.abs(cut).max() <= EXACT[by] * (1 + 1e-9)
@@ -324,29 +324,29 @@ class TestRing:
 class TestPooledOnTheGrid:
     """Sums over units: each part is rounded before anything is added up, so a unit moves them by no more."""
 
-    touches = Touches(2, 0.5)
+    touches = UnitContribution(2, 0.5)
     bound = math.sqrt(2) * 0.5
 
-    def parts(self, seed: int) -> Parts:
+    def parts(self, seed: int) -> ContributionRows:
         generator = torch.Generator().manual_seed(seed)
         places = (torch.rand(7, 5, generator=generator) < 0.6).float()
-        return Parts({"rows": torch.randn(7, 3, generator=generator)}, places)
+        return ContributionRows({"rows": torch.randn(7, 3, generator=generator)}, places)
 
     def farthest(self, pool, grid: float) -> float:
         worst = 0.0
         for parts, unit in itertools.product(map(self.parts, range(20)), range(7)):
             keep = torch.arange(7) != unit
-            less = Parts({"rows": parts.values["rows"][keep]}, parts.places[keep])
+            less = ContributionRows({"rows": parts.values["rows"][keep]}, parts.places[keep])
             moved = pool(parts, self.touches, grid) - pool(less, self.touches, grid)
             worst = max(worst, float(np.linalg.norm(moved)))
         return worst
 
     @staticmethod
-    def behind_the_sum(parts: Parts, touches: Touches, grid: float) -> np.ndarray:
+    def behind_the_sum(parts: ContributionRows, touches: UnitContribution, grid: float) -> np.ndarray:
         return np.trunc(pooled(parts, touches, Unit.GRAPH)[1] / grid) * grid
 
     @staticmethod
-    def to_the_nearest(parts: Parts, touches: Touches, grid: float) -> np.ndarray:
+    def to_the_nearest(parts: ContributionRows, touches: UnitContribution, grid: float) -> np.ndarray:
         _, matrix, places = parts.packed(Unit.GRAPH)
         rounded = np.rint(clipped(matrix, touches.norm).astype(np.float64) / grid) * grid
         return first(places, touches.rows).T.astype(np.float64) @ rounded

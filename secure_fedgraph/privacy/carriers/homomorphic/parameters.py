@@ -147,10 +147,10 @@ def _smallest(bound: int, contributors: int) -> tuple[int, int, Packing] | None:
         fitting = [p for p in _PLAIN_BITS if _quiet(contributors, native.plain_modulus(p), data_bits)]
         for packing in packings(bound, contributors, max(fitting, default=0)):
             # the smallest modulus leaves the most room for noise, and costs the same bytes
-            enough = [p for p in fitting if 2 * packing.reach < native.plain_modulus(p)]
+            require = [p for p in fitting if 2 * packing.reach < native.plain_modulus(p)]
             cost = _WIRE_BYTES[data_bits] * packing.slots_each
-            if enough and (best is None or cost < best[0]):
-                best = cost, (min(enough), data_bits, packing)
+            if require and (best is None or cost < best[0]):
+                best = cost, (min(require), data_bits, packing)
     return best and best[1]
 
 

@@ -13,7 +13,7 @@ from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, RingParameters, SecretKey
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import DIFFERENCES, Ask, Carrier, Scope, Terms
+from secure_fedgraph.privacy.protection import DIFFERENCES, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import BYTES, Tree, encode
@@ -57,12 +57,12 @@ class Homomorphic(Carrier):
     ring = 2**30
     agrees_on_keys = True
 
-    def bind(self, terms: Terms) -> Homomorphic:
+    def bind(self, terms: BindContext) -> Homomorphic:
         """Sizes the plaintext ring for everybody who may contribute."""
         clients = len(terms.clients)
         return replace(self, parameters=RingParameters(self.ring // 2 // clients, clients, self.scheme))
 
-    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """The shared key, and what sums give away by subtraction."""
         return (
             DIFFERENCES,

@@ -19,7 +19,7 @@ from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.homomorphic import native, valuation_native
 from secure_fedgraph.privacy.carriers.homomorphic.worker import NativeWorker
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import SUBTRACTION, Ask, Carrier, Scope, Terms
+from secure_fedgraph.privacy.protection import SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import BYTES, Tree, encode
@@ -89,7 +89,7 @@ class EncryptedValues(Carrier):
     longest = LONGEST
     agrees_on_keys = True
 
-    def bind(self, terms: Terms) -> EncryptedValues:
+    def bind(self, terms: BindContext) -> EncryptedValues:
         """Checks the holder's name.
 
         Raises:
@@ -108,7 +108,7 @@ class EncryptedValues(Carrier):
             )
         return replace(self, public={})
 
-    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """What the declared values leave out, and what lying and colluding parties get."""
         return (
             "the server learns the length of every single update",

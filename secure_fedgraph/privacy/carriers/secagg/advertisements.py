@@ -19,7 +19,7 @@ FIELDS = {"public": 32, "commitment": 32, "signature": 64}
 
 
 @dataclass(frozen=True)
-class Deck:
+class KeyAdvertisements:
     """What the clients advertised, in the order of their names.
 
     Args:
@@ -34,7 +34,7 @@ class Deck:
     signature: np.ndarray
 
     @classmethod
-    def of(cls, adverts: Mapping[str, Tree]) -> Deck:
+    def of(cls, adverts: Mapping[str, Tree]) -> KeyAdvertisements:
         """The server's: from the replies."""
         names = tuple(sorted(adverts))
         for name in names:
@@ -42,7 +42,7 @@ class Deck:
         return cls(names, **{key: np.stack([adverts[name][key] for name in names]) for key in FIELDS})
 
     @classmethod
-    def from_tree(cls, tree: Tree) -> Deck:
+    def from_tree(cls, tree: Tree) -> KeyAdvertisements:
         """The client's.
 
         Raises:
@@ -134,7 +134,7 @@ def _place(run: str, round: int, exchange: int, channel: str, cohort: tuple[str,
     return hashlib.sha256(encode(found)).digest()
 
 
-def context(scope: Scope, deck: Deck) -> bytes:
+def context(scope: Scope, deck: KeyAdvertisements) -> bytes:
     """What every mask of the sum is bound to: also the broadcast that the client was given."""
     found = {
         "run": scope.run,
@@ -168,7 +168,7 @@ def pair_info(bound_to: bytes) -> bytes:
     return b"masked: pair" + bound_to
 
 
-def parcel(deck: Deck, sender: str, reader: str) -> bytes:
+def parcel(deck: KeyAdvertisements, sender: str, reader: str) -> bytes:
     """What the seal of a pair of shares is bound to."""
     return b"masked: shares" + deck.digest + _hashed((sender, reader))
 

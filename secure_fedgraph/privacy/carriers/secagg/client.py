@@ -13,7 +13,7 @@ from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, seal, unseal
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
-from secure_fedgraph.privacy.carriers.secagg.advertisements import Deck
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, circle, near, shape
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret, split
 from secure_fedgraph.privacy.party import Party
@@ -29,7 +29,7 @@ SHARES, SENDERS = "carrier/shares", "carrier/senders"
 
 
 @dataclass(frozen=True)
-class Insists:
+class ClientRequirements:
     """What a client insists on, from its own copy of the policy; nothing of it is read from the wire."""
 
     quorum: int
@@ -52,7 +52,7 @@ class Session:
     own_seed: int = field(repr=False)
     key: AgreementKey = field(repr=False)
     next: str = SHARE
-    deck: Deck | None = None
+    deck: KeyAdvertisements | None = None
     shape: Shape | None = None
     neighbours: tuple[str, ...] = ()
     held: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
@@ -64,7 +64,7 @@ class Session:
         raise TypeError("the secrets of a masked sum do not leave their process")
 
 
-def advertise(scope: Scope, party: Party, insists: Insists) -> Tree:
+def advertise(scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
     """Fresh secrets, and the signed public half of them.
 
     Raises:
@@ -86,10 +86,10 @@ def advertise(scope: Scope, party: Party, insists: Insists) -> Tree:
     return {"public": _array(key.public), "commitment": _array(committed), "signature": _array(signed)}
 
 
-def share(given: Tree, scope: Scope, party: Party, insists: Insists) -> Tree:
+def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
     """Shares of both seeds, sealed to each neighbour, once the neighbours' signatures were checked."""
     session = _next(scope, party, SHARE)
-    deck = Deck.from_tree(given)
+    deck = KeyAdvertisements.from_tree(given)
     if not set(deck.names) <= set(scope.cohort) or party.name not in deck.places:
         raise HostileMessage(f"{party.name} was handed keys of clients outside the cohort, or not its own")
     if deck.row(party.name, "public") != session.key.public:
@@ -165,7 +165,7 @@ def bound_to(party: Party) -> bytes:
     return session.bound_to
 
 
-def agree(given: Tree, scope: Scope, party: Party, insists: Insists) -> Tree:
+def agree(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
     """Signs the list of survivors, once, if it is one that this client answers for."""
     session = _next(scope, party, AGREE)
     deck, numbers = _settled(session)
@@ -225,7 +225,7 @@ def _check_signatures(given: Tree, session: Session, party: Party, needed: int) 
             ) from None
 
 
-def _unsealed(party: Party, name: str, raw: bytes, scope: Scope, deck: Deck) -> bytes:
+def _unsealed(party: Party, name: str, raw: bytes, scope: Scope, deck: KeyAdvertisements) -> bytes:
     try:
         return unseal(_pair(party, name, scope), raw, decks.parcel(deck, name, party.name))
     except HostileMessage:
@@ -247,7 +247,7 @@ def _next(scope: Scope, party: Party, step: str) -> Session:
     return session
 
 
-def _settled(session: Session) -> tuple[Deck, Shape]:
+def _settled(session: Session) -> tuple[KeyAdvertisements, Shape]:
     assert session.deck is not None and session.shape is not None
     return session.deck, session.shape
 

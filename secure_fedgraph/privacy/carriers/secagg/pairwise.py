@@ -16,9 +16,9 @@ from secure_fedgraph.privacy.protection import (
     DIFFERENCES,
     SUBTRACTION,
     Ask,
+    BindContext,
     Carrier,
     Scope,
-    Terms,
     checked_array,
 )
 from secure_fedgraph.protocol.channel import Domain, Reveal
@@ -57,7 +57,7 @@ class Pairwise(Carrier):
     ring = 2**32
     agrees_on_keys = True
 
-    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
         return (DIFFERENCES, SUBTRACTION) if len(terms.clients) == 2 else (DIFFERENCES,)
 

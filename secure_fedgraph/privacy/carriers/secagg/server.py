@@ -13,7 +13,7 @@ from secure_fedgraph.crypto import verify
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg import client, ring_words
-from secure_fedgraph.privacy.carriers.secagg.advertisements import Deck
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     COMPLETE,
     Shape,
@@ -22,10 +22,10 @@ from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     conspirators,
     shape,
 )
-from secure_fedgraph.privacy.carriers.secagg.unmasking import Dealt, Keys, bytes_of
-from secure_fedgraph.privacy.carriers.tolerant_ask import Asking, enough, sound
+from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession, bytes_of
+from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk, keep_valid, require
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Ask, Carrier, Scope, Terms
+from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import Tree
@@ -98,7 +98,7 @@ class Masked(Carrier):
     quorum: int = 2
     roster: int = 0
     batches: tuple[tuple[str, ...], ...] = ()
-    dealt: Dealt | None = field(default=None, repr=False, compare=False)
+    dealt: SumSession | None = field(default=None, repr=False, compare=False)
 
     name = "masked"
     takes = Domain.RING
@@ -125,7 +125,7 @@ class Masked(Carrier):
         """Words are added modulo this."""
         return 1 << self.bits
 
-    def bind(self, terms: Terms) -> Masked:
+    def bind(self, terms: BindContext) -> Masked:
         """Fixes the quorum and the batches.
 
         Raises:
@@ -149,7 +149,7 @@ class Masked(Carrier):
             )
         return replace(self, quorum=max(terms.quorum, pair, least), batches=batches, roster=len(names))
 
-    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
         told = DIFFERENCES
         if self.batch > 1:
@@ -160,7 +160,7 @@ class Masked(Carrier):
             return told, SUBTRACTION
         return (told, PARTS) if self._parts_open(terms) else (told,)
 
-    def _parts_open(self, terms: Terms) -> bool:
+    def _parts_open(self, terms: BindContext) -> bool:
         """Whether a server that lies could find more colluders and gone clients than a client has neighbours:
         those between two parts of the circle, which then share no mask. In complete graphs there is no such
         place."""
@@ -180,7 +180,7 @@ class Masked(Carrier):
 
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
         """Advertise, share, agree, unmask: in this order, each once."""
-        insists = client.Insists(
+        insists = client.ClientRequirements(
             self.quorum, self.roster, self.colluders, self.dropouts, self.contributors, self.abandoned
         )
         if step == client.ADVERTISE:
@@ -218,15 +218,15 @@ class Masked(Carrier):
             Refused: where too few clients are left.
         """
         found = ask(client.ADVERTISE, {name: {} for name in cohort})
-        scope, roster = (ask.scope, ask.roster) if isinstance(ask, Asking) else (None, {})
-        adverts = sound(
+        scope, roster = (ask.scope, ask.roster) if isinstance(ask, TolerantAsk) else (None, {})
+        adverts = keep_valid(
             ask, found, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
         )
         shown = dict(adverts)
-        adverts = sound(ask, shown, lambda name, _: decks.check_not_copied(name, shown))
+        adverts = keep_valid(ask, shown, lambda name, _: decks.check_not_copied(name, shown))
         least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
-        enough(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
-        deck = Deck.of(adverts)
+        require(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
+        deck = KeyAdvertisements.of(adverts)
         numbers = self._shape(cohort, len(deck.names))
         neighbours = around(circle(deck.names, deck.digest), numbers.degree)
 
@@ -236,10 +236,10 @@ class Masked(Carrier):
                     f"channel {channel!r}: {name} shared its secrets with others than its neighbours"
                 )
 
-        replies = sound(ask, ask(client.SHARE, dict.fromkeys(deck.names, deck.to_tree())), check)
-        enough(ask, len(replies), least, len(cohort), channel, "had shared its secrets")
+        replies = keep_valid(ask, ask(client.SHARE, dict.fromkeys(deck.names, deck.to_tree())), check)
+        require(ask, len(replies), least, len(cohort), channel, "had shared its secrets")
         shares = {name: tree["shares"] for name, tree in replies.items()}
-        return replace(self, dealt=Dealt(cohort, deck, numbers, least, neighbours, shares))
+        return replace(self, dealt=SumSession(cohort, deck, numbers, least, neighbours, shares))
 
     def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Each client that is still there, with the shares that its neighbours sealed to it."""
@@ -273,18 +273,18 @@ class Masked(Carrier):
         dealt, channel = self._dealt, scope.channel
         names, of = tuple(sorted(survivors)), len(dealt.cohort)
         bound_to = decks.context(scope, dealt.deck)
-        enough(ask, len(names), dealt.least, of, channel, "had uploaded")
+        require(ask, len(names), dealt.least, of, channel, "had uploaded")
         shown = {"survivors": "\n".join(names)}
-        roster = ask.roster if isinstance(ask, Asking) else {}
+        roster = ask.roster if isinstance(ask, TolerantAsk) else {}
         agreed = decks.agreement(bound_to, names)
-        signed = sound(
+        signed = keep_valid(
             ask,
             ask(client.AGREE, dict.fromkeys(names, shown)),
             lambda name, tree: _check_signature(name, tree, agreed, roster.get(name)),
         )
-        enough(ask, len(signed), dealt.least, of, channel, "had signed the list of survivors")
+        require(ask, len(signed), dealt.least, of, channel, "had signed the list of survivors")
         given = _signatures(dict(list(signed.items())[: dealt.least]))  # who checks them checks no more
-        revealed = sound(
+        revealed = keep_valid(
             ask,
             ask(client.UNMASK, dict.fromkeys(signed, given)),
             lambda name, tree: dealt.check_shares(name, tree, channel),
@@ -295,7 +295,7 @@ class Masked(Carrier):
         return shape(len(cohort), present, self.colluders, self.dropouts, self.roster)
 
     @property
-    def _dealt(self) -> Dealt:
+    def _dealt(self) -> SumSession:
         if self.dealt is None:
             raise HostileMessage("a masked sum is prepared before it is asked for")
         return self.dealt

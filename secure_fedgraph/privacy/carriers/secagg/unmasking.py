@@ -13,10 +13,10 @@ from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg import client
-from secure_fedgraph.privacy.carriers.secagg.advertisements import Deck
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, are_shares, candidates
-from secure_fedgraph.privacy.carriers.tolerant_ask import enough
+from secure_fedgraph.privacy.carriers.tolerant_ask import require
 from secure_fedgraph.privacy.protection import Ask
 from secure_fedgraph.protocol.wire import Tree
 
@@ -25,11 +25,11 @@ Keys = tuple[list[bytes], list[bytes]]
 
 
 @dataclass(frozen=True)
-class Dealt:
+class SumSession:
     """What the server knows of one sum before the uploads: keys, graph, and shares that it cannot open."""
 
     cohort: tuple[str, ...]
-    deck: Deck
+    deck: KeyAdvertisements
     shape: Shape
     least: int
     neighbours: Mapping[str, tuple[str, ...]]
@@ -71,7 +71,7 @@ class Dealt:
         needed = [n for n in self.shares if n in alive or alive.intersection(self.neighbours[n])]
         # before anything is put together: below the threshold of one, nothing of anybody is
         for name in needed:
-            enough(ask, len(by_owner.get(name, ())), self.shape.shares, len(self.neighbours[name]) + 1,
+            require(ask, len(by_owner.get(name, ())), self.shape.shares, len(self.neighbours[name]) + 1,
                    channel, f"of those that hold shares of {name}'s secrets had revealed one")  # fmt: skip
         plus: list[bytes] = []
         minus: list[bytes] = []

@@ -10,7 +10,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, SecretKey
 from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.privacy.policy import homomorphic
-from secure_fedgraph.privacy.protection import Terms
+from secure_fedgraph.privacy.protection import BindContext
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 
 STEP = 2.0**-24  # limit 8, three clients, ring 2**30: see test_encoding
@@ -27,7 +27,7 @@ def last(made, step: str) -> tuple[str, Message, Message]:
 
 
 def test_the_ring_is_shared_out_among_everybody():
-    bound = Homomorphic().bind(Terms(Channel("update", Reveal.SUM), NAMES, "zero-out", 2**30))
+    bound = Homomorphic().bind(BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out", 2**30))
     assert bound.parameters.bound == 178_956_970  # 2**29 / 3, rounded down
     assert bound.parameters.contributors == 3
 

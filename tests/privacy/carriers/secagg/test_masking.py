@@ -12,10 +12,10 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refus
 from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg import client
 from secure_fedgraph.privacy.carriers.secagg import ring_words as words
-from secure_fedgraph.privacy.carriers.secagg.advertisements import Deck
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.server import PARTS, Masked
 from secure_fedgraph.privacy.policy import masked
-from secure_fedgraph.privacy.protection import DIFFERENCES, Terms
+from secure_fedgraph.privacy.protection import DIFFERENCES, BindContext
 from secure_fedgraph.protocol import Channel, Layout, Reveal, wire
 from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER
@@ -26,7 +26,7 @@ VALUES = np.array([[1, -1, 2**12, -(2**12)]])
 
 
 def bound(names=NAMES, quorum=2, **settings):
-    return Masked(**settings).bind(Terms(CHANNEL, names, "zero-out", 2**32, quorum))
+    return Masked(**settings).bind(BindContext(CHANNEL, names, "zero-out", 2**32, quorum))
 
 
 @pytest.fixture(scope="module")
@@ -237,11 +237,13 @@ class TestSettings:
             )
 
     def test_excess(self):
-        assert bound().excess(Terms(CHANNEL, NAMES, "zero-out")) == (DIFFERENCES,)
+        assert bound().excess(BindContext(CHANNEL, NAMES, "zero-out")) == (DIFFERENCES,)
         assert (
-            bound(("a", "b")).excess(Terms(CHANNEL, ("a", "b"), "zero-out"))[1].startswith("with two clients")
+            bound(("a", "b"))
+            .excess(BindContext(CHANNEL, ("a", "b"), "zero-out"))[1]
+            .startswith("with two clients")
         )
-        assert "one batch" in bound(batch=3).excess(Terms(CHANNEL, NAMES, "zero-out"))[0]
+        assert "one batch" in bound(batch=3).excess(BindContext(CHANNEL, NAMES, "zero-out"))[0]
 
 
 class TestBatches:
@@ -282,19 +284,19 @@ class TestDeck:
         }
 
     def test_it_is_sorted_and_survives_the_wire(self):
-        deck = Deck.of(self.adverts())
+        deck = KeyAdvertisements.of(self.adverts())
         assert deck.names == ("a", "b", "c")
         assert deck.row("c", "public") == bytes(32)
-        again = Deck.from_tree(wire.decode(wire.encode(deck.to_tree())))
+        again = KeyAdvertisements.from_tree(wire.decode(wire.encode(deck.to_tree())))
         assert again.digest == deck.digest
 
     def test_every_byte_counts(self):
-        digests = {Deck.of(self.adverts()).digest}
+        digests = {KeyAdvertisements.of(self.adverts()).digest}
         for key in ("public", "commitment", "signature"):
             for name in "abc":
                 adverts = self.adverts()
                 adverts[name][key][5] ^= 128
-                digests.add(Deck.of(adverts).digest)
+                digests.add(KeyAdvertisements.of(adverts).digest)
         assert len(digests) == 10
 
     @pytest.mark.parametrize(
@@ -312,7 +314,7 @@ class TestDeck:
     )
     def test_what_no_server_sends(self, change):
         with pytest.raises(HostileMessage, match="cannot be read"):
-            Deck.from_tree({**Deck.of(self.adverts()).to_tree(), **change})
+            KeyAdvertisements.from_tree({**KeyAdvertisements.of(self.adverts()).to_tree(), **change})
 
     @pytest.mark.parametrize("key", ["public", "commitment", "signature"])
     def test_what_no_client_advertises(self, key):
@@ -320,10 +322,10 @@ class TestDeck:
         for wrong in (b"x", np.zeros(31, "u1"), np.zeros((1, 32), "u1"), np.zeros(32, "<f4")):
             adverts["b"][key] = wrong
             with pytest.raises(HostileMessage, match="b advertised something that is no signed key"):
-                Deck.of(adverts)
+                KeyAdvertisements.of(adverts)
 
     def test_masks_hang_on_everything(self):
-        deck = Deck.of(self.adverts())
+        deck = KeyAdvertisements.of(self.adverts())
         places = [
             scope(),
             scope(8),
@@ -390,5 +392,5 @@ class TestOrder:
 )
 def test_sums_that_a_lying_server_may_open_in_parts_are_told(clients, quorum, told):
     everybody = tuple(f"c{i:03d}" for i in range(clients))
-    terms = Terms(Channel("update", Reveal.SUM), everybody, "zero-out", 2**32, quorum)
+    terms = BindContext(Channel("update", Reveal.SUM), everybody, "zero-out", 2**32, quorum)
     assert (PARTS in Masked().excess(terms)) == told

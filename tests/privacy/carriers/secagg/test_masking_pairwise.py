@@ -9,7 +9,7 @@ from parties import NAMES, introduced, people, scope
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.protection import Terms
+from secure_fedgraph.privacy.protection import BindContext
 from secure_fedgraph.protocol import Channel, Layout, Reveal
 
 LAYOUT = Layout((("w", (4,)),))
@@ -68,9 +68,9 @@ def test_refusals():
 
 def test_excess_of_two_clients():
     channel = Channel("update", Reveal.SUM)
-    differencing, subtraction = Pairwise().excess(Terms(channel, ("a", "b"), "zero-out"))
+    differencing, subtraction = Pairwise().excess(BindContext(channel, ("a", "b"), "zero-out"))
     assert subtraction.startswith("with two clients, each learns")
-    assert Pairwise().excess(Terms(channel, NAMES, "zero-out")) == (differencing,)
+    assert Pairwise().excess(BindContext(channel, NAMES, "zero-out")) == (differencing,)
 
 
 def test_no_steps_of_its_own():
