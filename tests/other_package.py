@@ -50,7 +50,8 @@ class ClassSizes(Attack):
             true = {t: sum(counts[owner] for owner in owners) for t, owners in guess.targets.items()}
             guessed = {t: np.round(values) for t, values in guess.values.items()}
             share = float(np.mean([(guessed[t] == true[t]).mean() for t in true]))
-            return Judgement(Score("sizes right", share, low=share, high=share, baselines={"none": 0.0}), true, guessed)
+            score = Score("sizes right", share, low=share, high=share, baselines={"none": 0.0})
+            return Judgement(score, true, guessed)
 
         return right
 '''

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,8 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import ATTACKS, Attack
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.datasets import DATASETS
+from secure_fedgraph.privacy.policy import RECIPES
 from secure_fedgraph.registry import PluginWarning, Registry, check_subclass, classes_below
 
 GROUP = "secure_fedgraph.test_words"
@@ -148,3 +152,56 @@ def test_what_an_entry_point_may_be() -> None:
 def test_public_names_are_importable_from_the_folder(found: Registry[type]) -> None:
     folder = sys.modules[f"secure_fedgraph.{found.kind}s"]
     assert {kind.__name__ for kind in found.own.values()} <= set(folder.__all__)
+
+
+def reread(registry: Registry[Any]) -> Registry[Any]:
+    """The same registry before any entry point was read."""
+    again = copy.copy(registry)
+    again._loaded, again._broken = None, {}
+    return again
+
+
+BAD = """
+import torch
+from torch_geometric.data import Data
+from secure_fedgraph.policies import masked
+
+def other_name(limit: float = 2.0):
+    return masked(limit=limit)
+
+def unsaid():
+    return Data()
+
+NUMBER = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("registry", "entry", "why"),
+    [
+        (RECIPES, "NUMBER", "give a function that returns a Policy"),
+        (DATASETS, "NUMBER", "give a function that returns a PyG Data"),
+        (DATASETS, "unsaid", "annotate it with one of Data, GraphDataset"),
+        (ATTACKS, "NUMBER", "give a subclass of secure_fedgraph.attacks.attack.Attack"),
+    ],
+)
+def test_each_kind_says_what_it_takes(others: Path, registry: Registry[Any], entry: str, why: str) -> None:
+    distribution(others, "sixth_words", "", BAD)
+    entries = f"[{registry.group}]\nbad = sixth_words:{entry}\n"
+    (others / "sixth_words-1.0.dist-info" / "entry_points.txt").write_text(entries)
+    again = reread(registry)
+    with pytest.warns(PluginWarning, match=why):
+        assert list(again) == list(registry.own)
+    with pytest.raises(BadInput, match=why):
+        again["bad"]
+
+
+def test_a_policy_has_the_name_that_it_is_asked_for_by(others: Path) -> None:
+    distribution(others, "seventh_words", "", BAD)
+    entries = "[secure_fedgraph.policies]\nseventh = seventh_words:other_name\n"
+    (others / "seventh_words-1.0.dist-info" / "entry_points.txt").write_text(entries)
+    again = reread(RECIPES)
+    with pytest.raises(BadInput, match=r"'seventh': seventh_words\.other_name gave 'masked'"):
+        again["seventh"]()
+    with pytest.raises(BadInput, match="limit"):  # its annotations are kept to, as those of own recipes
+        again["seventh"](limit="wide")
