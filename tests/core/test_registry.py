@@ -15,7 +15,8 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import ATTACKS, Attack
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.experiment.config import experiment_of
+from secure_fedgraph.experiment.code_digest import of_code
+from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.graph.data.datasets import DATASETS
 from secure_fedgraph.privacy.policy import RECIPES
 from secure_fedgraph.registry import PluginWarning, Registry, check_subclass, classes_below
@@ -216,3 +217,23 @@ def test_an_experiment_refuses_a_plugin_that_is_broken_with_its_reason(
     with pytest.raises(BadInput) as refusal:
         experiment_of({"algorithm": "lost"})
     assert str(refusal.value) == why
+
+
+def test_a_plugins_code_decides_whose_results_are_kept(others: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one version of a package's policy made is not taken for another's."""
+    keys = set()
+    for version in ("one", "two"):
+        text = f"from secure_fedgraph.policies import masked\n# {version}\ndef same():\n    return masked()"
+        folder = others / version
+        folder.mkdir()
+        distribution(folder, f"eighth_{version}", "", text)
+        entries = f"[secure_fedgraph.policies]\nsame = eighth_{version}:same\n"
+        (folder / f"eighth_{version}-1.0.dist-info" / "entry_points.txt").write_text(entries)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(folder)
+            again = reread(RECIPES)
+            patch.setattr("secure_fedgraph.experiment.config.RECIPES", again)
+            (function,) = Experiment.model_construct(policy="same", data="cora").of_others
+            keys.add(of_code(function))
+    assert len(keys) == 2
+    assert experiment_of({"policy": "masked"}).of_others == ()
