@@ -38,8 +38,8 @@ class Registry(Mapping[str, T], Generic[T]):
     """Names and what they stand for: this package's own first, then those of other packages by name.
 
     Entry points are loaded when all names are listed, or a name is looked up that is not this package's own.
-    One that cannot be used is left out and named in a :class:`PluginWarning`; whoever looks up its name gets
-    the reason as an error.
+    One that cannot be used is left out. Whoever looks up its name gets the reason as an error; the first to
+    list all names gets it as a :class:`PluginWarning`.
 
     **Guarantees:** no other package can take the place of an own name.
 
@@ -63,6 +63,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._accept = accept
         self._loaded: dict[str, tuple[T, str]] | None = None
         self._broken: dict[str, str] = {}
+        self._unsaid: list[str] = []
 
     @cached_property
     def own(self) -> Mapping[str, T]:
@@ -78,11 +79,12 @@ class Registry(Mapping[str, T], Generic[T]):
         return loaded[name][0]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.own
-        yield from self._others()
+        names = [*self.own, *self._others()]
+        self._warn()
+        return iter(names)
 
     def __len__(self) -> int:
-        return len(self.own) + len(self._others())
+        return sum(1 for _ in self)
 
     def __repr__(self) -> str:
         return f"Registry({self.kind}: {', '.join(self)})"
@@ -98,19 +100,23 @@ class Registry(Mapping[str, T], Generic[T]):
             by_name: dict[str, list[EntryPoint]] = defaultdict(list)
             for entry in entry_points(group=self.group):
                 by_name[entry.name].append(entry)
-            refused = []
             for name in sorted(by_name):
                 try:
                     self._loaded[name] = self._load(by_name[name]), _package(by_name[name][0])
                 except Exception as error:  # a plugin's own code runs on import, and raises what it likes
                     why = error if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
                     places = " and of ".join(f"{_package(e)} ({e.value})" for e in by_name[name])
-                    refused.append(f"{self.kind} {name!r} of {places} cannot be used: {why}")
+                    sentence = f"{self.kind} {name!r} of {places} cannot be used: {why}"
+                    self._unsaid.append(sentence)
                     if name not in self.own:
-                        self._broken[name] = refused[-1]
-            for sentence in refused:
-                warnings.warn(sentence, PluginWarning, stacklevel=3)
+                        self._broken[name] = sentence
         return self._loaded
+
+    def _warn(self) -> None:
+        """Says once what was left out."""
+        unsaid, self._unsaid = self._unsaid, []
+        for sentence in unsaid:
+            warnings.warn(sentence, PluginWarning, stacklevel=3)
 
     def _load(self, entries: list[EntryPoint]) -> T:
         name = entries[0].name

@@ -514,6 +514,8 @@ def _check_numbers(table: str, values: Mapping[str, Any], function: Callable[...
 
 def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
+    if isinstance(cause := first.get("ctx", {}).get("error"), BadInput):
+        return str(cause)  # a sentence of this package's own
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, Experiment.model_fields, n=1)

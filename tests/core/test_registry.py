@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,10 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import ATTACKS, Attack
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.code_digest import of_code
+from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.graph.data.datasets import DATASETS
+from secure_fedgraph.privacy.policy import RECIPES
 from secure_fedgraph.registry import PluginWarning, Registry, check_subclass, classes_below
 
 GROUP = "secure_fedgraph.test_words"
@@ -89,11 +95,10 @@ def test_of_two_plugins_of_one_name_neither_is_taken(others: Path) -> None:
     for name in ("fourth_words", "fifth_words"):
         distribution(others, name, f"hello = {name}:HELLO\n", f"HELLO = {name!r}")
     found = words()
-    with (
-        pytest.warns(PluginWarning, match="fourth_words"),
-        pytest.raises(BadInput, match="fifth_words"),
-    ):
-        found["hello"]
+    with pytest.raises(BadInput, match=r"fourth_words.*fifth_words|fifth_words.*fourth_words"):
+        found["hello"]  # who asks for it gets the error, and no warning besides
+    with pytest.warns(PluginWarning, match="fourth_words"):
+        assert list(found) == ["own"]
 
 
 def package(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> ModuleType:
@@ -148,3 +153,87 @@ def test_what_an_entry_point_may_be() -> None:
 def test_public_names_are_importable_from_the_folder(found: Registry[type]) -> None:
     folder = sys.modules[f"secure_fedgraph.{found.kind}s"]
     assert {kind.__name__ for kind in found.own.values()} <= set(folder.__all__)
+
+
+def reread(registry: Registry[Any]) -> Registry[Any]:
+    """The same registry before any entry point was read."""
+    again = copy.copy(registry)
+    again._loaded, again._broken, again._unsaid = None, {}, []
+    return again
+
+
+BAD = """
+import torch
+from torch_geometric.data import Data
+from secure_fedgraph.policies import masked
+
+def other_name(limit: float = 2.0):
+    return masked(limit=limit)
+
+def unsaid():
+    return Data()
+
+NUMBER = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("registry", "entry", "why"),
+    [
+        (RECIPES, "NUMBER", "give a function that returns a Policy"),
+        (DATASETS, "NUMBER", "give a function that returns a PyG Data"),
+        (DATASETS, "unsaid", "annotate it with one of Data, GraphDataset"),
+        (ATTACKS, "NUMBER", "give a subclass of secure_fedgraph.attacks.attack.Attack"),
+    ],
+)
+def test_each_kind_says_what_it_takes(others: Path, registry: Registry[Any], entry: str, why: str) -> None:
+    distribution(others, "sixth_words", "", BAD)
+    entries = f"[{registry.group}]\nbad = sixth_words:{entry}\n"
+    (others / "sixth_words-1.0.dist-info" / "entry_points.txt").write_text(entries)
+    again = reread(registry)
+    with pytest.warns(PluginWarning, match=why):
+        assert list(again) == list(registry.own)
+    with pytest.raises(BadInput, match=why):
+        again["bad"]
+
+
+def test_a_policy_has_the_name_that_it_is_asked_for_by(others: Path) -> None:
+    distribution(others, "seventh_words", "", BAD)
+    entries = "[secure_fedgraph.policies]\nseventh = seventh_words:other_name\n"
+    (others / "seventh_words-1.0.dist-info" / "entry_points.txt").write_text(entries)
+    again = reread(RECIPES)
+    with pytest.raises(BadInput, match=r"'seventh': seventh_words\.other_name gave 'masked'"):
+        again["seventh"]()
+    with pytest.raises(BadInput, match="limit"):  # its annotations are kept to, as those of own recipes
+        again["seventh"](limit="wide")
+
+
+def test_an_experiment_refuses_a_plugin_that_is_broken_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    why = "algorithm 'lost' of Somebody (Nowhere:X) cannot be used: ModuleNotFoundError"
+    monkeypatch.setattr(ALGORITHMS, "_loaded", {})
+    monkeypatch.setattr(ALGORITHMS, "_broken", {"lost": why})
+    with pytest.raises(BadInput) as refusal:
+        experiment_of({"algorithm": "lost"})
+    assert str(refusal.value) == why
+
+
+def test_a_plugins_code_decides_whose_results_are_kept(others: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one version of a package's policy made is not taken for another's."""
+    keys = set()
+    for version in ("one", "two"):
+        text = f"from secure_fedgraph.policies import masked\n# {version}\ndef same():\n    return masked()"
+        folder = others / version
+        folder.mkdir()
+        distribution(folder, f"eighth_{version}", "", text)
+        entries = f"[secure_fedgraph.policies]\nsame = eighth_{version}:same\n"
+        (folder / f"eighth_{version}-1.0.dist-info" / "entry_points.txt").write_text(entries)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(folder)
+            again = reread(RECIPES)
+            patch.setattr("secure_fedgraph.experiment.config.RECIPES", again)
+            (function,) = Experiment.model_construct(policy="same", data="cora").of_others
+            keys.add(of_code(function))
+    assert len(keys) == 2
+    assert experiment_of({"policy": "masked"}).of_others == ()
