@@ -28,6 +28,7 @@ from secure_fedgraph.cli.options import (
     read_experiment,
 )
 from secure_fedgraph.cli.own_algorithm import check_own
+from secure_fedgraph.cli.schema import schema
 from secure_fedgraph.cli.screen import Screen, leave_the_pipe, plain_warnings
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
 from secure_fedgraph.experiment.compare import forget
@@ -250,7 +251,7 @@ def report(folder: Path, debug: bool) -> None:
     click.echo(write_report(folder))
 
 
-for command in (audit, compare, budget):
+for command in (audit, compare, budget, schema):
     main.add_command(command)
 
 
