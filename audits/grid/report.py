@@ -9,6 +9,7 @@ from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.conformance.rows import FAILED
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN
 from secure_fedgraph.audits.grid.cells import EACH, LEFT, Audit
+from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
 from secure_fedgraph.protocol.channel import Domain
@@ -32,7 +33,7 @@ def audit_result(
     Args:
         more: the experiments of further algorithms.
     """
-    return {
+    result = {
         "schema": "secure-fedgraph/audit/1",
         "command": command,
         "config": experiment.model_dump(mode="json"),
@@ -53,6 +54,7 @@ def audit_result(
         "runs": found.runs,
         "reconstructions": found.reconstructions,
     }
+    return schema.checked(schema.AuditResult, result)
 
 
 def verdict(cells: list[dict[str, Any]]) -> str:

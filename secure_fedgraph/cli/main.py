@@ -1,4 +1,4 @@
-"""The command line: run, resume, compare, audit, budget, list, report."""
+"""The command line: run, resume, compare, audit, budget, list, report, schema."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
 from secure_fedgraph.cli.commands.results import list_names, report
 from secure_fedgraph.cli.commands.run import resume, run
+from secure_fedgraph.cli.commands.schema import schema
 from secure_fedgraph.cli.screen import leave_the_pipe
 from secure_fedgraph.errors import SecureFedGraphError
 
@@ -58,7 +59,7 @@ def main() -> None:
     """
 
 
-for command in (run, resume, compare, audit, budget, list_names, report):
+for command in (run, resume, compare, audit, budget, list_names, report, schema):
     main.add_command(command)
 
 

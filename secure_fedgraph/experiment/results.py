@@ -17,6 +17,7 @@ from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
+from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
@@ -275,7 +276,7 @@ def weights(run: Run) -> str | None:
 def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
     """The ``secure-fedgraph/run/1`` object of one run."""
     traffic = run.transcript.traffic()
-    return {
+    result = {
         "schema": "secure-fedgraph/run/1",
         "command": command,
         "config": resolved(experiment, run),
@@ -303,6 +304,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "rounds": list(run.history),
         **({"findings": found} if (found := run.algorithm.findings(run.transcript)) else {}),
     }
+    return schema.checked(schema.RunResult, result)
 
 
 def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
@@ -378,7 +380,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         if isinstance(value, float) and all(key in r["accuracy"] for r in results)
     ]
     scores = {key: [r["accuracy"][key] for r in results] for key in figures}
-    return {
+    mean = {
         **first,
         "seed": [r["seed"] for r in results],
         "seeds": [{key: r[key] for key in ("seed", "accuracy", "data", "weights")} for r in results],
@@ -392,6 +394,7 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds": round(sum(r["seconds"] for r in results), 3),
         "weights": [r["weights"] for r in results],
     }
+    return schema.checked(schema.RunResult, mean)
 
 
 def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:
@@ -435,24 +438,28 @@ def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -
     files.write(path, [text.encode()], private=False, root=root)
 
 
-def read_json(path: Path, schema: str, root: Path | None = None) -> dict[str, Any]:
-    """A result file of a known schema.
+def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]:
+    """A result file of a known kind, checked against its model in :mod:`secure_fedgraph.experiment.schema`.
 
     Args:
+        kind: ``run``, ``audit`` or ``compare``; or another, which has no model.
         root: as :func:`write_json`'s.
 
     Raises:
-        BadInput: for a file that is not there or holds something else.
+        BadInput: for a file that is not there or holds something else; of a key that is missing or has a
+            value of another type it names file, key, value and mend.
     """
     if not path.exists():
-        raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {schema}")
+        raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}")
     value = json_in(path, root)
-    if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{schema}/1":
+    if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{kind}/1":
         found = value.get("schema") if isinstance(value, dict) else None
         raise BadInput(
             f"{path} has schema {repr(found)[:60]}, "
-            f"not secure-fedgraph/{schema}/1: give the folder of a {schema}, or write it again"
+            f"not secure-fedgraph/{kind}/1: give the folder of a {kind}, or write it again"
         )
+    if kind in schema.RESULTS:
+        schema.read(schema.RESULTS[kind], value, path)
     return value
 
 

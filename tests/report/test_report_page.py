@@ -332,7 +332,7 @@ def test_missing_and_broken_numbers_show_as_missing(tmp_path: Path) -> None:
         {"round": 1, "loss": None, "accuracy": {"global": NAN}},
         {"round": 2, "loss": NAN, "accuracy": None},
     ]
-    value["channels"][0] |= {"bytes_up": None, "messages": NAN, "excess": None}
+    value["channels"][0] |= {"bytes_up": None, "messages": None, "excess": None}
     page = build(tmp_path / "run", value)
     assert "nan" not in text_of(page).lower().replace("finance", "")
     audit = audit_json()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph import files
+from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.compare.rows import pareto
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
@@ -23,7 +24,7 @@ def compare_result(
     attacks: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The ``secure-fedgraph/compare/1`` object."""
-    return {
+    result = {
         "schema": "secure-fedgraph/compare/1",
         "command": command,
         "config": base.model_dump(mode="json"),
@@ -34,6 +35,7 @@ def compare_result(
         "pareto": pareto(rows),
         "seconds": round(seconds, 1),
     }
+    return schema.checked(schema.CompareResult, result)
 
 
 def flat(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

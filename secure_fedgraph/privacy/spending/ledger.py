@@ -28,6 +28,7 @@ from secure_fedgraph.privacy.accounting.epsilon import (
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.protection import FROZEN
 from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger_line import EventOnDisk, LedgerLine
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 
 OF_ONE_GRAPH = (Unit.CLIENT, Unit.NODE, Unit.EDGE)
@@ -102,20 +103,24 @@ class Charge:
         Raises:
             ValueError, TypeError: for a line that :meth:`to_line` did not write.
         """
-        entry = json.loads(line)
-        for key in ("releases", "steps"):
-            entry[key] = {
-                who: tuple(epsilon.event(one) for one in found) for who, found in entry[key].items()
-            }
-        charge = cls(**entry)
-        words = (charge.client, charge.run, charge.channel, charge.unit, charge.relation, charge.data)
-        if not (
-            all(type(word) is str for word in words)
-            and type(charge.round) is type(charge.exchange) is int
-            and type(charge.computational) is bool
-        ):
-            raise ValueError("a charge of other types")
-        return charge
+        entry = LedgerLine.model_validate(json.loads(line))
+
+        def events(found: Mapping[str, list[EventOnDisk]]) -> Releases:
+            return {who: tuple(epsilon.event(one.body()) for one in of) for who, of in found.items()}
+
+        return cls(
+            client=entry.client,
+            run=entry.run,
+            round=entry.round,
+            exchange=entry.exchange,
+            channel=entry.channel,
+            unit=entry.unit,
+            relation=entry.relation,
+            releases=events(entry.releases),
+            steps=events(entry.steps),
+            computational=entry.computational,
+            data=entry.data,
+        )
 
 
 @dataclass(frozen=True)
