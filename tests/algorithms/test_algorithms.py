@@ -51,7 +51,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
         seen.extend(found)
         return found
 
-    monkeypatch.setattr(sfg.Federation, "enlist", watched)
+    monkeypatch.setattr(sfg.Federation, "make_clients", watched)
     return seen
 
 

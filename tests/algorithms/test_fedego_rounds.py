@@ -287,7 +287,7 @@ def test_without_mixing_a_clients_upper_layers_are_its_own(
         seen.extend(make_clients(self, *args, **more))
         return seen
 
-    monkeypatch.setattr(sfg.Federation, "enlist", watched)
+    monkeypatch.setattr(sfg.Federation, "make_clients", watched)
     run = go(federation, 2, mixing=0)
     first, second, _ = (client.memory["model"] for client in seen)
     for name, value in first.items():

@@ -100,7 +100,7 @@ class TestWhatLeaves:
             return clients
 
         monkeypatch.setattr(Client, "handle", watched)
-        monkeypatch.setattr(sfg.Federation, "enlist", kept)
+        monkeypatch.setattr(sfg.Federation, "make_clients", kept)
         run(federation, "apflgate", "plaintext", 2)
         return clients, sent
 

@@ -149,7 +149,7 @@ def test_requests_from_before_the_kill_are_refused_after_it(
     clients: list[Any] = []
     make_clients = sfg.Federation.make_clients
     monkeypatch.setattr(
-        sfg.Federation, "enlist", lambda self, *a: clients.extend(make_clients(self, *a)) or clients
+        sfg.Federation, "make_clients", lambda self, *a: clients.extend(make_clients(self, *a)) or clients
     )
     run = train("fedavg", federation, "plaintext", out=tmp_path, resume=True)
     old = next(s for s in run.transcript.sent if s.channel == "update" and s.recipient == "owner-0")
