@@ -10,9 +10,9 @@ from secure_fedgraph.algorithm import Algorithm, State
 from secure_fedgraph.attacks.attack import CLIENT, COALITION, LAST, OUTSIDER, SERVER
 from secure_fedgraph.errors import unknown_name
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.loop import Run
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.running.run import Run
 
 
 @dataclass(frozen=True)

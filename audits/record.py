@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.loop import Run
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.spending.ledger import Charge
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, Sent
 from secure_fedgraph.protocol.wire import Tree
+from secure_fedgraph.running.run import Run
 
 LEVEL = 1e-6
 """The probability that chance alone makes a right run fail, over all statistical checks together."""

@@ -19,12 +19,13 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
-from secure_fedgraph.loop import Run, train
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.protection import Protection
 from secure_fedgraph.protocol.channel import Channel
 from secure_fedgraph.protocol.transcript import Keep, everything, nothing
 from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.run import Run
 
 MOST_CLIENTS = 8
 SMALL = 3_000

@@ -8,9 +8,10 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.loop import Run, train
 from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import Keep, nothing
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.run import Run
 
 
 def again(case: FinishedRun, federation: Federation, rounds: int | None = None, keep: Keep = nothing) -> Run:

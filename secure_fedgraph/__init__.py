@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from secure_fedgraph.federation import Federation, federate
     from secure_fedgraph.graph.data import datasets
     from secure_fedgraph.graph.data.own_graph import DataWarning
-    from secure_fedgraph.loop import Run, train
     from secure_fedgraph.privacy.spending.budget import Budget
     from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
     from secure_fedgraph.protocol.dropouts import Dropouts
+    from secure_fedgraph.running.loop import train
+    from secure_fedgraph.running.run import Run
 
 __version__ = "0.1.0"
 
@@ -79,7 +80,7 @@ _HOMES = {
     "LocSagePlus": "algorithms",
     "Local": "algorithms",
     "Reveal": "protocol",
-    "Run": "loop",
+    "Run": "running.run",
     "Settings": "algorithm",
     "Transcript": "protocol",
     "Unit": "protocol",
@@ -88,7 +89,7 @@ _HOMES = {
     "audit": "audits.grid.grid",
     "compare": "comparison",
     "federate": "federation",
-    "train": "loop",
+    "train": "running.loop",
 }
 _MODULES = {
     "algorithms": "algorithms",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import resource
@@ -41,8 +40,7 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused, SecureFedGraphError
 from secure_fedgraph.privacy.policy import RECIPES, Policy
 from secure_fedgraph.protocol import Message, wire
-
-training: Any = importlib.import_module("secure_fedgraph.loop")
+from secure_fedgraph.running import session
 
 ROOM = 64 * 2**20
 """Bytes that a copy may take over what it has at its start."""
@@ -104,9 +102,9 @@ class Pair:
     def run(self, together: type[InProcess]) -> None:
         """One run, whose clients are reached through another transport."""
         algorithm = self.make()
-        with mock.patch.object(training, "InProcess", together), warnings.catch_warnings():
+        with mock.patch.object(session, "InProcess", together), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            training.train(
+            sfg.train(
                 algorithm,
                 small.federation(self.algorithm),
                 policy_named(self.policy),

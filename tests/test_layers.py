@@ -67,7 +67,7 @@ RULES: dict[str, Rule] = {
     "federation":  Rule(may=("client", "crypto", "privacy", "protocol", "evaluation", "algorithm", "graph",
                              "storage", "backends")),
     "forms":       Rule(may=("algorithm", "privacy", "protocol"), outside=()),
-    "loop":        Rule(may=("federation", "round", "client", "privacy", "protocol", "evaluation",
+    "running":     Rule(may=("federation", "round", "client", "privacy", "protocol", "evaluation",
                              "algorithm", "graph", "models", "backends", "storage", "forms")),
     "backends":    Rule(may=("client", "protocol")),
     # a process that is told names and makes the client itself, and the text it is told
@@ -77,7 +77,7 @@ RULES: dict[str, Rule] = {
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it
     "experiment":  Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph", "files", "forms",
-                             "federation", "loop", "evaluation", "storage")),
+                             "federation", "running", "evaluation", "storage")),
     "comparison":  Rule(may=("experiment", "audits")),     # compare(), which gives it processes
     "experiment.code_digest": Rule(outside=()),
     # what files hold, light enough for a command that prints it
@@ -345,9 +345,9 @@ def written(tmp_path: Path, module: str, source: str) -> list[str]:
         ("secure_fedgraph.models.bad", "from secure_fedgraph import train", "secure_fedgraph"),
         ("secure_fedgraph.backends.bad", "from secure_fedgraph.privacy import masking", "privacy"),
         ("secure_fedgraph.round", "from secure_fedgraph.algorithms import fedavg", "algorithms"),
-        ("secure_fedgraph.loop", "from secure_fedgraph.audits import grid", "audits"),
+        ("secure_fedgraph.running.loop", "from secure_fedgraph.audits import grid", "audits"),
         ("secure_fedgraph.audits.bad", "from attacks import attack", "attacks"),
-        ("secure_fedgraph.loop", "from secure_fedgraph.cli.main import main", "cli"),
+        ("secure_fedgraph.running.loop", "from secure_fedgraph.cli.main import main", "cli"),
         ("secure_fedgraph.attacks.bad", "from secure_fedgraph.privacy import masking", "privacy"),
         ("secure_fedgraph.attacks.bad", "from secure_fedgraph.round import Round", "round"),
         ("secure_fedgraph.attacks.bad", "from secure_fedgraph.algorithm import Algorithm", "algorithm"),

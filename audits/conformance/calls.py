@@ -31,7 +31,6 @@ from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
-from secure_fedgraph.loop import train
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.protection import BindContext, Bound, Protection, Scope, Sensitivity, Stage
@@ -43,6 +42,7 @@ from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.message import ANSWER, Message
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.round import Round, set_up
+from secure_fedgraph.running.loop import train
 from secure_fedgraph.seams import ClientContext
 
 NODES = 60

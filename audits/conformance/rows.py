@@ -14,12 +14,12 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, pooled_
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.audits.rng_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.loop import Run
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER, Sent
+from secure_fedgraph.running.run import Run
 
 PASSED, FAILED, LEAK, NOTHING = "passed", "failed", "leak", "nothing to check"
 MOST = 20_000_000

@@ -21,7 +21,6 @@ from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_s
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, grown_trees, pooled_parts
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.loop import Run
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
@@ -32,6 +31,7 @@ from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
+from secure_fedgraph.running.run import Run
 
 HOLDS, BROKEN, WEAK, UNAUDITED = "holds", "broken", "too few trials", "not audited"
 TRIALS = 10_000

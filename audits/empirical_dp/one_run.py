@@ -23,9 +23,10 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import in_form, make_federation
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.loop import Run, train
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.run import Run
 
 CONFIDENCE = 0.999
 ROUNDS = 5

@@ -17,11 +17,11 @@ from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.results import make_federation, read_json
-from secure_fedgraph.loop import Run
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.message import digest
 from secure_fedgraph.protocol.transcript import REFEREE, Opened, Sent
+from secure_fedgraph.running.run import Run
 
 UNSEEN = ("secrets",)
 """Checks of what a folder does not hold: the server's objects."""

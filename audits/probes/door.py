@@ -27,12 +27,12 @@ from secure_fedgraph.audits.probes.twins import NoTwins, copies
 from secure_fedgraph.audits.record import Finding
 from secure_fedgraph.audits.rehearsal import SECONDS, Answer, OutOfTime, Rehearsal, Shown
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.loop import Run
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
 from secure_fedgraph.protocol.upload import Upload
 from secure_fedgraph.protocol.wire import decode
+from secure_fedgraph.running.run import Run
 from secure_fedgraph.seams import ClientContext
 
 ROUNDS = 2

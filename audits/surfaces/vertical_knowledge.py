@@ -15,9 +15,9 @@ from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
 from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Maker
-from secure_fedgraph.loop import train
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.running.loop import train
 from secure_fedgraph.seams import ClientContext
 
 ROWS_SENT = ("hidden", "hidden_each")

@@ -23,7 +23,6 @@ from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
 from secure_fedgraph.graph.partition.handout import owner_names
-from secure_fedgraph.loop import OnRound, Run, channels_of, fitted, train
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent
@@ -33,6 +32,10 @@ from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.options import OnRound
+from secure_fedgraph.running.preparation import channels_of, fitted
+from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import commit_path
 from secure_fedgraph.storage.party_store import damaged
 from secure_fedgraph.storage.party_store import read_json as read_checked
@@ -68,7 +71,7 @@ def execute(
     Args:
         on_form: called with what is about to run and in which form, in a line, once nothing can be refused.
         checkpoints: keep them, and go on from one that is there.
-        on_start: as :func:`~secure_fedgraph.loop.train`'s.
+        on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
         plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
             clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
             promised to it, so no budget stops the run, and a ledger that other runs share is not charged.
