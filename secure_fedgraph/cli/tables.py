@@ -10,43 +10,37 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from secure_fedgraph.experiment.schema import ChannelReport, RunResult
+
 
 def run_tables(result: dict[str, Any]) -> list[Any]:
     """Accuracy, privacy by unit, how a budget was split, and what each channel sent."""
-    accuracy, config = result["accuracy"], result["config"]
+    run = RunResult.model_validate(result)
+    accuracy, config = run.accuracy, run.config
     head = Table(
         title=f"{config['algorithm']} on {config['data']}, {config['clients']} clients, {config['policy']}"
     )
     for column in ("accuracy", "last round", "best by validation", "best on test"):
         head.add_column(column)
-    chosen, best = (accuracy.get(key) or {} for key in ("best_by_validation", "best_on_test"))
-    for score in (key for key, value in accuracy.items() if isinstance(value, float)):
-        head.add_row(
-            score.replace("_", " "), *(_score(found.get(score)) for found in (accuracy, chosen, best))
-        )
+    columns = [
+        one.named() if one else {} for one in (accuracy, accuracy.best_by_validation, accuracy.best_on_test)
+    ]
+    for score in columns[0]:
+        head.add_row(score.replace("_", " "), *(_score(column.get(score)) for column in columns))
 
-    head.caption = _owners(result)
+    head.caption = _owners(run)
 
     privacy = Table(title="privacy: what the most exposed client has spent")
     for column in ("unit", "epsilon", "delta", "against", "relation", "accountant", "by reader"):
         privacy.add_column(column)
-    for unit, entry in result["privacy"].items():
-        readers = ", ".join(f"{reader} {value}" for reader, value in entry["readers"].items())
-        privacy.add_row(
-            unit,
-            str(entry["epsilon"]),
-            str(entry["delta"]),
-            entry["against"],
-            entry["relation"],
-            entry["accountant"],
-            readers,
-        )
-    if not result["privacy"]:
+    for unit, claim in run.privacy.items():
+        readers = ", ".join(f"{reader} {value}" for reader, value in claim.readers.items())
+        spent = (str(claim.epsilon), str(claim.delta))
+        privacy.add_row(unit, *spent, claim.against, claim.relation, claim.accountant, readers)
+    if not run.privacy:
         privacy.add_row("none", "0", "", "", "", "", "nothing left a client")
 
-    channels = Table(
-        title=f"on the wire: {_bytes(result['bytes']['up'])} up, {_bytes(result['bytes']['down'])} down"
-    )
+    channels = Table(title=f"on the wire: {_bytes(run.bytes.up)} up, {_bytes(run.bytes.down)} down")
     for column in (
         "channel",
         "reveals",
@@ -56,68 +50,57 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
         "epsilon (server)",
     ):
         channels.add_column(column)
-    for row in result["channels"]:
-        channels.add_row(
-            row["name"],
-            row["reveal"],
-            row["policy"],
-            _bytes(row["bytes_up"]),
-            str(row["messages"]),
-            _of_unit(row),
-        )
+    for row in run.channels:
+        sent = (_bytes(row.bytes_up), str(row.messages))
+        channels.add_row(row.name, row.reveal, row.policy, *sent, _of_unit(row))
     beyond = [
-        Text(f"Beyond its declaration {row['name']} shows: {'; '.join(row['excess'])}.")
-        for row in result["channels"]
-        if row["excess"]
+        Text(f"Beyond its declaration {row.name} shows: {'; '.join(row.excess)}.")
+        for row in run.channels
+        if row.excess
     ]
-    facts = result["data"]
-    notes = Text(
-        f"{facts['source']}, sha256 {facts['digest'][:18]}; {result['evaluation']['note']}", style="dim"
-    )
-    if not result["federated"]:
+    notes = Text(f"{run.data.source}, sha256 {run.data.digest[:18]}; {run.evaluation.note}", style="dim")
+    if not run.federated:
         notes.append("; not federated: this baseline pools all data", style="bold")
     exact = Text(
         "Exact and under no epsilon in result.json: "
-        + "; ".join(one.split(":")[0] for one in result.get("released_exactly", []))
+        + "; ".join(one.split(":")[0] for one in run.released_exactly)
         + ".",
         style="dim",
     )
-    return [head, privacy, *_plan(result), channels, *beyond, exact, notes]
+    return [head, privacy, *_plan(run), channels, *beyond, exact, notes]
 
 
-def _owners(result: dict[str, Any]) -> Text | None:
+def _owners(run: RunResult) -> Text | None:
     """Where the single owners' scores lie, whatever their number; None where the rounds do not tell."""
-    rounds = result.get("rounds") or [{}]
-    scores = {name: v for name, v in (rounds[-1].get("owners") or {}).items() if isinstance(v, float)}
+    scores = run.rounds[-1].owners if run.rounds else {}
     if len(scores) < 2:
         return None
     low, high = min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)
     middle = f"median {median(scores.values()):.4f}"
-    which = "" if "seeds" not in result else f" of seed {result['seeds'][0]['seed']}"
+    which = f" of seed {run.seeds[0].seed}" if run.seeds else ""
     lowest, highest = f"lowest {scores[low]:.4f} ({low})", f"highest {scores[high]:.4f} ({high})"
     return Text(f"{len(scores)} owners{which}: {lowest}, {middle}, {highest}")
 
 
-def _of_unit(row: dict[str, Any]) -> str:
+def _of_unit(row: ChannelReport) -> str:
     """A channel's epsilon, with the unit that its noise was scaled to where that is not the channel's own."""
-    if row["epsilon"] is None:
+    if row.epsilon is None:
         return ""
-    about = row.get("epsilon_unit", row["unit"])
-    return str(row["epsilon"]) + ("" if about == row["unit"] else f" (one {about})")
+    about = row.epsilon_unit or row.unit
+    return str(row.epsilon) + ("" if about == row.unit else f" (one {about})")
 
 
-def _plan(result: dict[str, Any]) -> list[Table]:
+def _plan(run: RunResult) -> list[Table]:
     """How the budget is split, where the run had one."""
-    rows, budget = result.get("plan"), result.get("budget")
-    if not rows or not budget:
+    if not run.plan or not run.budget:
         return []
-    how = "planned" if budget["planned"] else "by hand"
-    table = Table(title=f"noise, {how}, for epsilon {budget['epsilon']:g} of one {budget['unit']}")
+    how = "planned" if run.budget.planned else "by hand"
+    table = Table(title=f"noise, {how}, for epsilon {run.budget.epsilon:g} of one {run.budget.unit}")
     for column in ("channel", "noise for one", "multiplier", "uses", "epsilon alone"):
         table.add_column(column)
-    for row in rows:
-        noise = "" if row["multiplier"] is None else f"{row['multiplier']:.4g}"
-        table.add_row(row["channel"], row["unit"], noise, str(row["uses"]), str(row["epsilon"]))
+    for row in run.plan:
+        noise = "" if row.multiplier is None else f"{row.multiplier:.4g}"
+        table.add_row(row.channel, row.unit, noise, str(row.uses), str(row.epsilon))
     return [table]
 
 

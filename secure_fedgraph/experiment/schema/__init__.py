@@ -19,13 +19,14 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.schema.audit import AuditResult
 from secure_fedgraph.experiment.schema.compare import CompareResult
 from secure_fedgraph.experiment.schema.part import Part, departures
-from secure_fedgraph.experiment.schema.run import RunResult
+from secure_fedgraph.experiment.schema.run import ChannelReport, RunResult
 from secure_fedgraph.privacy.spending.ledger_line import LedgerLine
 
 __all__ = [
     "FILES",
     "RESULTS",
     "AuditResult",
+    "ChannelReport",
     "CompareResult",
     "LedgerLine",
     "RunResult",

@@ -18,6 +18,7 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute, run_result
+from secure_fedgraph.experiment.schema import ChannelReport
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
 from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp, masked, plaintext
@@ -218,10 +219,10 @@ class TestRuns:
         assert "alone ε = " in page
 
     def test_an_epsilon_of_another_unit_than_the_channels_says_so(self):
-        row = {"epsilon": 1.5, "epsilon_unit": "client", "unit": "node"}
+        row = ChannelReport(name="hidden", reveal="sum", unit="node", epsilon=1.5, epsilon_unit="client")
         assert _of_unit(row) == "1.5 (one client)"
-        assert _of_unit({**row, "epsilon_unit": "node"}) == "1.5"
-        assert _of_unit({**row, "epsilon": None}) == ""
+        assert _of_unit(row.model_copy(update={"epsilon_unit": "node"})) == "1.5"
+        assert _of_unit(row.model_copy(update={"epsilon": None})) == ""
 
     def test_without_a_budget_nothing_is_planned(self):
         asked = Experiment(**SMALL, policy="masked")
