@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from secure_fedgraph.cli.budgeting import budget
+from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.errors import BadInput, Refused
 
 TRAINING = ["--sampling-rate", "0.01", "--steps", "1000", "--delta", "1e-5"]

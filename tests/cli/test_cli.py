@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from secure_fedgraph.cli import main
-from secure_fedgraph.cli.auditing import AUDIT_EXAMPLES
-from secure_fedgraph.cli.comparing import COMPARE_EXAMPLES
+from secure_fedgraph.cli import main, running
+from secure_fedgraph.cli.commands.audit import AUDIT_EXAMPLES
+from secure_fedgraph.cli.commands.compare import COMPARE_EXAMPLES
+from secure_fedgraph.cli.commands.run import RUN_EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--data", "synthetic-citation", "--rounds", "1", "--set", "training.hidden=[8,4]"]
@@ -39,7 +40,7 @@ def run(*arguments: str) -> Result:
 # Real processes with real streams and statuses; the import of torch, which is most of their time, is shared.
 PROCESSES = """
 import json, os, sys
-from secure_fedgraph.cli import main
+from secure_fedgraph.cli import main, running
 for number, arguments in enumerate(json.loads(sys.argv[1])):
     if os.fork() == 0:
         for stream in (1, 2):
@@ -284,7 +285,7 @@ def test_an_unexpected_error_is_status_1_and_points_at_debug(monkeypatch: pytest
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("wires crossed")
 
-    monkeypatch.setattr(main, "execute", broken)
+    monkeypatch.setattr(running, "execute", broken)
     fails(run("--out", "out"), 1, r"RuntimeError: wires crossed \(run with --debug for the traceback\)")
     done = run("--out", "out", "--debug")
     assert done.exit_code == 1
@@ -302,7 +303,7 @@ def test_an_interrupt_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "execute", interrupted)
+    monkeypatch.setattr(running, "execute", interrupted)
     done = run("--out", "out")
     assert (done.exit_code, done.stdout) == (130, "")
     assert done.stderr.strip() == "secure-fedgraph: interrupted"
@@ -500,7 +501,7 @@ def test_help_everywhere_with_an_example(command: str) -> None:
 
 def test_the_examples_of_the_help_are_accepted() -> None:
     # their flags and names at least: each is run with one more flag that is refused last
-    for text in (main.RUN_EXAMPLES, AUDIT_EXAMPLES, COMPARE_EXAMPLES):
+    for text in (RUN_EXAMPLES, AUDIT_EXAMPLES, COMPARE_EXAMPLES):
         for line in text.splitlines():
             words = line.split("#")[0].split()[1:]
             if words and words[0] in ("run", "audit", "compare") and "runs/masked" not in words[1:2]:

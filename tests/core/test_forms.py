@@ -14,7 +14,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm, Form, Settings
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.cli import main
+from secure_fedgraph.cli import main, running
 from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
 from secure_fedgraph.experiment.compare import Point, run_point
 from secure_fedgraph.experiment.compare.rows import row_of
@@ -199,7 +199,7 @@ def test_a_run_that_goes_on_keeps_its_form(monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(main, "run_result", stop)
+        patched.setattr(running, "run_result", stop)
         assert call("run", *GLASU, "--policy", "masked", "--out", "out").exit_code == 130
     done = call("resume", "out", "--json")
     assert done.exit_code == 0, done.output

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from secure_fedgraph.cli import main
+from secure_fedgraph.cli import main, running
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, load, read_values
 from secure_fedgraph.experiment.intent import RULES, check_intent, given_keys
@@ -256,7 +256,7 @@ def test_what_stops_a_run_says_how_it_goes_on(
         raise stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(main, "run_result", stop)
+        patched.setattr(running, "run_result", stop)
         done = call("run", *SMALL, "--out", "out", "--quiet")
     assert done.exit_code == status
     assert re.search(words, done.stderr), done.stderr

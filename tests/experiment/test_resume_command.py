@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from secure_fedgraph.cli import main
+from secure_fedgraph.cli import main, running
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.results import begun, execute, fresh_folder
 from secure_fedgraph.storage.party_store import read_json, write_json
@@ -41,7 +41,7 @@ def stop(out: Path, after: int, *more: str) -> None:
         return execute(one, folder, on_round=count, **rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main, "execute", dying)
+        patch.setattr(running, "execute", dying)
         assert call("run", *SMALL, *more, "--out", out).exit_code == 130
 
 
