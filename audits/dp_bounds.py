@@ -146,9 +146,9 @@ class Claims:
         return cls(found)
 
     def over(self, guess: Guess, score: Score, adversary: str, behaviour: str) -> Ceiling:
-        """The lowest ceiling that a claim puts on a score; none where no claim speaks for it.
+        """The lowest ceiling that a claim puts on a score; none where no claim covers it.
 
-        A claim about clients speaks for whatever is guessed about one; a claim about a smaller unit for
+        A claim about clients covers whatever is guessed about one; a claim about a smaller unit for
         guesses whose parts are such units.
         """
         reader, kind = READER.get(adversary), score.kind

@@ -17,7 +17,7 @@ CANARIES = 100
 CLAIMS: dict[str, dict[str, Any]] = {
     "a whole owner, noise in shares": {"policy": "distributed_dp", "unit": "client"},
     "one node, noisy steps": {"policy": "masked", "unit": "node"},
-    "one link, drawn anew": {"policy": "plaintext", "unit": "edge"},
+    "one link, randomised": {"policy": "plaintext", "unit": "edge"},
 }
 
 

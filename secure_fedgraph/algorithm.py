@@ -201,7 +201,7 @@ class Algorithm:
         """In how many records of a client's training one unit's data are, where it trains on records.
 
         Raises:
-            BadInput: where it does not: noisy training steps cannot speak for the unit then.
+            BadInput: where it does not: noisy training steps cannot protect the unit then.
         """
         raise BadInput(
             f"{self.name} does not train on records that are one {unit} each, so noisy training steps speak "

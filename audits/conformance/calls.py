@@ -135,7 +135,7 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
 
 
 def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
-    """That clients whose links are drawn anew train on drawn links: so many of their own cannot be left."""
+    """That clients whose links are randomised train on drawn links: so many of their own cannot be left."""
     left: dict[str, tuple[int, int]] = {}
 
     def look(client: ClientContext) -> None:

@@ -81,7 +81,7 @@ def _steps(record: Record) -> Iterator[Finding]:
         ]
         if events and (how is None or not bound.channel.trained):
             yield Finding(
-                "events", charge.channel, "noisy steps speak for an upload that is not made of them"
+                "events", charge.channel, "noisy steps are charged for an upload that is not made of them"
             )
         elif how is not None:
             least = run.algorithm.occurrences(how.unit) if events else 1

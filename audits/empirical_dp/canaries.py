@@ -1,6 +1,6 @@
 """Canaries in a whole run: units whose part of every noised upload is a direction of their own, or nothing.
 
-A fair coin for each says which (or which way, where noise speaks for units that are replaced). The run is a
+A fair coin for each says which (or which way, where noise protects units that are replaced). The run is a
 real one: the door, the clip, the noise, the carrier's masks, the server's sums, the ledger. What the server
 read is projected on each direction; how well that tells the coins bounds epsilon from below
 (:mod:`secure_fedgraph.audits.empirical_dp.one_run`).

@@ -109,7 +109,7 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
             "unseen": UPLOAD,
         }
         if math.isinf(claims(bound, delta).get(reader, math.inf)):
-            continue  # the noise speaks for nobody, and the ledger says so
+            continue  # the noise protects nobody, and the ledger says so
         try:
             neighbours, colluders = worst_case(bound, stage)
             fits = _fitting(bound, neighbours, reader, colluders, trials)
@@ -207,7 +207,7 @@ def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
     return found
 
 
-# --- what is drawn anew
+# --- what is randomised
 
 
 def _drawn(run: Run, one: InputRandomizer, trials: int, confidence: float) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _drawn(run: Run, one: InputRandomizer, trials: int, confidence: float) -> di
         MultiBitFeatures: lambda features: audit_features(features, schema.features, trials, confidence),
     }
     about = {
-        "noise": f"{one.kind} drawn anew",
+        "noise": f"{one.kind} randomised",
         "of": "the one drawing",
         "unit": one.unit,
         "relation": run.policy.policy.relation,

@@ -1,4 +1,4 @@
-"""Audits of labels and features that a client draws anew, from what is told of one node in two worlds."""
+"""Audits of labels and features that a client randomises, from what is told of one node in two worlds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits of noise that is drawn inside a client: its noisy training steps, and its links drawn anew.
+"""Audits of noise that is drawn inside a client: its noisy training steps, and its links randomised.
 
 Steps are called as training calls them, on worst-case records
 (:mod:`~secure_fedgraph.audits.empirical_dp.worst_cases`). What one step gives away is a trade-off between two
@@ -221,7 +221,7 @@ def _upper(errors: int, trials: int, alpha: float) -> float:
 def audit_links(
     links: RandomisedLinks, trials: int = 10_000, confidence: float = CONFIDENCE, cliques: int = 40
 ) -> Lower:
-    """A lower bound on the epsilon of links that are drawn anew, from pairs whose answer is kept when given.
+    """A lower bound on the epsilon of links that are randomised, from pairs whose answer is kept when given.
 
     Nodes stand in cliques of eight with equal features, so that what is said of a pair within one is among
     the most alike; half of these pairs, drawn by coins, are linked. As many links again between cliques make

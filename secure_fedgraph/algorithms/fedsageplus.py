@@ -1,4 +1,4 @@
-"""FedSage+ and LocSage+: owners generate the neighbours that they miss, then train on the mended graphs."""
+"""FedSage+ and LocSage+: owners generate the neighbours that they miss, then train on the completed graphs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class GeneratorSettings(TrainingSettings):
 
 
 class _Generates:
-    """What FedSage+ and LocSage+ share: an owner's generator, its pre-training, and its mended graph."""
+    """What FedSage+ and LocSage+ share: an owner's generator, its pre-training, and its completed graph."""
 
     settings: GeneratorSettings
 
@@ -118,7 +118,7 @@ class _Generates:
         impaired = self.impaired(client)
         with torch.no_grad():
             # the regression starts at the mean count: from zero, twenty epochs often end below the half that
-            # rounds to a neighbour, and the mended graph is the old one
+            # rounds to a neighbour, and the completed graph is the old one
             model.dgen.bias.fill_(float(impaired.counts.float().mean()))
         train_locally(
             model,
@@ -132,7 +132,7 @@ class _Generates:
         client.memory["neighgen"] = parameters_of(model)
 
     def check_records(self, schema: Schema, unit: str) -> None:
-        """A mended graph has none."""
+        """A completed graph has none."""
         raise BadInput(MADE)
 
     def check_own(self, graph: Data, name: str) -> None:
@@ -153,15 +153,15 @@ class _Generates:
         model.eval()
         return model
 
-    def mended(self, client: ClientContext) -> Data:
+    def completed(self, client: ClientContext) -> Data:
         """The owner's original graph with generated neighbours, made once, before the classifier."""
-        if "mended" not in client.memory:
+        if "completed" not in client.memory:
             model = self.own_generator(client)
             counts, features = predict_neighbours(model, client.graph, client.generator("mending"))
             graph = mend(client.graph, counts, features)
             keys = ("x", "y", "edge_index", "train_mask")
-            client.memory["mended"] = {key: graph[key] for key in keys}
-        return Data(**client.memory["mended"])
+            client.memory["completed"] = {key: graph[key] for key in keys}
+        return Data(**client.memory["completed"])
 
 
 class LocSagePlus(_Generates, LocSage):
@@ -178,12 +178,12 @@ class LocSagePlus(_Generates, LocSage):
     settings: GeneratorSettings
 
     def training_graph(self, client: ClientContext) -> Data:
-        """The mended graph."""
-        return self.mended(client)
+        """The completed graph."""
+        return self.completed(client)
 
 
 class FedSagePlus(_Generates, FedSage):
-    """FedSage on mended graphs, whose generators learn from all owners.
+    """FedSage on completed graphs, whose generators learn from all owners.
 
     Rounds before the first scored one: one of local pre-training, then one a federated epoch. In each of
     those every owner offers embeddings and its feature generator to the others, they answer with the gradient
@@ -199,7 +199,7 @@ class FedSagePlus(_Generates, FedSage):
     """
 
     name = "fedsage+"
-    summary = "FedSage on graphs mended by generators that owners train together"
+    summary = "FedSage on graphs completed by generators that owners train together"
     reference = PAPER
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
     settings: GeneratorSettings
@@ -447,8 +447,8 @@ class FedSagePlus(_Generates, FedSage):
         return Upload({_SHARED + name: value for name, value in difference(after, before).items()})
 
     def training_graph(self, client: ClientContext) -> Data:
-        """The mended graph."""
-        return self.mended(client)
+        """The completed graph."""
+        return self.completed(client)
 
     def _side(self, schema: Schema) -> Feedback:
         s = self.settings

@@ -210,7 +210,7 @@ class Experiment(BaseModel):
 
     @property
     def draws(self) -> tuple[str, ...]:
-        """The kinds of what clients draw anew: those that are set, and the one that a budget is about where
+        """The kinds of what clients randomise: those that are set, and the one that a budget is about where
         the policy has no noise of its own."""
         about = self.unit if self.epsilon is not None and not self._noised else None
         return tuple(k for k, kind in DRAWINGS.items() if getattr(self, k) is not None or kind.unit == about)
@@ -253,7 +253,7 @@ class Experiment(BaseModel):
     def with_default_budget(self) -> Experiment:
         """This experiment; where its policy is one of noise and none was given, with the default budget.
 
-        A multiplier says how much noise there is, and so do a budget, noisy steps, and what is drawn anew.
+        A multiplier says how much noise there is, and so do a budget, noisy steps, and what is randomised.
         """
         given = "multiplier" in self.protection or self.epsilon is not None or self.steps or self.draws
         return self if given or self.policy not in NOISED else self.model_copy(update={"epsilon": EPSILON})

@@ -63,7 +63,7 @@ class Policy:
     steps: PrivateSteps | None = None
     """How clients train, where they train under noise."""
     drawn: tuple[InputRandomizer, ...] = ()
-    """What clients draw anew of their own before anything is done with it: links, labels, features."""
+    """What clients randomise of their own before anything is done with it: links, labels, features."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, for another process to make it again; None for one made by hand."""
 
@@ -81,7 +81,7 @@ class Policy:
                     "the two"
                 )
         if len({one.kind for one in self.drawn}) < len(self.drawn):
-            raise BadInput(f"{', '.join(one.kind for one in self.drawn)} are drawn anew: name each once")
+            raise BadInput(f"{', '.join(one.kind for one in self.drawn)} are randomised: name each once")
 
     def bind(self, channels: Iterable[Channel], clients: tuple[str, ...]) -> BoundPolicy:
         """Fits a protection to every channel, before round 1.
@@ -135,7 +135,7 @@ class BoundPolicy:
 
     @property
     def drawn(self) -> tuple[InputRandomizer, ...]:
-        """What clients draw anew, in the order in which they do."""
+        """What clients randomise, in the order in which they do."""
         return in_order(self.policy.drawn)
 
     def __getitem__(self, channel: str) -> Bound:
@@ -239,7 +239,7 @@ def local_dp(
         norm: the clip, an L2 norm; one number, or one by channel.
         multiplier: noise standard deviation over sensitivity; one number, or one by channel.
         rows: where an upload has one row a node or a graph, clip each row and not the whole. The noise is
-            then as small as a row; it speaks for nobody, since rows recur, and epsilon is infinite.
+            then as small as a row; it protects nobody, since rows recur, and epsilon is infinite.
     """
     _check_amounts(norm, multiplier)
 

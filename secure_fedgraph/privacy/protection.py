@@ -60,7 +60,7 @@ class Sensitivity:
 
     l2: float = math.inf
     unit: Unit | None = None
-    """Whose data that row is: what noise scaled to it speaks for; None where rows recur unbounded."""
+    """Whose data that row is: what noise scaled to it protects; None where rows recur unbounded."""
     noised_by: str = ""
     """Who has added noise before this point: a zeroed unit's row is then no longer the zero row."""
 
@@ -447,7 +447,7 @@ class Bound:
 
     @property
     def unit(self) -> Unit:
-        """Whose data the noise speaks for: the clip's unit, or the channel's where nothing bounds one."""
+        """Whose data the noise protects: the clip's unit, or the channel's where nothing bounds one."""
         return self.sensitivity.unit or self.channel.unit
 
     @property

@@ -189,7 +189,7 @@ class Channel:
         accepted: that somebody accepted fewer by name: it binds, and ``below`` is its excess.
         why: what each upload is needed for, said where a protection that shows only sums is refused.
         trained: that what is sent is made of what the server gave and of local training alone, so that the
-            noise of private training steps speaks for it.
+            noise of private training steps protects it.
         largest: the largest absolute value that its uploads may hold, where the algorithm bounds them; a
             protection that takes less refuses.
         largest_is: the setting that bounds them, for the sentence of that refusal.

@@ -180,7 +180,7 @@ def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federati
     kind, carried = federation.schema.kind, federation.schema.edge_fields
     if carried and any(one.place == "edge_index" for one in bound.drawn):
         raise BadInput(
-            f"links are drawn anew, and new links have no {' or '.join(carried)}: leave it out of the data"
+            f"links are randomised, and new links have no {' or '.join(carried)}: leave it out of the data"
         )
     if bound.steps is not None:
         algorithm.check_records(federation.schema, bound.steps.unit)
@@ -191,7 +191,7 @@ def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federati
             )
     if bound.drawn and kind != GraphDataset.kind:
         raise BadInput(
-            f"{bound.drawn[0].kind} are drawn anew in one graph of nodes, and these data are of kind {kind!r}"
+            f"{bound.drawn[0].kind} are randomised in one graph of nodes, and these data are of kind {kind!r}"
         )
 
 

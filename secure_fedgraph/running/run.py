@@ -92,7 +92,7 @@ class Run:
         """What was spent, by unit; with ``unit`` that entry alone.
 
         Raises:
-            BadInput: for a unit that nothing in the run speaks for, or a delta outside 0 to 1.
+            BadInput: for a unit that nothing in the run protects, or a delta outside 0 to 1.
         """
         check_number("delta", delta)
         if not 0 < delta < 1:

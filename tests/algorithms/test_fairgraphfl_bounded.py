@@ -237,7 +237,7 @@ class TestEpsilon:
     def test_prototypes_alone(self, federation):
         made = run(federation, local_dp(0.5, 2.0, rows=True), use_diversity=True)
         entry = made.privacy(unit="graph")
-        assert (entry["epsilon"], entry["reason"]) == ("inf", "motif_presence: no noise speaks for this unit")
+        assert (entry["epsilon"], entry["reason"]) == ("inf", "motif_presence: no noise protects this unit")
         mine = [c for c in made.charges if c.channel in ("motif_counts", "motif_sums")]
         assert costs(at(mine), [2.0] * 2)
 
@@ -254,7 +254,7 @@ class TestEpsilon:
     def test_a_model_that_was_trained_on_the_graphs_earns_none(self, federation):
         made = run(federation, local_dp(0.5, 8.0), rounds=2, embedding="own")
         entry = made.privacy(unit="graph")
-        assert (entry["epsilon"], entry["reason"]) == ("inf", "motif_sums: no noise speaks for this unit")
+        assert (entry["epsilon"], entry["reason"]) == ("inf", "motif_sums: no noise protects this unit")
         (row,) = [row for row in made.policy.describe() if row["name"] == "motif_sums"]
         assert "one graph moves the others' parts too: the noise bounds no graph" in row["excess"]
 

@@ -227,7 +227,7 @@ def test_a_budget_plans_the_noise_or_says_that_none_is_enough(federation: sfg.Fe
     plan = planned().plan
     assert 7.9 < plan.epsilon <= 8
     assert plan.uses["egos_across"] == 1
-    with pytest.raises(BudgetExhausted, match="no noise speaks for one node"):
+    with pytest.raises(BudgetExhausted, match="no noise protects one node"):
         planned(reduction="trained")
 
 

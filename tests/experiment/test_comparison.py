@@ -215,7 +215,7 @@ def test_owners_own_tests_are_told_too():
     rows[0]["accuracy"]["local"], rows[1]["accuracy"]["local"] = 0.74, 0.56
     rows[1] |= gains(rows[1], rows[0])
     (sentence,) = _verdicts(rows, "global", "client")
-    assert sentence.endswith("On owners' own test data it has 0.560, and who stays alone 0.740.")
+    assert sentence.endswith("On owners' own test data it has 0.560, and local training 0.740.")
 
 
 def test_baselines_that_coincide_are_one_line():

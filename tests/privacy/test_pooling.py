@@ -324,9 +324,9 @@ class TestLedger:
         charges = [charge("update", "client"), charge("motif_sums", all=3.0)]
         entries = report(charges, 1e-5, units=OF_GRAPH_SETS)
         assert entries["graph"]["epsilon"] == "inf"
-        assert entries["graph"]["reason"] == "update: no noise speaks for this unit"
-        assert entries["node"]["reason"] == "update: no noise speaks for this unit"
-        assert entries["client"]["reason"] == "motif_sums, update: no noise speaks for this unit"
+        assert entries["graph"]["reason"] == "update: no noise protects this unit"
+        assert entries["node"]["reason"] == "update: no noise protects this unit"
+        assert entries["client"]["reason"] == "motif_sums, update: no noise protects this unit"
         earned = report([charge("motif_sums", all=3.0)], 1e-5, units=OF_GRAPH_SETS)
         assert earned["graph"]["reason"] == ""
         assert earned["graph"]["epsilon"] == pytest.approx(epsilon([3.0], 1e-5), abs=1e-4)

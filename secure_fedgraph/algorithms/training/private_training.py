@@ -19,7 +19,7 @@ from secure_fedgraph.seams import ClientContext
 Penalty = Callable[[nn.Module], torch.Tensor]
 """A model -> an extra term of its loss."""
 MADE = (
-    "a graph that was mended or otherwise made of the client's own has no records: one node's data are in "
+    "a graph that was completed or otherwise made of the client's own has no records: one node's data are in "
     "the others' trees; train under noise with fedsage"
 )
 
@@ -37,7 +37,7 @@ def fit_privately(
     are drawn by coins.
 
     Raises:
-        BadInput: where a record of the data is not the unit that the steps speak for.
+        BadInput: where a record of the data is not the unit that the steps protect.
     """
     training, whole = client.training, graph.get("graph") is not None
     assert training is not None  # callers ask for it first

@@ -120,7 +120,7 @@ def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, 
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The points that no other beats in accuracy where it spends as little.
 
-    What counts is what was spent, not what was allowed: who stays alone spends nothing.
+    What counts is what was spent, not what was allowed: a local-only owner spends nothing.
 
     >>> told = lambda name, e, a: {"name": name, "outcome": "ran", "spent": e, "accuracy": {"global": a}}
     >>> pareto([told("a", 1.0, 0.5), told("b", 2.0, 0.4), told("c", "inf", 0.9)])

@@ -121,10 +121,10 @@ file_order_agents = partial(agents, "file_order")
 
 
 def rewired(graph: Data, share: float, rng: np.random.Generator) -> Data:
-    """The graph with a share of its links (rounded) drawn anew between pairs that were not linked.
+    """The graph with a share of its links (rounded) moved to pairs that were not linked.
 
     As many links as before, none of them a loop or double; where there are too few unlinked pairs, fewer are
-    drawn anew. Kinds of links stay with the links that stay, and new ones get the kinds of those they
+    randomised. Kinds of links stay with the links that stay, and new ones get the kinds of those they
     replace.
     """
     nodes = int(graph.num_nodes or 0)

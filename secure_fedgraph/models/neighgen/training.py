@@ -37,7 +37,7 @@ def joint_loss(
     generator: torch.Generator,
     feat_loss_norm: FeatLossNorm = "per_dim_mean",
 ) -> JointLoss:
-    """All terms on the whole impaired graph, mended with what the model generates.
+    """All terms on the whole impaired graph, completed with what the model generates.
 
     The classifier's term is over the training nodes that remain; without any it is 0.
 

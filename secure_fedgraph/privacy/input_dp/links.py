@@ -42,7 +42,7 @@ class RandomisedLinks(InputRandomizer):
     unit: ClassVar[str] = "edge"
     place: ClassVar[str] = "edge_index"
     silent: ClassVar[Mapping[str, str]] = {
-        "replace": "links are drawn anew pair by pair, and a link put elsewhere changes two pairs, which "
+        "replace": "links are randomised pair by pair, and a link put elsewhere changes two pairs, which "
         "costs twice the epsilon: set relation=zero-out"
     }
 

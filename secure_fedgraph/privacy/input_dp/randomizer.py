@@ -1,4 +1,4 @@
-"""What a client draws anew once, in place of its own: links, labels or features. One concept, three kinds."""
+"""What a client randomises once, in place of its own: links, labels or features. One concept, three kinds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHUNK = 2**22
 
 @dataclass(frozen=True)
 class InputRandomizer(ABC):
-    """One part of a client's graph that is drawn anew once: what follows costs that part nothing.
+    """One part of a client's graph that is randomised once: what follows costs that part nothing.
 
     Guarantees:
         - the client's own is read once, and charged before it is;
@@ -49,7 +49,7 @@ class InputRandomizer(ABC):
     place: ClassVar[str] = ""
     """The tensor of a graph that it stands in for."""
     silent: ClassVar[Mapping[str, str]] = {}
-    """Relations that it does not speak for, and why."""
+    """Relations that it does not protect under, and why."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
@@ -65,7 +65,7 @@ class InputRandomizer(ABC):
         """
 
     def check_relation(self, relation: str) -> None:
-        """That it speaks for a relation.
+        """That it protects under a relation.
 
         Raises:
             BadInput: where it does not.

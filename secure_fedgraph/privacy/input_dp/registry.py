@@ -1,4 +1,4 @@
-"""The kinds of what clients draw anew, by name."""
+"""The kinds of what clients randomise, by name."""
 
 from __future__ import annotations
 

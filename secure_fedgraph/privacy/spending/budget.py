@@ -72,7 +72,7 @@ class Budget:
         """
         if not self.holds(events):
             epsilon = self.epsilon_of(events)
-            what = "no noise speaks for it" if math.isinf(epsilon) else f"it comes to {epsilon:.4g}"
+            what = "no noise protects it" if math.isinf(epsilon) else f"it comes to {epsilon:.4g}"
             if epsilon <= self.epsilon:
                 what += ", and more where later runs are planned by who saw the earlier ones"
             raise BudgetExhausted(

@@ -474,13 +474,13 @@ def report(
         reason = "nothing left a client but what a referee examined, outside the guarantee"
         if touched:
             bare = {c.channel for c in charges if c.cost.at(unit, strictest, of) is None} or touched
-            reason = f"{', '.join(sorted(bare))}: no noise speaks for this unit" * math.isinf(found.epsilon)
+            reason = f"{', '.join(sorted(bare))}: no noise protects this unit" * math.isinf(found.epsilon)
         entries[unit] = {
             "epsilon": number(found.epsilon),
             "delta": delta,
             "against": strictest,
             "relation": (
-                Relation.REPLACE  # a label is never absent: all that speaks for it speaks for any two values
+                Relation.REPLACE  # a label is never absent: all that protects it protects any two values
                 if unit in OF_NODES
                 else ", ".join(sorted({_relation(c, unit) for c in charges})) or Relation.ZERO_OUT
             ),

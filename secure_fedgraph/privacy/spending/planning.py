@@ -17,7 +17,7 @@ from secure_fedgraph.protocol.channel import Channel
 WIDTH = 2**24
 """Values of an upload that a plan provides for: what they add to delta is far below anything else."""
 TRAINING = "training"
-"""What a plan calls the noisy steps inside clients, beside its channels and what is drawn anew."""
+"""What a plan calls the noisy steps inside clients, beside its channels and what is randomised."""
 _MOST = 1e12
 _AGAIN = 1e3
 """More noise than a search found that is tried before it is given up."""
@@ -67,7 +67,7 @@ def plan(
         before: what clients have spent of it already.
 
     Raises:
-        BudgetExhausted: where a channel's noise does not speak for the unit: no noise is enough then.
+        BudgetExhausted: where a channel's noise does not protect the unit: no noise is enough then.
         BadInput: for shares of channels that are none, or that are not positive.
     """
     trial = make({})
@@ -165,7 +165,7 @@ def split(
     """How a budget is spent: a row for whatever costs anything of it.
 
     Returns:
-        ``channel`` (or what is drawn anew, or ``training``); the ``unit`` that its noise was scaled to; its
+        ``channel`` (or what is randomised, or ``training``); the ``unit`` that its noise was scaled to; its
         noise ``multiplier``, None where it is no Gaussian; what all its ``uses`` together cost ``epsilon``
         if nothing else were sent. Those add up to more than the whole: together they compose better.
     """
@@ -216,7 +216,7 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
         if cost.at(budget.unit, budget.against, budget.holders) is None:
             protection = bound[name].protection.name
             raise BudgetExhausted(
-                f"channel {name!r} under {protection}: no noise speaks for one {budget.unit} "
+                f"channel {name!r} under {protection}: no noise protects one {budget.unit} "
                 f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
                 + _mend(protection, budget)
             )
@@ -230,7 +230,7 @@ def _mend(protection: str, budget: Budget) -> str:
     if budget.unit == "client":
         return "use distributed_dp, or local_dp where each upload is read"
     if budget.unit in OF_NODES:
-        return f"use a policy without noise of its own, as masked: the {budget.unit}s are then drawn anew"
+        return f"use a policy without noise of its own, as masked: the {budget.unit}s are then randomised"
     return "use --unit client, or settings of the algorithm that bound what one unit touches"
 
 

@@ -20,7 +20,7 @@ class Clip(Stage):
 
     Guarantees:
         - every row that leaves has ``||row||_2 <= norm``, also after rounding to float32; with ``whole`` all
-          rows of an upload together have, and then it is the client that noise speaks for;
+          rows of an upload together have, and then it is the client that noise protects;
         - a row within the norm is unchanged;
         - where a row is a sum over units, which the door has clipped one by one already, it does nothing: a
           clip behind the sum would take from everybody and bound nobody.

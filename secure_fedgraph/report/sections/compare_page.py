@@ -251,7 +251,7 @@ def _on_own_tests(row: Mapping[str, Any], alone: Mapping[str, Any], key: str) ->
     mine, its = row["accuracy"].get("local"), alone["accuracy"].get("local")
     if key == "local" or mine is None or its is None:
         return ""
-    return f" On owners' own test data it has {mine:.3f}, and who stays alone {its:.3f}."
+    return f" On owners' own test data it has {mine:.3f}, and local training {its:.3f}."
 
 
 def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Labels and features drawn anew, against nodes in two worlds: never above the claim, and near it."""
+"""Labels and features randomised, against nodes in two worlds: never above the claim, and near it."""
 
 from __future__ import annotations
 

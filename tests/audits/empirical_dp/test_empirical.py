@@ -36,9 +36,9 @@ CASES: dict[str, dict[str, Any]] = {
     "channel update, in shares": {"policy": "distributed_dp"},
     "channel update, by the server": {"policy": "central_dp", "against": "outsider"},
     "noisy steps": {"policy": "masked", "unit": "node"},
-    "links drawn anew": {"policy": "plaintext", "unit": "edge", "epsilon": 4.0},
-    "labels drawn anew": {"policy": "plaintext", "unit": "label", "epsilon": 4.0},
-    "features drawn anew": {"policy": "plaintext", "unit": "feature", "epsilon": 4.0},
+    "links randomised": {"policy": "plaintext", "unit": "edge", "epsilon": 4.0},
+    "labels randomised": {"policy": "plaintext", "unit": "label", "epsilon": 4.0},
+    "features randomised": {"policy": "plaintext", "unit": "feature", "epsilon": 4.0},
 }
 
 
@@ -119,7 +119,7 @@ MUTANTS = {
     "half of each share": (_half(DiscreteGaussian), "channel update, in shares"),
     "no clip": (_no_clip, "channel update"),
     "gradients are not clipped": (_steps_not_clipped, "noisy steps"),
-    "labels are told": (_true_labels, "labels drawn anew"),
+    "labels are told": (_true_labels, "labels randomised"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Labels and features drawn anew: biases, what they cost, and that a client's own are not read again."""
+"""Labels and features randomised: biases, what they cost, and that a client's own are not read again."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TestBadInput:
     @pytest.mark.parametrize("one", [RandomisedLabels(1.0), MultiBitFeatures(1.0), RandomisedLinks(1.0)])
     def test_drawn_in_sets_of_graphs(self, one):
         policy = replace(sfg.policies.plaintext(), drawn=(one,))
-        with pytest.raises(BadInput, match=f"{one.kind} are drawn anew in one graph of nodes"):
+        with pytest.raises(BadInput, match=f"{one.kind} are randomised in one graph of nodes"):
             sfg.train(
                 GinFedAvg(),
                 sfg.federate(triangles(), clients=3, partition="random", seed=0),
@@ -155,9 +155,9 @@ class TestBadInput:
             )
 
     def test_a_policy_whose_noise_covers_no_label(self):
-        """Rows that are clipped one by one speak for nobody, and the mend is named."""
+        """Rows that are clipped one by one protect nobody, and the mend is named."""
         rows = Channel("rows", Reveal.EACH, Unit.NODE)
-        with pytest.raises(BudgetExhausted, match="as masked: the labels are then drawn anew"):
+        with pytest.raises(BudgetExhausted, match="as masked: the labels are then randomised"):
             plan(
                 Budget(8.0, unit="label"),
                 lambda z: local_dp(1.0, z, rows=True),

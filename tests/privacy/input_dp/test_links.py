@@ -1,4 +1,4 @@
-"""Links drawn anew: the coin's bias, what it costs, and that the client's own are read once."""
+"""Links randomised: the coin's bias, what it costs, and that the client's own are read once."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class TestBudget:
             r"delta 1e-05 for one node against the peers \(it comes to 6.573\): it is not sent; give a",
         ):
             budget.check({GaussianRelease(1.0): 2}, "owner-1", "update")
-        with pytest.raises(BudgetExhausted, match="no noise speaks for it"):
+        with pytest.raises(BudgetExhausted, match="no noise protects it"):
             budget.check(None, "owner-1", "update")
 
 
@@ -156,7 +156,7 @@ class TestLedger:
         path.write_bytes(path.read_bytes()[:-9])
         ledger = Ledger.go_on(path, Budget(1000.0))
         for client in ("a", "b", "somebody-else"):
-            with pytest.raises(BudgetExhausted, match=f"{client}'s next message.*no noise speaks for it"):
+            with pytest.raises(BudgetExhausted, match=f"{client}'s next message.*no noise protects it"):
                 ledger.charge(replace(CHARGE, client=client))
         assert len(read_ledger(path)) == 2
         assert path.with_suffix(".torn").read_bytes().startswith(b'{"client": "a"')
@@ -259,7 +259,7 @@ class TestSession:
 
     def test_without_noise_there_is_not_one(self):
         made = session(plaintext(), ledger=Ledger(None, Budget(1e6)))
-        with pytest.raises(BudgetExhausted, match="no noise speaks for it"):
+        with pytest.raises(BudgetExhausted, match="no noise protects it"):
             made.tell(made.message("owner-0"))
         assert made.ledger.charges == ()
 
@@ -349,7 +349,7 @@ class TestRun:
         path = tmp_path / "ledger.jsonl"
         with path.open("ab") as file:
             file.write(b'{"client": "own')  # died in the middle of a line
-        with pytest.raises(BudgetExhausted, match="no noise speaks for it"):
+        with pytest.raises(BudgetExhausted, match="no noise protects it"):
             self.train(federation, ROUNDS, out=tmp_path, resume=True)
 
     def test_raw_data_in_one_place_has_no_budget(self, federation, tmp_path):

@@ -106,7 +106,7 @@ class TestBeforeRoundOne:
         policy = replace(sfg.policies.plaintext(), steps=PrivateSteps(1.0))
         algorithm = sfg.algorithms.ALGORITHMS[name](**GENERATORS)
         asked = []
-        with pytest.raises(BadInput, match="mended"):
+        with pytest.raises(BadInput, match="completed"):
             sfg.train(algorithm, federation(name), policy, rounds=1, on_start=lambda: asked.append(1))
         assert not asked
 

@@ -206,7 +206,7 @@ class TestSpent:
         bare = replace(CHARGE, channel="feedback", releases={})
         for unit, told in report([CHARGE, bare], 1e-5).items():
             assert told["epsilon"] == "inf", unit
-            assert told["reason"] == "feedback: no noise speaks for this unit"
+            assert told["reason"] == "feedback: no noise protects this unit"
 
     def test_the_report_says_what_rests_on_the_masks(self):
         resting = replace(CHARGE, computational=True)

@@ -258,7 +258,7 @@ class TestRefused:
             (
                 plaintext(),
                 "server",
-                "channel 'update' under plaintext: no noise speaks for one client against",
+                "channel 'update' under plaintext: no noise protects one client against",
             ),
             (masked(), "server", "channel 'update' under masked: .*use distributed_dp, or local_dp"),
             (
