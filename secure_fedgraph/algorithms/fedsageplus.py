@@ -1,4 +1,4 @@
-"""FedSage+ and LocSage+: owners generate the neighbours that they miss, then train on the completed graphs."""
+"""FedSage+ and LocSage+: owners generate the neighbours that they miss, and train on the completed graphs."""
 
 from __future__ import annotations
 
