@@ -39,4 +39,4 @@ class InThisProcess:
 
 def at_once(patch: pytest.MonkeyPatch) -> None:
     """The command ``compare`` starts no processes."""
-    patch.setattr("secure_fedgraph.audits.grid.pool.Pool", InThisProcess)
+    patch.setattr("secure_fedgraph.cli.comparing.Pool", InThisProcess)

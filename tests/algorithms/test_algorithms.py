@@ -16,6 +16,7 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.transcript import everything
 
@@ -123,7 +124,7 @@ def test_a_round_adds_the_unweighted_mean_of_the_updates(federation: sfg.Federat
     algorithm = sfg.FedSage(**SMALL)
     first, second = go(algorithm, federation, 1), go(algorithm, federation, 2)
     view = second.transcript.view("server")
-    before = algorithm.init(federation.schema, sfg.federation.sub_seed(0, "initialisation"))
+    before = algorithm.init(federation.schema, sub_seed(0, "initialisation"))
     for number, after in ((1, first.state), (2, second.state)):
         uploads = [seen.values for seen in view.uploads("update") if seen.round == number]
         asked = next(seen.values for seen in view.asked("update") if seen.round == number)
@@ -139,7 +140,7 @@ def test_a_round_adds_the_unweighted_mean_of_the_updates(federation: sfg.Federat
 def test_an_update_is_what_local_training_changed(federation: sfg.Federation, clients: list[Client]) -> None:
     algorithm = sfg.FedSage(**SMALL)
     run = go(algorithm, federation, 1)
-    start = algorithm.init(federation.schema, sfg.federation.sub_seed(0, "initialisation"))
+    start = algorithm.init(federation.schema, sub_seed(0, "initialisation"))
     upload = next(s for s in run.transcript.view("server").uploads("update") if s.clients == ("owner-1",))
     again = clients[1]
     again.memory = {}
@@ -223,7 +224,7 @@ def test_fedprox_without_its_term_is_fedavg(federation: sfg.Federation) -> None:
 
 def test_fedproxs_pull_keeps_updates_short(federation: sfg.Federation) -> None:
     settings = {**SMALL, "optimizer": "sgd", "epochs": 5, "learning_rate": 0.05}
-    start = sfg.FedAvg(**settings).init(federation.schema, sfg.federation.sub_seed(0, "initialisation"))
+    start = sfg.FedAvg(**settings).init(federation.schema, sub_seed(0, "initialisation"))
     moved = [apart(go(sfg.FedProx(mu=mu, **settings), federation, 1).state, start) for mu in (0, 1, 10)]
     assert moved[0] > moved[1] > moved[2] > 0
 

@@ -27,6 +27,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.graph.motifs import every_motif, places
 from secure_fedgraph.graph.sample.packing import pack
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.privacy.policy import PlaintextWarning
 
@@ -105,7 +106,7 @@ class TestRuns:
         assert torch.allclose(found.state[DIVERSITY], diversity, atol=1e-6)
         values = 0.95 / 3 + 0.05 * (alignment + diversity)
         assert torch.allclose(found.state[VALUES][1], values / values.sum(), atol=1e-6)
-        start = found.algorithm.init(federation.schema, sfg.federation.sub_seed(0, "initialisation"))
+        start = found.algorithm.init(federation.schema, sub_seed(0, "initialisation"))
         first = torch.cat([v.flatten() for v in found.algorithm.released(start).values()])
         last = torch.cat([v.flatten() for v in found.algorithm.released(found.state).values()])
         assert torch.allclose(last - first, aggregate, atol=1e-6)
@@ -155,7 +156,7 @@ class TestRuns:
         assert found.algorithm.released(found.state) is None
         assert "personal_model" in [c.name for c in found.algorithm.in_use]
         # the head of the server's state is the one it started from
-        start = found.algorithm.init(federation.schema, sfg.federation.sub_seed(0, "initialisation"))
+        start = found.algorithm.init(federation.schema, sub_seed(0, "initialisation"))
         assert torch.equal(found.state["head.weight"], start["head.weight"])
         assert not torch.equal(found.state["convolutions.0.nn.0.weight"], start["convolutions.0.nn.0.weight"])
 

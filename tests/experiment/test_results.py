@@ -19,6 +19,7 @@ from secure_fedgraph.experiment.results import (
     run_result,
     write_json,
 )
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.accounting import epsilon
 from secure_fedgraph.privacy.spending.ledger import number
 
@@ -85,7 +86,7 @@ def test_the_configuration_is_resolved(plain: tuple[sfg.Run, dict[str, Any]]) ->
 def test_a_result_says_its_data_and_where_its_test_data_stood(plain: tuple[sfg.Run, dict[str, Any]]) -> None:
     _, result = plain
     assert len(result["data"]["digest"]) == 64
-    assert result["data"]["source"] == f"generated with seed {sfg.federation.sub_seed(0, 'data')}"
+    assert result["data"]["source"] == f"generated with seed {sub_seed(0, 'data')}"
     assert "outside the guarantee" in result["evaluation"]["note"]
     assert result["versions"]["torch"] and result["versions"]["python"]
 

@@ -168,7 +168,7 @@ class TestDoor:
         assert opened.numpy() == pytest.approx(3 * summed(parts), rel=1e-5, abs=1e-6)
 
     def test_nothing_goes_round_the_clip_of_the_parts(self):
-        with pytest.raises(TypeError, match="'motif_sums': an answer returns Parts, not Upload"):
+        with pytest.raises(TypeError, match="'motif_sums': an answer returns ContributionRows, not Upload"):
             plaintext().bind([SUMS], NAMES)["motif_sums"].seal(
                 Upload({"rows": torch.ones(2, 2)}), scope(), None
             )

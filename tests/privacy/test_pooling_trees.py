@@ -256,7 +256,7 @@ class TestDoor:
             Upload({"rows": torch.ones(2, 2)}),
             ContributionRows({"rows": torch.ones(2, 2)}, torch.ones(2, 4)),
         ):
-            with pytest.raises(TypeError, match="'egos': an answer returns Trees"):
+            with pytest.raises(TypeError, match="'egos': an answer returns ContributionTrees"):
                 bound.seal(wrong, scope(), None)
 
     def test_a_sum_under_noise_in_shares_needs_no_limit(self):

@@ -12,7 +12,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers.secagg import client, neighbours
 from secure_fedgraph.privacy.carriers.secagg import server as masking
-from secure_fedgraph.protocol import Channel, Reveal
+from secure_fedgraph.protocol import Channel, Reveal, wire
 from secure_fedgraph.protocol.transcript import everything
 
 P = sfg.policies
@@ -38,7 +38,7 @@ def subtracted(server: LyingServer) -> float:
     total = asked(server, PAIR)
     assert not isinstance(total, Exception), total
     made_by = {one.reader: one.number for one in server.courier.transcript.made}
-    body = {n: sfg.protocol.wire.decode(server.courier.transcript.body(made_by[n])) for n in PAIR}
+    body = {n: wire.decode(server.courier.transcript.body(made_by[n])) for n in PAIR}
     return max(
         float((value - torch.tensor(body[COLLUDER][name]) - torch.tensor(body[VICTIM][name])).abs().max())
         for name, value in total.total.items()

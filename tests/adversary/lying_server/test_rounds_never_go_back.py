@@ -12,6 +12,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.policy import plaintext
+from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.message import CARRIER
 
 VICTIM = "owner-1"
@@ -54,7 +55,7 @@ def request(server: LyingServer, number: int, channel: str = "update", step: str
         sender="server",
         recipient=VICTIM,
         cohort=server.federation.names,
-        body=sfg.protocol.wire.encode(server.algorithm.init(server.federation.schema, 0)),
+        body=wire.encode(server.algorithm.init(server.federation.schema, 0)),
     ).to_bytes()
 
 

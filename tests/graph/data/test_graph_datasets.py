@@ -198,7 +198,7 @@ def test_unknown_names_and_settings(cache: Path) -> None:
 
 def test_the_package_is_not_imported_to_find_it() -> None:
     code = (
-        "import sys; from secure_fedgraph.graph import packages; "
+        "import sys; from secure_fedgraph.graph.data import packages; "
         "[packages.carried(name) for name in packages.CARRIERS]; "
         "sys.exit(bool({'graphdatascience', 'grakel'} & sys.modules.keys()))"
     )

@@ -177,9 +177,9 @@ import json, os, sys
 from dataclasses import replace
 from pathlib import Path
 from secure_fedgraph.errors import BudgetExhausted
-from secure_fedgraph.privacy.accounting import GaussianRelease
-from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.ledger import Charge, Ledger
+from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import Charge, Ledger
 
 path, gate = Path(sys.argv[1]), Path(sys.argv[2])
 budget = eval(sys.argv[3])

@@ -21,6 +21,7 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted, Refused
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute, make_federation, run_result
+from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.privacy.spending.budget import Budget, DeltaWarning, warn_of_delta
@@ -288,7 +289,7 @@ class TestResume:
 
     def test_a_filter_s_no_is_not_told_with_a_smaller_number_alone(self):
         budget = Budget(8.0, adaptive=True)
-        events = {sfg.privacy.accounting.GaussianRelease(10.0): 1}
+        events = {GaussianRelease(10.0): 1}
         most = next(n for n in range(1, 1000) if not budget.holds({next(iter(events)): n}))
         with pytest.raises(BudgetExhausted, match="planned by who saw the earlier ones"):
             budget.check({next(iter(events)): most}, "owner-0", "update")

@@ -12,12 +12,11 @@ from parties import NAMES, Toy, session
 from rich.console import Console
 from small import GENERATORS
 
-import secure_fedgraph as sfg
 from secure_fedgraph.cli.tables import _of_unit, run_tables
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
-from secure_fedgraph.experiment.results import execute, run_result
+from secure_fedgraph.experiment.results import execute, make_federation, run_result
 from secure_fedgraph.experiment.schema import ChannelReport
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
@@ -226,12 +225,12 @@ class TestRuns:
 
     def test_without_a_budget_nothing_is_planned(self):
         asked = Experiment(**SMALL, policy="masked")
-        found = protect(asked, asked.make_algorithm(), sfg.results.make_federation(asked))
+        found = protect(asked, asked.make_algorithm(), make_federation(asked))
         assert (found.budget, found.plan, found.foreseen) == (None, None, None)
 
     def test_noise_by_hand_is_left_and_foreseen(self):
         asked = experiment(protection={"norm": 1.0, "multiplier": 5.0})
-        found = protect(asked, asked.make_algorithm(), sfg.results.make_federation(asked))
+        found = protect(asked, asked.make_algorithm(), make_federation(asked))
         assert found.plan is None
         exactly = accounting.epsilon([GaussianRelease(5.0)] * 3, 1e-5).epsilon
         assert exactly <= found.foreseen * 1.002
@@ -244,7 +243,7 @@ class TestRuns:
     def test_the_norm_has_a_default_and_a_given_one_counts(self):
         for protection, norm in ({}, 1.0), ({"norm": 0.25}, 0.25):
             asked = experiment(protection=protection)
-            found = protect(asked, asked.make_algorithm(), sfg.results.make_federation(asked))
+            found = protect(asked, asked.make_algorithm(), make_federation(asked))
             bound = found.policy.bind([UPDATE], NAMES)["update"]
             assert bound.stages[0].norm == norm
             assert bound.stages[1].moved == norm
