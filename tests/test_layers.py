@@ -87,8 +87,7 @@ RULES: dict[str, Rule] = {
     "experiment.run_logs":    Rule(may=("experiment",), outside=("mlflow", "torch")),
     # the outside
     "report":      Rule(may=("files", "protocol.guarantee", "experiment.schema")),
-    # the public names
-    "":            Rule(may=("*", "attacks", "audits")),  # secure_fedgraph/__init__.py: the public names
+    "":            Rule(may=("*", "attacks", "audits")),  # the public names
     "cli":         Rule(may=("*", "attacks", "audits")),
     "__main__":    Rule(may=("cli",)),
     # guessing, and judging

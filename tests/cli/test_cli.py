@@ -40,7 +40,8 @@ def run(*arguments: str) -> Result:
 # Real processes with real streams and statuses; the import of torch, which is most of their time, is shared.
 PROCESSES = """
 import json, os, sys
-from secure_fedgraph.cli import main, running
+from secure_fedgraph.cli import running
+from secure_fedgraph.cli.main import main
 for number, arguments in enumerate(json.loads(sys.argv[1])):
     if os.fork() == 0:
         for stream in (1, 2):
@@ -60,7 +61,7 @@ def processes(*commands: list[str]) -> list[tuple[int, str, str]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=200,
+        timeout=2000,
     )
     statuses = map(int, done.stdout.split())
     return [(s, Path(f"{i}.1").read_text(), Path(f"{i}.2").read_text()) for i, s in enumerate(statuses)]

@@ -51,7 +51,7 @@ def kill_within(process: subprocess.Popen[bytes], folder: Path, seconds: float, 
 
 def finish(*arguments: object) -> None:
     process = start(*arguments)
-    _, said = process.communicate(timeout=240)
+    _, said = process.communicate(timeout=2400)
     assert process.returncode == 0, said.decode()
 
 

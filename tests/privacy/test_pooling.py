@@ -173,7 +173,7 @@ class TestDoor:
                 Upload({"rows": torch.ones(2, 2)}), scope(), None
             )
         update = plaintext().bind([Channel("update", Reveal.SUM)], NAMES)["update"]
-        with pytest.raises(TypeError, match="'update': an answer returns an Upload, not Parts"):
+        with pytest.raises(TypeError, match="'update': an answer returns an Upload, not ContributionRows"):
             update.seal(sets(0), scope(), None)
 
     def test_what_is_no_declaration(self):

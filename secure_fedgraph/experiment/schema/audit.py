@@ -82,6 +82,8 @@ class NotRun(Part):
     policy: str
     seed: int = 0
     attack: str
+    title: str = ""
+    subject: str = ""
     adversary: str = ""
     variant: str = ""
     reason: str = ""

@@ -274,7 +274,7 @@ class TestRefused:
             check_first(Budget(8.0, against=against), policy.bind((UPDATE,), NAMES), {"update": 1})
 
     def test_the_channel_that_lacks_it_is_the_one_that_is_named(self):
-        with pytest.raises(BudgetExhausted, match=r"channel 'hidden' under local_dp: .*no noise speaks"):
+        with pytest.raises(BudgetExhausted, match=r"channel 'hidden' under local_dp: .*no noise protects"):
             plan(
                 Budget(8.0),
                 lambda z: local_dp(1.0, z, rows=True),
