@@ -43,11 +43,13 @@ if TYPE_CHECKING:
     from secure_fedgraph.federation import Federation, federate
     from secure_fedgraph.graph.data import datasets
     from secure_fedgraph.graph.data.own_graph import DataWarning
+    from secure_fedgraph.graph.schema import Schema
     from secure_fedgraph.privacy.spending.budget import Budget
     from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
     from secure_fedgraph.protocol.dropouts import Dropouts
     from secure_fedgraph.running.loop import train
     from secure_fedgraph.running.run import Run
+    from secure_fedgraph.seams import ClientContext, RoundApi
 
 __version__ = "0.1.0"
 
@@ -59,6 +61,7 @@ _HOMES = {
     "ApflGate": "algorithms",
     "Budget": "privacy.spending.budget",
     "Channel": "protocol",
+    "ClientContext": "seams",
     "DataWarning": "graph.data.own_graph",
     "Dropouts": "protocol.dropouts",
     "Experiment": "experiment.config",
@@ -80,7 +83,9 @@ _HOMES = {
     "LocSagePlus": "algorithms",
     "Local": "algorithms",
     "Reveal": "protocol",
+    "RoundApi": "seams",
     "Run": "running.run",
+    "Schema": "graph.schema",
     "Settings": "algorithm",
     "Transcript": "protocol",
     "Unit": "protocol",

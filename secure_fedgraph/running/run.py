@@ -60,6 +60,30 @@ class Run:
         load(model, released)
         return model.eval()
 
+    def report(self, delta: float = 1e-5) -> str:
+        """What ran, how well, what was spent, and who reads what: a few lines for a terminal or a notebook.
+
+        Args:
+            delta: of the epsilons.
+        """
+        last = self.history[-1]["accuracy"]
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in last.items() if isinstance(value, float))
+        lines = [
+            f"{self.algorithm.name} on {self.federation.facts['data']}, {len(self.federation.names)} clients, "
+            f"under {self.policy.policy.name}: {len(self.history)} rounds",
+            f"last round: {scores}",
+        ]
+        for unit, entry in self.privacy(delta=delta).items():
+            epsilon = entry["epsilon"]
+            shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
+            why = f" ({entry['reason']})" if entry.get("reason") else ""
+            lines.append(
+                f"one {unit}: epsilon {shown} at delta {delta:g}, against the {entry['against']}{why}"
+            )
+        for row in self.policy.describe():
+            lines.append(f"channel {row['name']}: the {row['to']} learns {row['reveal']}, {row['policy']}")
+        return "\n".join(lines)
+
     @property
     def accuracy(self) -> dict[str, Any]:
         """The last round's scores; beside them the best round by validation and the best test score."""
