@@ -68,18 +68,17 @@ class Run:
         """
         last = self.history[-1]["accuracy"]
         scores = ", ".join(f"{name} {value:.3f}" for name, value in last.items() if isinstance(value, float))
+        data, clients = self.federation.facts["data"], len(self.federation.names)
         lines = [
-            f"{self.algorithm.name} on {self.federation.facts['data']}, {len(self.federation.names)} clients, "
-            f"under {self.policy.policy.name}: {len(self.history)} rounds",
-            f"last round: {scores}",
+            f"{self.algorithm.name} on {data}, {clients} clients, under {self.policy.policy.name}",
+            f"round {len(self.history)}: {scores}",
         ]
         for unit, entry in self.privacy(delta=delta).items():
             epsilon = entry["epsilon"]
             shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
             why = f" ({entry['reason']})" if entry.get("reason") else ""
-            lines.append(
-                f"one {unit}: epsilon {shown} at delta {delta:g}, against the {entry['against']}{why}"
-            )
+            against = f"at delta {delta:g}, against the {entry['against']}"
+            lines.append(f"one {unit}: epsilon {shown} {against}{why}")
         for row in self.policy.describe():
             lines.append(f"channel {row['name']}: the {row['to']} learns {row['reveal']}, {row['policy']}")
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What ``import secure_fedgraph`` gives: the public names, none by accident, and no torch before one is used."""
+"""What ``import secure_fedgraph`` gives: the public names, none by accident, no torch before its use."""
 
 from __future__ import annotations
 
@@ -20,19 +20,8 @@ assert not heavy, heavy
 
 
 def test_what_users_need_is_there_and_no_module_by_accident() -> None:
-    needed = {
-        "federate",
-        "train",
-        "audit",
-        "compare",
-        "Budget",
-        "policies",
-        "algorithms",
-        "attacks",
-        "datasets",
-        "Run",
-    }
-    assert needed <= set(dir(sfg))
+    needed = "federate train audit compare Budget policies algorithms attacks datasets Run"
+    assert set(needed.split()) <= set(dir(sfg))
     modules = {name for name in dir(sfg) if type(getattr(sfg, name)).__name__ == "module"}
     assert modules == {"algorithms", "attacks", "datasets", "errors", "policies"}
 
@@ -62,7 +51,7 @@ def test_a_runs_report_names_scores_epsilons_and_channels() -> None:
     federation = sfg.federate(citation(60, 16, 3, 0), clients=2, partition="random", seed=0)
     run = sfg.train(sfg.FedSage(hidden=(8, 4)), federation, "masked", rounds=1)
     text = run.report()
-    assert "fedsage on" in text and "under masked: 1 rounds" in text
+    assert "fedsage on" in text and "under masked" in text
     assert f"global {run.history[-1]['accuracy']['global']:.3f}" in text
     assert all(f"one {unit}: epsilon inf" in text for unit in run.privacy())
     assert "channel update: the server learns sum" in text
