@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py [--repeats 5] [--json]
 
-The median of user and system seconds. ``list`` is asked once before it is timed: what it prints is kept on the
-machine until the code, the installed packages or the data folders change. ``budget`` with a noise multiplier
-also asks Opacus, which loads torch; ``--accountant pld,rdp`` leaves it out.
+The median of user and system seconds. ``list`` is asked once before it is timed: what it prints is kept on
+the machine until the code, the installed packages or the data folders change. ``budget`` with a noise
+multiplier also asks Opacus, which loads torch; ``--accountant pld,rdp`` leaves it out.
 """
 
 from __future__ import annotations

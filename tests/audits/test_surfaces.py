@@ -8,11 +8,11 @@ import pytest
 
 from secure_fedgraph.attacks import ATTACKS, Attack, Guess, Judge
 from secure_fedgraph.attacks.attack import Maker
-from secure_fedgraph.audits.finished_run import Case
+from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, judge_of, knowledge
 from secure_fedgraph.errors import BadInput
 
-CASE = cast(Case, None)
+CASE = cast(FinishedRun, None)
 
 
 class Nosy(ATTACKS["a4-label-counts"]):  # type: ignore[misc]

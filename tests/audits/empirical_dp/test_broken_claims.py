@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from secure_fedgraph.audits.grid import report
 from secure_fedgraph.audits.grid.grid import EACH, LEFT, Audit
+from secure_fedgraph.cli import auditing
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BrokenClaim
 
@@ -64,7 +65,7 @@ def test_an_honest_audit_exits_0(tmp_path):
 
 def test_a_leak_where_nothing_should_be_readable_exits_4(tmp_path, monkeypatch):
     """The honest attack is blind here, so its cell is made the hit that a broken carrier would give."""
-    real = report.audit_result
+    real = auditing.audit_result
 
     def read_words(found, *rest):
         for cell in found.cells:
@@ -73,7 +74,7 @@ def test_a_leak_where_nothing_should_be_readable_exits_4(tmp_path, monkeypatch):
                             low=1.0, high=1.0, baseline=0.5, baselines={"every word": 0.5})  # fmt: skip
         return real(found, *rest)
 
-    monkeypatch.setattr(report, "audit_result", read_words)
+    monkeypatch.setattr(auditing, "audit_result", read_words)
     done = CliRunner().invoke(main, [*SMALL, "--policy", "masked", "--out", str(tmp_path / "b")])
     assert done.exit_code == BrokenClaim.exit_status, done.output
     assert (tmp_path / "b" / "audit.json").exists()
