@@ -76,7 +76,9 @@ class Cell(Part):
 
 
 class NotRun(Part):
-    """A cell that was left out."""
+    """A cell that was left out, or canaries that were, which are no attack."""
+
+    sometimes = ("title", "subject")
 
     algorithm: str = ""
     policy: str
