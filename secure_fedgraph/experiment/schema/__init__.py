@@ -8,6 +8,7 @@ get an error that names key, value and mend (:func:`read`), and other programs g
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "CompareResult",
     "LedgerLine",
     "RunResult",
+    "SchemaWarning",
     "checked",
     "json_schema",
     "read",
@@ -48,6 +50,10 @@ SHOWN = 5
 """Faults of a written object that are named."""
 
 Model = TypeVar("Model", bound=Part)
+
+
+class SchemaWarning(UserWarning):
+    """A file that this package writes departs from its model. It is written all the same."""
 
 
 def read(model: type[Model], value: object, path: Path) -> Model:
@@ -73,13 +79,18 @@ def read(model: type[Model], value: object, path: Path) -> Model:
 def checked(model: type[Part], value: Mapping[str, Any]) -> dict[str, Any]:
     """What is about to be written, unchanged, after a check that it has the declared keys and no other.
 
-    Raises:
-        ValueError: for an object that departs from its model: declare the key, or mend the writer.
+    Warns:
+        SchemaWarning: of an object that departs from its model: declare the key, or mend the writer. It
+            is written all the same: it may have taken hours to measure.
     """
-    told = json.loads(json.dumps(value))  # as a reader will see it
-    faults = list(islice(departures(model.model_validate(told)), SHOWN))
+    as_read = json.loads(json.dumps(value))
+    try:
+        faults = list(islice(departures(model.model_validate(as_read)), SHOWN))
+    except ValidationError as error:
+        faults = [f"'{'.'.join(map(str, one['loc']))}': {one['msg']}" for one in error.errors()[:SHOWN]]
     if faults:
-        raise ValueError(f"{model.__name__} in secure_fedgraph/experiment/schema: {', '.join(faults)}")
+        where = f"{model.__name__} in secure_fedgraph/experiment/schema"
+        warnings.warn(f"{where}: {', '.join(faults)}", SchemaWarning, stacklevel=2)
     return dict(value)
 
 
