@@ -2,66 +2,59 @@
 
 from __future__ import annotations
 
-from attacks.active import GeneratorOracle
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from attacks.mashes import MashLabels
-from attacks.mashes_mixing import MashMixing
-from attacks.mashes_noise import MashAverage
-from attacks.mashes_pool import MashDictionary, MashFilter
-from attacks.mashes_single import MashSingle
-from attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
-from attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
-from attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
-from attacks.released import EmbeddingInversion, LinkStealing
-from attacks.released_shadow import NodeMembership
-from attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
-from attacks.vertical import AlikeRows, OthersRows
-from attacks.vertical_labels import GradientClusters, GradientLabels
-from attacks.vertical_lists import ListLinks, ListLinksByOwner
-from attacks.weights import LabelCounts, VocabularySupport
-from attacks.weights_single import SingleSample
+import sys
 
-ATTACKS: dict[str, type[Attack]] = {
-    kind.id: kind
-    for kind in (
-        VocabularySupport,
-        SingleSample,
-        LabelCounts,
-        GeneratorSingle,
-        GeneratorBatch,
-        GeneratorColumns,
-        GeneratorOracle,
-        EmbeddingDecoder,
-        EmbeddingLinks,
-        EmbeddingCounts,
-        ListLinks,
-        ListLinksByOwner,
-        OthersRows,
-        AlikeRows,
-        GradientLabels,
-        GradientClusters,
-        SingletonMotifs,
-        SubsetAlgebra,
-        RoundDifferencing,
-        MashSingle,
-        MashLabels,
-        MashAverage,
-        MashDictionary,
-        MashFilter,
-        MashMixing,
-        CohortDifferencing,
-        OwnShareSubtraction,
-        RedrawnNoise,
-        LinkStealing,
-        EmbeddingInversion,
-        NodeMembership,
-    )
-}
-FAMILIES = sorted({kind.family for kind in ATTACKS.values()})
+from secure_fedgraph.attacks.active import GeneratorOracle
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Judge, Knowledge
+from secure_fedgraph.attacks.mashes.labels import MashLabels
+from secure_fedgraph.attacks.mashes.mixing import MashMixing
+from secure_fedgraph.attacks.mashes.noise import MashAverage
+from secure_fedgraph.attacks.mashes.pool import MashDictionary, MashFilter
+from secure_fedgraph.attacks.mashes.single import MashSingle
+from secure_fedgraph.attacks.neighgen import GeneratorBatch, GeneratorColumns, GeneratorSingle
+from secure_fedgraph.attacks.neighgen_embeddings import EmbeddingCounts, EmbeddingDecoder, EmbeddingLinks
+from secure_fedgraph.attacks.prototypes import RoundDifferencing, SingletonMotifs, SubsetAlgebra
+from secure_fedgraph.attacks.released import EmbeddingInversion, LinkStealing
+from secure_fedgraph.attacks.released_shadow import NodeMembership
+from secure_fedgraph.attacks.rounds import CohortDifferencing, OwnShareSubtraction, RedrawnNoise
+from secure_fedgraph.attacks.vertical.labels import GradientClusters, GradientLabels
+from secure_fedgraph.attacks.vertical.lists import ListLinks, ListLinksByOwner
+from secure_fedgraph.attacks.vertical.rows import AlikeRows, OthersRows
+from secure_fedgraph.attacks.weights import LabelCounts, VocabularySupport
+from secure_fedgraph.attacks.weights_single import SingleSample
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.registry import Registry, check_subclass, classes_below
+
+
+def _own() -> dict[str, type[Attack]]:
+    """By the code of the catalogue, A1 to G3; attacks of one code in the order of their module."""
+    found = classes_below(sys.modules[__name__], Attack, "id")  # type: ignore[type-abstract]
+    return dict(sorted(found.items(), key=lambda item: item[0].split("-")[0]))
+
+
+def _checked(name: str, found: object) -> type[Attack]:
+    kind = check_subclass(name, found, Attack, "id")  # type: ignore[type-abstract]
+    for key in ("family", "summary", "channel"):
+        if not getattr(kind, key, ""):
+            raise BadInput(f"{kind.__name__} has no {key}: set the class attribute")
+    return kind
+
+
+ATTACKS: Registry[type[Attack]] = Registry("attack", "secure_fedgraph.attacks", _own, _checked)
+"""Every attack by its id: each class in this folder with an ``id``, and those of other packages."""
+
+
+def families() -> list[str]:
+    """The families of all attacks.
+
+    >>> "weights" in families()
+    True
+    """
+    return sorted({kind.family for kind in ATTACKS.values()})
+
 
 __all__ = [
     "ATTACKS",
-    "FAMILIES",
     "AlikeRows",
     "Attack",
     "Blind",
@@ -78,6 +71,7 @@ __all__ = [
     "GradientClusters",
     "GradientLabels",
     "Guess",
+    "Judge",
     "Knowledge",
     "LabelCounts",
     "LinkStealing",
@@ -98,4 +92,5 @@ __all__ = [
     "SingletonMotifs",
     "SubsetAlgebra",
     "VocabularySupport",
+    "families",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -25,7 +25,9 @@ __all__ = [
     "Blind",
     "Control",
     "Guess",
+    "Judge",
     "Knowledge",
+    "Maker",
 ]
 
 
@@ -79,6 +81,26 @@ class Control:
     settings: Mapping[str, Any]
 
 
+class Judge(Protocol):
+    """Compares a guess with the truth.
+
+    Args:
+        guess: what an attack wrote down.
+        case: an ``audits.finished_run.FinishedRun``: the run with all that is true about it.
+
+    Returns:
+        a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either: the truth is not theirs.
+    """
+
+    def __call__(self, guess: Guess, case: Any, /) -> Any: ...
+
+
+class Maker(Protocol):
+    """Makes one fact that an attack is granted, from the same finished run."""
+
+    def __call__(self, case: Any, /) -> object: ...
+
+
 class Attack(ABC):
     """One way to learn something private from what was sent.
 
@@ -97,6 +119,11 @@ class Attack(ABC):
     """
 
     id: ClassVar[str]
+    """Its name on the command line and in results; what stands before the first hyphen is its code."""
+    title: ClassVar[str] = ""
+    """What it learns, as tables of a report say it; ``summary`` where it is empty."""
+    subject: ClassVar[str] = ""
+    """The same in a few words, for headings; the words of ``id`` where it is empty."""
     family: ClassVar[str]
     summary: ClassVar[str]
     adversaries: ClassVar[tuple[str, ...]] = ("server",)
@@ -114,7 +141,7 @@ class Attack(ABC):
     grants: ClassVar[tuple[str, ...]] = ()
     """What the threat model grants beside the view, a sentence each."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """The facts behind those sentences, by the names that ``audits.knowledge`` makes them under."""
+    """The facts behind those sentences, by name; ``audits/surfaces`` or ``makers`` has who makes them."""
     cost: ClassVar[str] = "seconds"
     controls: ClassVar[tuple[Control, ...]] = ()
     """Where it must succeed, or where its reach ends: printed beside the configured settings' result."""
@@ -129,6 +156,28 @@ class Attack(ABC):
     def reads(cls) -> tuple[str, ...]:
         """All channels that it can read something from."""
         return (cls.channel, *cls.also_reads)
+
+    @classmethod
+    def in_words(cls) -> dict[str, str]:
+        """``title`` and ``subject``, for results: a report knows nothing of attacks but what these say."""
+        return {
+            "title": cls.title or cls.summary,
+            "subject": cls.subject or " ".join(cls.id.split("-")[1:]) or cls.id,
+        }
+
+    @classmethod
+    def judge(cls) -> Judge | None:
+        """The judge of its guesses; None: the one in ``audits/surfaces`` that ``Guess.about`` names.
+
+        An attack of another package defines it and returns its own judge. Import what that needs of
+        ``secure_fedgraph.audits`` there, inside the method.
+        """
+        return None
+
+    @classmethod
+    def makers(cls) -> Mapping[str, Maker]:
+        """Makers of facts in ``needs`` that ``audits/surfaces`` has none of, by name."""
+        return {}
 
     def __init__(self, effort: float | None = None) -> None:
         if effort is not None and not 0 < effort < float("inf"):

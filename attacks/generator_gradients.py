@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attacks.attack import Blind
-from attacks.sparse_rows import Progress, RowSpace, row_space, sparse_rows
+from secure_fedgraph.attacks.attack import Blind
+from secure_fedgraph.attacks.sparse_rows import Progress, RowSpace, row_space, sparse_rows
 
 Array = np.ndarray | Tensor
 
@@ -258,7 +258,7 @@ def _robust(A: Tensor, target: Tensor, steps: int = 30) -> Tensor:
     weights = torch.ones_like(target)
     for step in range(steps):
         weighted = A * weights[:, None]
-        y = torch.linalg.lstsq(weighted.T @ A, weighted.T @ target).solution
+        y: Tensor = torch.linalg.lstsq(weighted.T @ A, weighted.T @ target).solution
         away = (A @ y - target).abs()
         floor = away.median() + 1e-14 * target.abs().max()
         weights = 1 / (away + floor) if step < steps // 2 else 1 / (away.square() + floor.square())

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from attacks.generator_gradients import batch, single
-from attacks.weights import ALL
-from secure_fedgraph.models.neighgen import FeatureGenerator
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.generator_gradients import batch, single
+from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import SERVER, Seen
@@ -177,6 +177,8 @@ class GeneratorSingle(_GeneratorFeedback):
     """
 
     id = "c1-neighgen-single"
+    title = "raw features of an answering owner's nodes, from the gradient of one node"
+    subject = "raw features from single-node gradients"
     summary = "raw features of an answering owner's nodes, from the gradient of a batch of one node"
     cost = "two matrix products"
     controls = (_exchange(1),)
@@ -202,6 +204,8 @@ class GeneratorBatch(_GeneratorFeedback):
     """
 
     id = "c2-neighgen-batch"
+    title = "raw features of the answering owners' nodes, from the gradient of a batch"
+    subject = "raw node features"
     summary = "raw features of the answering owners' nodes, from the gradient of a whole batch"
     cost = "seconds at 16 nodes, a quarter of a minute at 64, about five processor minutes at 128"
     controls = tuple(map(_exchange, (1, 8, 32, 64)))
@@ -245,6 +249,8 @@ class GeneratorColumns(GeneratorBatch):
     """C2 with the published search, whose cost grows exponentially with the batch: where it ends."""
 
     id = "c2-neighgen-columns"
+    title = "the same with the published search, whose cost grows exponentially"
+    subject = "the same by the published search"
     summary = "the same with the published search (SPEAR), whose cost grows exponentially with the batch"
     adversaries = (SERVER,)
     cost = "half a minute at 32 nodes; at 64 it gives up after 40 processor seconds without a node"
@@ -279,4 +285,5 @@ def _ones(rows: np.ndarray) -> np.ndarray:
     near = np.abs(rows - rows.round().clip(0, 1))
     if not len(rows) or (near < 0.25).mean() < 0.9 or (rows > 0.75).any(1).mean() < 0.5:
         return rows
-    return rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0
+    words: np.ndarray = rows[(near < 0.25).all(1)].round().clip(0, 1) + 0.0
+    return words

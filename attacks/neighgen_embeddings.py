@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from attacks.attack import CLIENT, Attack, Blind, Guess, Knowledge
-from attacks.neighgen import SLOTS
-from secure_fedgraph.models.neighgen import FeatureGenerator
+from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Guess, Knowledge
+from secure_fedgraph.attacks.neighgen import SLOTS
+from secure_fedgraph.models.neighgen.model import FeatureGenerator
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER, Seen
 
@@ -67,6 +67,8 @@ class EmbeddingDecoder(_Offers):
     """
 
     id = "c5-embedding-features"
+    title = "features of the neighbours of an owner's nodes, from the embeddings it offers"
+    subject = "features of neighbours from offered embeddings"
     summary = (
         "features of the neighbours of an owner's nodes, from the embeddings and the generator that it offers"
     )
@@ -94,6 +96,8 @@ class EmbeddingLinks(_Offers):
     """C5: embeddings that point the same way belong to linked nodes, ``[embeddings, embeddings]``."""
 
     id = "c5-embedding-links"
+    title = "which of an owner's nodes are linked, from the embeddings it offers"
+    subject = "links from offered embeddings"
     summary = "links among an owner's nodes, from the likeness of the embeddings that it offers"
     cost = "one matrix product"
     about = EMBEDDED_LINKS
@@ -109,6 +113,8 @@ class EmbeddingCounts(_Offers):
     """C5: the counts that come with embeddings, taken for how many neighbours are missing."""
 
     id = "c5-embedding-counts"
+    title = "how many neighbours an owner's nodes miss"
+    subject = "numbers of missing neighbours"
     summary = "how many neighbours an owner's nodes miss, from the counts that it offers"
     cost = "none"
     about = MISSING

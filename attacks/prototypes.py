@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from attacks.motif_systems import solve
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.motif_systems import solve
 from secure_fedgraph.protocol import View
 
 SINGLETONS, GRAPHS, CHANGE = "motifs of one graph", "graph embeddings", "the graph that came or went"
@@ -101,6 +101,8 @@ class SingletonMotifs(_Prototypes):
     """
 
     id = "e1-singleton-motif"
+    title = "embeddings of single graphs, from motifs that one graph holds"
+    subject = "graph embeddings from motifs of one graph"
     summary = "graphs' embeddings, from prototypes of motifs that one graph holds"
     cost = "a lookup"
     controls = (
@@ -144,6 +146,8 @@ class SubsetAlgebra(_Prototypes):
     """
 
     id = "e2-subset-algebra"
+    title = "embeddings of single graphs, from all motifs' prototypes together"
+    subject = "graph embeddings from all prototypes"
     summary = "graphs' embeddings, from all prototypes together, by who knows which graph has which motif"
     cost = "one singular value decomposition an owner"
     grants = ("which of an owner's training graphs holds which motif (an informed adversary)",)
@@ -180,7 +184,8 @@ class SubsetAlgebra(_Prototypes):
         at = _places(mine.codes, np.asarray(codes))
         mine_holds = np.zeros((len(holds), len(mine.codes)))
         mine_holds[:, at[at >= 0]] = np.asarray(holds, dtype=np.float64)[:, at >= 0]
-        return mine_holds / np.maximum(mine_holds.sum(0), 1)
+        shares: np.ndarray = mine_holds / np.maximum(mine_holds.sum(0), 1)
+        return shares
 
 
 class RoundDifferencing(Attack):
@@ -192,6 +197,8 @@ class RoundDifferencing(Attack):
     """
 
     id = "e3-round-differencing"
+    title = "embedding and motifs of a graph that came or went between two runs"
+    subject = "a graph that came or went"
     family = "prototypes"
     summary = "the embedding and the motifs of a graph that came or went, from two runs' sums"
     channel = _BOUNDED

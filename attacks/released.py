@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.protocol import View
 
 LINKS, WORDS = "links from answers", "words from embeddings"
@@ -67,6 +67,8 @@ class LinkStealing(_Released):
     """
 
     id = "g1-link-stealing"
+    title = "an owner's links, from the released model's answers about its nodes"
+    subject = "links from a released model's answers"
     summary = "an owner's links, from how alike the released model's answers about two nodes are"
     cost = "one matrix of distances an owner"
     grants = (
@@ -100,6 +102,8 @@ class EmbeddingInversion(_Released):
     """
 
     id = "g2-embedding-inversion"
+    title = "words of an owner's nodes, from embeddings by the released model"
+    subject = "words from embeddings by a released model"
     summary = "the words of an owner's nodes, from their embeddings by the released model"
     cost = "one singular value decomposition of the shadow nodes' embeddings"
     grants = (

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
-from attacks.released import NO_FOLDER
+from secure_fedgraph.attacks.attack import OUTSIDER, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.released import NO_FOLDER
 from secure_fedgraph.protocol import View
 
 MEMBERS = "nodes trained on"
@@ -50,6 +50,8 @@ class NodeMembership(Attack):
     """
 
     id = "g3-node-membership"
+    title = "whether a node was trained on, from the released model"
+    subject = "membership in a released model's training"
     family = "released"
     summary = "whether a node was trained on, from the released model and shadow models"
     adversaries = (OUTSIDER,)

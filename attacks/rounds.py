@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
-from attacks.drifting_updates import groups, means, singled_out
-from attacks.weights import update_unit
+from secure_fedgraph.attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.drifting_updates import groups, means, singled_out
+from secure_fedgraph.attacks.weights import update_unit
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
 
@@ -30,7 +30,7 @@ class CohortDifferencing(Attack):
     With ``Q`` the participation matrix, ``Q U = S``. Client i is singled out where its unit vector lies in
     the row space of ``Q``: by two sums that differ in one drop-out, for a start. Where updates do not drift
     that gives the update exactly; else what is expected of it under Gaussian drift
-    (:func:`~attacks.drifting_updates.means`).
+    (:func:`~secure_fedgraph.attacks.drifting_updates.means`).
 
     References:
         So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage, AAAI 2023; Pasquini et
@@ -38,6 +38,8 @@ class CohortDifferencing(Attack):
     """
 
     id = "f1-cohort-differencing"
+    title = "single owners' updates, from sums over cohorts that change"
+    subject = "updates from changing cohorts"
     family = "aggregation"
     summary = "single owners' updates, from secure sums over cohorts that change"
     channel = "update"
@@ -108,6 +110,8 @@ class OwnShareSubtraction(Attack):
     """
 
     id = "f2-own-share-subtraction"
+    title = "the update of the owner that does not collude, from the sum"
+    subject = "the update of the one that does not collude"
     family = "aggregation"
     summary = "the update of the one owner that does not collude, from the sum less one's own"
     adversaries = (COALITION,)
@@ -190,6 +194,8 @@ class RedrawnNoise(Attack):
     """
 
     id = "f8-redrawn-noise"
+    title = "updates without their noise, where its seed is public"
+    subject = "updates without their noise"
     family = "aggregation"
     summary = "updates without their noise, where the noise follows from a public seed"
     channel = "update"

@@ -41,7 +41,8 @@ class RowSpace:
 
     def error(self, w: Tensor) -> Tensor:
         """How far an entry of ``basis @ w`` is off because of the matrix's own errors, ``[B, 1]``."""
-        return self.noise * (w / self.values).norm(dim=-1, keepdim=True)
+        spread: Tensor = self.noise * (w / self.values).norm(dim=-1, keepdim=True)
+        return spread
 
 
 def row_space(matrix: Tensor, most: int, *, seed: int = 0) -> RowSpace:
@@ -169,7 +170,8 @@ def by_columns(basis: Tensor, found: Tensor, generator: torch.Generator) -> Tens
     w = w / w.norm(dim=1, keepdim=True)
     probe = torch.randint(columns, (32,), generator=generator)
     near = (w @ basis[probe].T).abs() * columns**0.5 < 1e-2
-    return w[near.sum(1) >= 5]
+    rows: Tensor = w[near.sum(1) >= 5]
+    return rows
 
 
 def by_contrast(basis: Tensor, found: Tensor, generator: torch.Generator) -> Tensor:

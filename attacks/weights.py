@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import View
@@ -38,6 +38,8 @@ class VocabularySupport(Attack):
     """
 
     id = "a1-vocabulary-support"
+    title = "which words each owner's nodes hold"
+    subject = "vocabulary"
     family = "weights"
     summary = "which words an owner's nodes hold, from the columns of the first layer that moved"
     channel = "update"
@@ -84,6 +86,8 @@ class LabelCounts(Attack):
     """
 
     id = "a4-label-counts"
+    title = "how many training labels of each class an owner has"
+    subject = "training labels by class"
     family = "weights"
     summary = "an owner's training labels by class, from the step of the last bias"
     channel = "update"
@@ -126,7 +130,7 @@ class LabelCounts(Attack):
         if before is None or "head.bias" not in values:
             raise Blind(f"{self.id}: the view lacks the broadcast model or a classifier's bias")
         step = np.asarray(values["head.bias"], dtype=np.float64) / contributors * update_unit(before)
-        estimate = self._mean_prediction(view, before, values) + step / settings["learning_rate"]
+        estimate: np.ndarray = self._mean_prediction(view, before, values) + step / settings["learning_rate"]
         return estimate
 
     def _mean_prediction(
@@ -161,4 +165,5 @@ def _column_movement(values: Mapping[str, Any], words: int) -> np.ndarray:
     matrices = [np.asarray(v) for v in values.values() if v.ndim == 2 and v.shape[1] == words]
     if not matrices:
         raise Blind("the update has no layer that reads the features")
-    return np.sqrt(sum(np.square(m, dtype=np.float64).sum(0) for m in matrices))
+    lengths: np.ndarray = np.sqrt(sum(np.square(m, dtype=np.float64).sum(0) for m in matrices))
+    return lengths

@@ -8,8 +8,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from attacks.attack import Attack, Blind, Control, Guess, Knowledge
-from attacks.weights import ALL, STOPS
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.weights import ALL, STOPS
 from secure_fedgraph.protocol import View
 
 SINGLE = "training node"
@@ -46,6 +46,8 @@ class SingleSample(Attack):
     """
 
     id = "a2-single-sample"
+    title = "the features of the one node that a step was taken on, and its neighbours' mean"
+    subject = "features of a node trained on alone"
     family = "weights"
     summary = "the features of the only node that a step was taken on, and its neighbours' mean"
     channel = "update"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from attacks.attack import Guess
-from audits import scoring
-from audits.case import Case
+from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.audits import scoring
+from secure_fedgraph.audits.finished_run import FinishedRun
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Judgement:
     """A score, and true against guessed values of each target, for pictures.
 
     Args:
-        graphs: of guesses about links, what ``audits.neighbourhoods.around`` says of each target.
+        graphs: of guesses about links, what ``neighbourhoods.around`` says of each target.
     """
 
     score: scoring.Score
@@ -39,4 +39,7 @@ class Judgement:
         ]
 
 
-Judge = Callable[[Guess, Case], Judgement]
+Judge = Callable[[Guess, FinishedRun], Judgement]
+"""Compares a guess with what was true."""
+Maker = Callable[[FinishedRun], Any]
+"""Makes one fact that an attacker is granted."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from audits import intervals
+from secure_fedgraph.audits import intervals
 from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 1000
@@ -18,12 +19,34 @@ SAME = 0.01
 """A recovered row is exact where no feature is further than this from the node's."""
 
 
+class ScoreKind(StrEnum):
+    """What a score is made of.
+
+    :mod:`~secure_fedgraph.audits.dp_bounds` takes a claimed epsilon's bound from the kind, never from the
+    metric's name.
+    """
+
+    MEAN = "mean"
+    """A mean of scores about single units, each between 0 and 1."""
+    ROWS = "rows"
+    """The share of rows that are right, where a row may be any node's; ``details["nodes"]`` is how many."""
+    COSINE = "cosine"
+    """A mean of cosines about single units, between -1 and 1."""
+    JOINT = "joint"
+    """One score of all targets taken together."""
+    RANK = "rank"
+    """How well units that are in are told from units that are not."""
+    UNBOUNDED = "unbounded"
+    """No epsilon bounds it: a share of what the guess chose to claim, or of what everybody holds anyway."""
+
+
 @dataclass(frozen=True)
 class Score:
     """How good a guess is.
 
     Args:
-        metric: its name; 1 is exact.
+        metric: its name, for people alone; 1 is exact.
+        kind: what it is made of.
         value: the score.
         low, high: a 95 % interval.
         baselines: what trivial guesses reach, by name.
@@ -39,6 +62,7 @@ class Score:
     baselines: Mapping[str, float]
     details: Mapping[str, float] = field(default_factory=dict)
     surely_at_least: float | None = None
+    kind: ScoreKind = field(kw_only=True)
 
     @property
     def baseline(self) -> float:
@@ -80,6 +104,7 @@ def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarra
     share = float(truth.mean())
     return Score(
         metric="f1",
+        kind=ScoreKind.JOINT,
         value=float(_f1(guess, truth)),
         **intervals.bounds(lambda error: intervals.f1(guessed, true, error)),
         # a random guess that is right as often as words are true has precision and recall of that share
@@ -106,8 +131,8 @@ def label_shares(
     ``1 - L1 / 2`` of the histograms. The baselines: equal classes; the mean of the other owners' true shares,
     which is what somebody without a transcript could know.
 
-    The interval is over owners (:func:`audits.intervals.mean_share`), unless the guess is too near in too
-    many classes for chance: then the score is what it is.
+    The interval is over owners (:func:`~secure_fedgraph.audits.intervals.mean_share`), unless the guess is
+    too near in too many classes for chance: then the score is what it is.
 
     Args:
         guesses: owner -> estimated class shares ``[classes]``.
@@ -140,6 +165,7 @@ def label_shares(
         baselines["the other owners' mean"] = float(np.mean(others))
     return Score(
         metric="labels placed right",
+        kind=ScoreKind.MEAN,
         value=value,
         **intervals.bounds(interval),
         baselines=baselines,
@@ -232,6 +258,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     mean = _cosine(np.broadcast_to(rates, public.shape), public.astype(np.float64)).mean()
     return Score(
         metric="exact rows",
+        kind=ScoreKind.ROWS,
         value=right / asked if asked else 0.0,
         **intervals.bounds(lambda error: intervals.clustered_share(hits, nodes, error)),
         baselines=trivial_rows(public),
@@ -301,9 +328,11 @@ def drawn_rows(public: np.ndarray, rows: int, rng: np.random.Generator) -> np.nd
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    return (one * other).sum(1) / np.maximum(size, 1e-12)
+    cosines: np.ndarray = (one * other).sum(1) / np.maximum(size, 1e-12)
+    return cosines
 
 
 def _f1(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
     hits = (guess & truth).sum(-1)
-    return 2 * hits / np.maximum(guess.sum(-1) + truth.sum(-1), 1)
+    dice: np.ndarray = 2 * hits / np.maximum(guess.sum(-1) + truth.sum(-1), 1)
+    return dice

@@ -19,28 +19,27 @@ from typing import Any
 
 import attack_negatives
 
-from attacks import Attack, GeneratorBatch, MashDictionary, MashFilter
-from audits.attacked import Keep
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
-from secure_fedgraph.config import load
-from secure_fedgraph.results import execute
+from secure_fedgraph.attacks import Attack, GeneratorBatch, MashDictionary, MashFilter
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.grid.attacked import Keep
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import execute
 
 Row = Mapping[str, Any]
 EXCHANGE = {"minimum_batch": 1, "generator_epochs": 2, "federated_epochs": 1}
 
 
-def run(algorithm: str, settings: Mapping[str, Any], seed: int, attack: type[Attack]) -> Case:
+def run(algorithm: str, settings: Mapping[str, Any], seed: int, attack: type[Attack]) -> FinishedRun:
     """A plaintext run on Cora with what the attack reads kept."""
     changes = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
     chosen = load(
         None, {"algorithm": algorithm, "data": "cora", "policy": "plaintext", "seed": seed}, changes
     )
-    return Case.of(execute(chosen, None, keep=Keep([attack])), seed)
+    return FinishedRun.of(execute(chosen, None, keep=Keep([attack])), seed)
 
 
-def row(case: Case, attack: Attack, name: str, size: int) -> Row:
+def row(case: FinishedRun, attack: Attack, name: str, size: int) -> Row:
     """One attack's score and seconds."""
     granted, view = knowledge(attack, case), case.transcript.view("server")
     started = time.perf_counter()

@@ -21,9 +21,9 @@ from attack_table import FREE, collected, told
 from rich.console import Console
 from rich.table import Table
 
-from attacks import ATTACKS
-from audits import grid
-from secure_fedgraph.config import load
+from secure_fedgraph.attacks import ATTACKS
+from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.experiment.config import load
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,24 @@ import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from attacks import MashDictionary
-from attacks.mashes import Mashed
-from audits.case import Case
-from audits.knowledge_mashes import candidates, drawn, training_rows
-from secure_fedgraph.config import load
+from secure_fedgraph.attacks import MashDictionary
+from secure_fedgraph.attacks.mashes.labels import Mashed
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.surfaces.mashes import candidates, drawn, training_rows
 from secure_fedgraph.evaluation import roc_auc
-from secure_fedgraph.results import execute
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import execute
 
 OWNER = "owner-0"
 
 
-def _mashes(seed: int, batching: str, n: int, rounds: int) -> tuple[Case, list[Mashed]]:
+def _mashes(seed: int, batching: str, n: int, rounds: int) -> tuple[FinishedRun, list[Mashed]]:
     """A run, and what the server read of one owner's mashes."""
     training = {"hidden": [64, 64], "epochs": 1, "batching": batching, "batch": n}
     base = {"algorithm": "fedego", "data": "cora", "policy": "plaintext", "seed": seed, "rounds": rounds}
     chosen = load(None, {**base, "clients": 10, "partition": "random", "training": training}, [])
     run = execute(chosen, None, keep=lambda channel, round: channel in ("egos", "reduction"))
-    return Case.of(run, seed), MashDictionary().each(run.transcript.view("server"))[OWNER]
+    return FinishedRun.of(run, seed), MashDictionary().each(run.transcript.view("server"))[OWNER]
 
 
 def b7(seed: int) -> Iterator[Mapping[str, Any]]:

@@ -24,9 +24,9 @@ from resumable import run_once
 from torch import nn
 
 import secure_fedgraph as sfg
-from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.experiment.config import Experiment, load
+from secure_fedgraph.experiment.results import make_federation, write_json
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.results import make_federation, write_json
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 ACROSS = 3
@@ -161,8 +161,8 @@ def points(curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
 def trivial(experiment: Experiment) -> dict[str, float]:
     """Scores without a graph, and without anything: what a curve has to beat."""
     federation = make_federation(experiment)
-    exam = federation.referee.exam
-    asked = exam.labels[torch.cat(list(exam.tests.values()))]  # the referee's, which no client owns
+    test_set = federation.referee.test_set
+    asked = test_set.labels[torch.cat(list(test_set.tests.values()))]  # the referee's, which no client owns
     found = {"commonest class": float(torch.bincount(asked.long()).max() / len(asked))}
     if federation.schema.kind == "node" and experiment.partition == "louvain":
         made = sfg.FedAvg(model=no_graph, learning_rate=0.01, epochs=3)

@@ -25,8 +25,8 @@ from typing import Any
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.experiment.results import write_json
 from secure_fedgraph.privacy.policy import masked, strictest
-from secure_fedgraph.results import write_json
 
 CLIENTS, SHARE, LAST = 10, 0.2, 5
 

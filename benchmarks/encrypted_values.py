@@ -17,10 +17,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from secure_fedgraph.config import load
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER, everything
-from secure_fedgraph.results import execute
 
 FIGURES = ("values", "alignment", "payoffs")
 PIECE = 4

@@ -22,8 +22,8 @@ from typing import Any
 
 from resumable import run_once
 
-from secure_fedgraph.algorithms.fairness import correlation
-from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.algorithms.fairgraphfl.fairness import correlation
+from secure_fedgraph.experiment.config import Experiment, load
 
 ALONE = "gin-local"
 METHODS = (ALONE, "gin-fedavg", "fairgraphfl")

@@ -54,10 +54,10 @@ def measure(
     cpu: list[float] = []
     inner, me = algorithm.round, psutil.Process()
 
-    def timed(fed: Any, state: Any) -> Any:
+    def timed(round: Any, state: Any) -> Any:
         started, busy = time.perf_counter(), sum(me.cpu_times()[:2])
-        after = inner(fed, state)
-        if fed.number > 1:
+        after = inner(round, state)
+        if round.number > 1:
             wall.append(time.perf_counter() - started)
             cpu.append(sum(me.cpu_times()[:2]) - busy)
         return after

@@ -19,7 +19,7 @@ from typing import Any
 
 from resumable import run_once
 
-from secure_fedgraph.config import Experiment
+from secure_fedgraph.experiment.config import Experiment
 
 SUMMED: dict[str, Any] = {"mash": "across"}
 FROZEN = {**SUMMED, "reduction": "frozen", "learning_rate": 0.003}

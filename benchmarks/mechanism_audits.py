@@ -18,18 +18,19 @@ from typing import Any
 
 import dp_accounting as dp
 
-from audits.mechanisms import audit
-from audits.worst_cases import Neighbours, client_rows, pooled_parts
+from secure_fedgraph.audits.empirical_dp.mechanisms import audit
+from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, pooled_parts
 from secure_fedgraph.privacy.policy import Policy, central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.channel import UnitContribution
+from secure_fedgraph.protocol.guarantee import Unit
 
 CLIENTS = ("a", "b", "c")
 NORM = 1.5
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=Touches(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
 Worst = Callable[[Bound], Neighbours]
 
 

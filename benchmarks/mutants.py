@@ -29,20 +29,22 @@ import numpy as np
 import torch
 
 import secure_fedgraph as sfg
-from audits.conformance_rows import FAILED, conformance_rows
-from audits.empirical import BROKEN, empirical_or_why_not
-from audits.probes.rows import probe_rows
+from secure_fedgraph.audits.conformance.rows import FAILED, conformance_rows
+from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, empirical_or_why_not
+from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
-from secure_fedgraph.privacy import local_step, pooling
-from secure_fedgraph.privacy.labels import RandomisedLabels
-from secure_fedgraph.privacy.local_step import PrivateSteps, Training
-from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy import dp_sgd, pooling
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
+from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import Touches, Unit
+from secure_fedgraph.protocol.channel import UnitContribution
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.protocol.upload import Parts, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, Upload
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 P = sfg.policies
 DELTA = 1e-5
@@ -57,19 +59,19 @@ class RawMeans(sfg.FedSage):
     name = "raw-means"
     MEANS = Channel("means", Reveal.SUM, trained=True)
 
-    def round(self, fed: Any, state: Any) -> Any:
+    def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the means."""
-        fed.reduce(self.MEANS)
-        return super().round(fed, state)
+        round.reduce(self.MEANS)
+        return super().round(round, state)
 
     @MEANS.answer
-    def means(self, me: Any, given: Any) -> Upload:
+    def means(self, client: ClientContext, given: Any) -> Upload:
         """Nothing that a step made: the mean of the client's features."""
-        return Upload({"mean": self.mean(me)})
+        return Upload({"mean": self.mean(client)})
 
-    def mean(self, me: Any) -> torch.Tensor:
+    def mean(self, client: ClientContext) -> torch.Tensor:
         """What is right: nothing of the data."""
-        return torch.zeros(me.schema.features)
+        return torch.zeros(client.schema.features)
 
 
 class TwoChannels(sfg.FedSage):
@@ -78,15 +80,15 @@ class TwoChannels(sfg.FedSage):
     name = "two-channels"
     MEANS = Channel("means", Reveal.SUM)
 
-    def round(self, fed: Any, state: Any) -> Any:
+    def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the means."""
-        fed.reduce(self.MEANS)
-        return super().round(fed, state)
+        round.reduce(self.MEANS)
+        return super().round(round, state)
 
     @MEANS.answer
-    def means(self, me: Any, given: Any) -> Upload:
+    def means(self, client: ClientContext, given: Any) -> Upload:
         """The mean of each class's features."""
-        return Upload({"means": _means(me)})
+        return Upload({"means": _means(client)})
 
 
 class EachMeans(sfg.FedSage):
@@ -95,17 +97,17 @@ class EachMeans(sfg.FedSage):
     name = "each-means"
     MEANS = Channel("means", Reveal.EACH)
 
-    def round(self, fed: Any, state: Any) -> Any:
+    def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the means."""
-        fed.gather(self.MEANS)
-        return super().round(fed, state)
+        round.gather(self.MEANS)
+        return super().round(round, state)
 
     @MEANS.answer
-    def means(self, me: Any, given: Any) -> Upload:
+    def means(self, client: ClientContext, given: Any) -> Upload:
         """One entry a class, whether the client has it or not."""
-        return Upload({f"class {c}": mean for c, mean in enumerate(_means(me)) if self.sends(me, c)})
+        return Upload({f"class {c}": mean for c, mean in enumerate(_means(client)) if self.sends(client, c)})
 
-    def sends(self, me: Any, label: int) -> bool:
+    def sends(self, client: ClientContext, label: int) -> bool:
         """What is right: every class."""
         return True
 
@@ -114,23 +116,25 @@ class NodeSums(sfg.FedSage):
     """Class sums of node features, each node's part clipped by the door."""
 
     name = "node-sums"
-    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=Touches(1, 1.0))
+    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=UnitContribution(1, 1.0))
 
-    def round(self, fed: Any, state: Any) -> Any:
+    def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the sums."""
-        fed.reduce(self.SUMS)
-        return super().round(fed, state)
+        round.reduce(self.SUMS)
+        return super().round(round, state)
 
     @SUMS.answer
-    def sums(self, me: Any, given: Any) -> Parts:
+    def sums(self, client: ClientContext, given: Any) -> ContributionRows:
         """Every node's features, in the row of its class."""
-        graph = me.graph
-        return Parts({"features": graph.x}, torch.nn.functional.one_hot(graph.y, me.schema.classes).bool())
+        graph = client.graph
+        return ContributionRows(
+            {"features": graph.x}, torch.nn.functional.one_hot(graph.y, client.schema.classes).bool()
+        )
 
 
-def _means(me: Any) -> torch.Tensor:
-    member = torch.nn.functional.one_hot(me.graph.y, me.schema.classes).float()
-    return (member.T @ me.graph.x) / member.sum(0).clamp(min=1)[:, None]
+def _means(client: ClientContext) -> torch.Tensor:
+    member = torch.nn.functional.one_hot(client.graph.y, client.schema.classes).float()
+    return (member.T @ client.graph.x) / member.sum(0).clamp(min=1)[:, None]
 
 
 @cache
@@ -193,12 +197,12 @@ Set = Callable[[Any, str, Any], None]
 DRAW, APPLY, COINS, RUN, SEAL = (
     Gaussian._draw,
     Gaussian.apply,
-    local_step.secret_coins,
+    dp_sgd.secret_coins,
     Training.run,
     Bound.seal,
 )
 NOISE_OF_STEPS, CLIPPED, DOOR_DRAWS, UPLOAD = (
-    local_step.rounded_gaussian,
+    dp_sgd.rounded_gaussian,
     pooling.clipped,
     Client._draw,
     Client._upload,
@@ -235,7 +239,7 @@ def bias_without_noise(set_: Set) -> None:
             return np.where(quiet[0], 0, self.real.draw(size))
 
     set_(Training, "run", run)
-    set_(local_step, "rounded_gaussian", Sampler)
+    set_(dp_sgd, "rounded_gaussian", Sampler)
 
 
 def last_three_without_noise(set_: Set) -> None:
@@ -268,7 +272,7 @@ def counted_coins(set_: Set) -> None:
         heads = np.random.default_rng(next(counter)).random(records) < rate
         return torch.from_numpy(np.flatnonzero(heads))
 
-    set_(local_step, "secret_coins", coins)
+    set_(dp_sgd, "secret_coins", coins)
 
 
 def true_labels(set_: Set) -> None:
@@ -309,7 +313,7 @@ def gradient_in_the_rate(set_: Set) -> None:
 
 
 def raw_mean(set_: Set) -> None:
-    set_(RawMeans, "mean", lambda self, me: me.graph.x.mean(0))
+    set_(RawMeans, "mean", lambda self, client: client.graph.x.mean(0))
 
 
 def cut_noise(set_: Set) -> None:
@@ -385,7 +389,7 @@ def last_step(set_: Set) -> None:
         return torch.arange(records) if step[0] == step[1] else COINS(records, rate)
 
     set_(Training, "run", run)
-    set_(local_step, "secret_coins", coins)
+    set_(dp_sgd, "secret_coins", coins)
 
 
 def lowest_bits(set_: Set) -> None:
@@ -412,7 +416,7 @@ def lowest_bits(set_: Set) -> None:
 
 
 def length_by_data(set_: Set) -> None:
-    set_(EachMeans, "sends", lambda self, me, label: bool((me.graph.y == label).any()))
+    set_(EachMeans, "sends", lambda self, client, label: bool((client.graph.y == label).any()))
 
 
 def refusal_by_data(set_: Set) -> None:

@@ -3,9 +3,9 @@
     python benchmarks/noise.py [--json] [--size 1000000] [--sigma 4 256 1024 16384] [--repeats 7]
 
 The discrete Gaussian draws int32 from AES-CTR over the operating system's key; the float Gaussian of
-``privacy/noise.py`` inverts the operating system's bytes; numpy's generator is seeded and protects nobody.
-Each figure is the median of the repeats, the baseline's over every repeat of every row. ``table_ms`` is paid
-once a sigma and process.
+``privacy/stages/gaussian.py`` inverts the operating system's bytes. numpy's generator is seeded and protects
+nobody. Each figure is the median of the repeats, the baseline's over every repeat of every row. ``table_ms``
+is paid once a sigma and process.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from secure_fedgraph.privacy.discrete_gaussian import DiscreteGaussian
-from secure_fedgraph.privacy.noise import standard_normal
+from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian
+from secure_fedgraph.privacy.stages.gaussian import standard_normal
 
 
 def table(args: argparse.Namespace) -> list[dict[str, Any]]:

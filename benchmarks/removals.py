@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 import secure_fedgraph as sfg
-from audits.removals import Removals
-from secure_fedgraph.algorithms import private_training
-from secure_fedgraph.graph.occurrences import occurrences
-from secure_fedgraph.privacy import accounting
-from secure_fedgraph.privacy.local_step import PrivateSteps
+from secure_fedgraph.algorithms.training import private_training
+from secure_fedgraph.audits.empirical_dp.removals import Removals
+from secure_fedgraph.graph.sample.occurrences import occurrences
+from secure_fedgraph.privacy.accounting import epsilon
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 
 DELTA, EPSILON, STEPS, RATE = 1e-5, 8.0, 100, 0.05
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -42,7 +42,7 @@ def noise_for(occurrences: int) -> float:
     while high / low > 1.001:
         middle = (low * high) ** 0.5
         events = PrivateSteps(middle, rate=RATE, steps=STEPS).events(occurrences, "zero-out", 2)
-        low, high = (low, middle) if accounting.epsilon(events, DELTA).epsilon <= EPSILON else (middle, high)
+        low, high = (low, middle) if epsilon.epsilon(events, DELTA).epsilon <= EPSILON else (middle, high)
     return high
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from resumable import run_once
 
-from secure_fedgraph.config import Experiment, load
+from secure_fedgraph.experiment.config import Experiment, load
 
 Figure = tuple[float, float | None]
 """(global, local) as printed in a paper; None where it prints none."""

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.config import Experiment
-from secure_fedgraph.results import begin, execute, finish, run_result, write_json
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import begin, execute, finish, run_result, write_json
 
 
 def run_once(experiment: Experiment, folder: Path, name: str, command: str) -> None:

@@ -41,10 +41,10 @@ def measure(case: str, policy: str, data: str, clients: int, rounds: int) -> dic
     wall, cpu = [], []
     inner = algorithm.round
 
-    def timed(fed: Any, state: Any) -> Any:
+    def timed(round: Any, state: Any) -> Any:
         started = time.perf_counter(), _cpu()
-        after = inner(fed, state)
-        if first <= fed.number <= last:
+        after = inner(round, state)
+        if first <= round.number <= last:
             wall.append(time.perf_counter() - started[0])
             cpu.append(_cpu() - started[1])
         return after

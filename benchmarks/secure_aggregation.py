@@ -34,14 +34,13 @@ import numpy as np
 from secure_aggregation_others import others
 
 from secure_fedgraph.crypto import AgreementKey, Identity
-from secure_fedgraph.privacy import masking_words as ring_words
-from secure_fedgraph.privacy import neighbours, ring_he
-from secure_fedgraph.privacy import ring_he_native as native
-from secure_fedgraph.privacy.encoding import FixedPoint
-from secure_fedgraph.privacy.homomorphic import Homomorphic
-from secure_fedgraph.privacy.masking import Masked
+from secure_fedgraph.privacy.carriers.homomorphic import native, scheme
+from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
+from secure_fedgraph.privacy.carriers.secagg import neighbours, ring_words
+from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Carrier, Scope, Sensitivity, Terms
+from secure_fedgraph.privacy.protection import BindContext, Carrier, Scope, Sensitivity
+from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 from secure_fedgraph.protocol.message import ANSWER
 
@@ -57,7 +56,7 @@ class Room:
         self.names = tuple(f"c{i:04d}" for i in range(clients))
         self.cpu: Callable[[], float] = _cpu if workers else time.process_time
         self.parties = agreed(self.names)
-        terms = Terms(CHANNEL, self.names, "zero-out", carrier.ring, 2)
+        terms = BindContext(CHANNEL, self.names, "zero-out", carrier.ring, 2)
         self.stage, _ = FixedPoint(8.0).bind(Sensitivity(), terms)
         self.carrier = carrier.bind(terms)
         self.numbers = itertools.count(1)
@@ -362,7 +361,7 @@ def _time(work: Callable[[], Any]) -> float:
 
 
 def _cpu() -> float:
-    workers = (*ring_he._server_side, ring_he._client_side)
+    workers = (*scheme._server_side, scheme._client_side)
     running = [worker._process.pid for worker in workers if worker._process is not None]
     # Linux: the processor-time clock of another process (clock_getcpuclockid), to the nanosecond
     return time.process_time() + sum(time.clock_gettime(~pid << 3 | 2) for pid in running)

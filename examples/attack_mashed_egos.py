@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import secure_fedgraph as sfg
-from attacks import Attack, Blind, MashDictionary, MashFilter, MashLabels, MashSingle
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
+from secure_fedgraph.attacks import Attack, Blind, MashDictionary, MashFilter, MashLabels, MashSingle
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 
 
-def told(attack: Attack, case: Case, aim: str) -> str:
+def told(attack: Attack, case: FinishedRun, aim: str) -> str:
     """What one attack reaches, or why it is blind."""
     try:
         guess = getattr(attack, aim)(case.transcript.view("server"), knowledge(attack, case))
@@ -34,7 +33,7 @@ def show(name: str, policy: sfg.policies.Policy, aim: str = "run", **settings: A
     run = sfg.train(algorithm, federation, policy, rounds=5, keep=lambda channel, round: True)
     print(name)
     for kind in (MashSingle, MashLabels, MashDictionary, MashFilter):
-        print(f"  {kind.id:20} {told(kind(), Case.of(run, seed=0), aim)}")
+        print(f"  {kind.id:20} {told(kind(), FinishedRun.of(run, seed=0), aim)}")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,10 @@ import torch
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
-from attacks import SubsetAlgebra
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
 from secure_fedgraph.algorithms import FairGraphFL
+from secure_fedgraph.attacks import SubsetAlgebra
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.graph.kinds import GraphSetDataset
 
 
@@ -41,7 +40,7 @@ def main() -> None:
             hidden=8, layers=2, prototypes="each", rings=6, motif_keep=1.0, support=support
         )
         run = sfg.train(algorithm, federation, sfg.policies.plaintext(), rounds=1, keep=lambda *_: True)
-        case, attack = Case.of(run, 0), SubsetAlgebra()
+        case, attack = FinishedRun.of(run, 0), SubsetAlgebra()
         guess = attack.run(run.transcript.view("server"), knowledge(attack, case))
         score = JUDGES[guess.about](guess, case).score
         read, right = int(score.details["solved"]), int(score.details["right"])

@@ -6,12 +6,11 @@ training ends the second. Generated data, offline.
 
 from __future__ import annotations
 
-from attacks import LinkStealing, NodeMembership
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
-from secure_fedgraph.config import Experiment
-from secure_fedgraph.results import execute, run_result
+from secure_fedgraph.attacks import LinkStealing, NodeMembership
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import execute, run_result
 
 LINE = "{policy:10} {attack:20} AUC {value:.2f} [{low:.2f}, {high:.2f}], trivial {trivial:.2f}: {verdict}"
 
@@ -29,7 +28,7 @@ def main() -> None:
             protection={"norm": 0.1, "multiplier": 1.0},
         )
         run = execute(experiment, None)
-        case = Case.of(run, experiment.seed, run_result(run, experiment))
+        case = FinishedRun.of(run, experiment.seed, run_result(run, experiment))
         outsider = run.transcript.view()  # no party: not a message is in it
         for attack in (LinkStealing(), NodeMembership()):
             guess = attack.run(outsider, knowledge(attack, case))

@@ -7,13 +7,12 @@ Generated data, offline.
 from __future__ import annotations
 
 import secure_fedgraph as sfg
-from attacks import Attack, Blind, GradientClusters, ListLinks, OthersRows
-from audits.case import Case
-from audits.judges import JUDGES
-from audits.knowledge import knowledge
+from secure_fedgraph.attacks import Attack, Blind, GradientClusters, ListLinks, OthersRows
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 
 
-def told(case: Case, attack: Attack, adversary: str, aim: str) -> str:
+def told(case: FinishedRun, attack: Attack, adversary: str, aim: str) -> str:
     """One line: what the attack reached beside the best trivial guess, or why it saw nothing."""
     try:
         view = case.transcript.view(*case.parties(adversary))
@@ -31,7 +30,7 @@ def main() -> None:
     public = sfg.Glasu(layers=2, hidden=8, steps=32, sampler="public", public_nodes=100)
     for policy, algorithm in ((sfg.policies.plaintext(), lists), (sfg.policies.masked(), public)):
         run = sfg.train(algorithm, federation, policy, rounds=2, keep=lambda channel, round: True)
-        case = Case.of(run, seed=0)
+        case = FinishedRun.of(run, seed=0)
         print(f"{policy.name}, sampler={algorithm.settings.sampler}")
         print("  links from lists, server:      ", told(case, ListLinks(), "server", "run"))
         print("  labels from gradients, server: ", told(case, GradientClusters(), "server", "run"))

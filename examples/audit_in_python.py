@@ -6,10 +6,10 @@ trivial guess beside it. Generated data, offline.
 
 from __future__ import annotations
 
-from attacks import ATTACKS
-from audits.grid import audit
-from audits.report import verdict
-from secure_fedgraph.config import Experiment
+from secure_fedgraph.attacks import ATTACKS
+from secure_fedgraph.audits.grid.grid import audit
+from secure_fedgraph.audits.grid.report import verdict
+from secure_fedgraph.experiment.config import Experiment
 
 ON_WEIGHTS = [kind for kind in ATTACKS.values() if kind.family == "weights"]
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from audits.empirical import empirical_rows
-from audits.one_run import one_run_rows
-from secure_fedgraph.config import Experiment
-from secure_fedgraph.results import execute
+from secure_fedgraph.audits.empirical_dp.empirical import empirical_rows
+from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import execute
 
 CANARIES = 100
 CLAIMS: dict[str, dict[str, Any]] = {
     "a whole owner, noise in shares": {"policy": "distributed_dp", "unit": "client"},
     "one node, noisy steps": {"policy": "masked", "unit": "node"},
-    "one link, drawn anew": {"policy": "plaintext", "unit": "edge"},
+    "one link, randomised": {"policy": "plaintext", "unit": "edge"},
 }
 
 

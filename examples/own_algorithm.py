@@ -7,11 +7,12 @@ homomorphic encryption without a word about privacy in it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 
 class ClassMeans(sfg.Algorithm):
@@ -20,24 +21,24 @@ class ClassMeans(sfg.Algorithm):
     name = "class-means"
     STATISTICS = sfg.Channel("statistics", sfg.Reveal.SUM)
 
-    def init(self, schema: Any, seed: int) -> dict[str, torch.Tensor]:
+    def init(self, schema: Schema, seed: int) -> dict[str, torch.Tensor]:
         """No model yet."""
         return {"means": torch.zeros(schema.classes, schema.features)}
 
-    def round(self, fed: Any, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def round(self, round: RoundApi, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The server's half: one division of two sums, so nobody's own mean is ever opened."""
-        total = fed.reduce(self.STATISTICS).total
+        total = round.reduce(self.STATISTICS).total
         return {"means": (total["features"] / total["nodes"].clamp(min=1).unsqueeze(1)).float()}
 
     @STATISTICS.answer
-    def statistics(self, me: Any, given: dict[str, torch.Tensor]) -> sfg.Upload:
+    def statistics(self, client: ClientContext, given: dict[str, torch.Tensor]) -> sfg.Upload:
         """The client's half. Divided by 64, because the integer road carries values up to a limit of 8."""
-        graph = me.graph
-        member = torch.nn.functional.one_hot(graph.y[graph.train_mask], me.schema.classes).float()
+        graph = client.graph
+        member = torch.nn.functional.one_hot(graph.y[graph.train_mask], client.schema.classes).float()
         features = member.T @ graph.x[graph.train_mask]
         return sfg.Upload({"features": features / 64, "nodes": member.sum(0) / 64})
 
-    def predict(self, params: dict[str, torch.Tensor], graph: Any, schema: Any) -> torch.Tensor:
+    def predict(self, params: dict[str, torch.Tensor], graph: Data, schema: Schema) -> torch.Tensor:
         """Scores: the nearer, the higher."""
         return -torch.cdist(graph.x, params["means"])
 

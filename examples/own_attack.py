@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 import secure_fedgraph as sfg
-from attacks import Attack, Guess, Knowledge
+from secure_fedgraph.attacks import Attack, Guess, Knowledge
 
 
 class MajorityClass(Attack):

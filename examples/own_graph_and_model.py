@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv
 
 import secure_fedgraph as sfg
-from secure_fedgraph.graph.synthetic import citation
+from secure_fedgraph.graph.data.synthetic import citation
 
 PASSES, RATE, FEATURES, CLASSES = 40, 0.01, 64, 4
 

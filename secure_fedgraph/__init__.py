@@ -7,75 +7,115 @@
 'inf'
 """
 
-# isort: off
-from secure_fedgraph import threads as threads  # first: before torch is loaded
+from __future__ import annotations
 
-# isort: on
-from secure_fedgraph import errors, policies
-from secure_fedgraph.algorithm import Algorithm, Settings
-from secure_fedgraph.algorithms import (
-    Apfl,
-    ApflGate,
-    FairGraphFL,
-    FedAvg,
-    FedBCD,
-    FedEgo,
-    FedGate,
-    FedProx,
-    FedSage,
-    FedSagePlus,
-    Glasu,
-    GlasuCentralized,
-    GlasuSimulated,
-    GlasuStandalone,
-    GlobSage,
-    Local,
-    LocSage,
-    LocSagePlus,
-)
-from secure_fedgraph.federation import Federation, federate
-from secure_fedgraph.graph.own_graph import DataWarning
-from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
-from secure_fedgraph.protocol.dropouts import Dropouts
-from secure_fedgraph.train import Run, train
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from secure_fedgraph import threads as threads  # before torch is loaded
+
+if TYPE_CHECKING:
+    from secure_fedgraph import algorithms, attacks, errors, policies
+    from secure_fedgraph.algorithm import Algorithm, Settings
+    from secure_fedgraph.algorithms import (
+        Apfl,
+        ApflGate,
+        FairGraphFL,
+        FedAvg,
+        FedBCD,
+        FedEgo,
+        FedGate,
+        FedProx,
+        FedSage,
+        FedSagePlus,
+        Glasu,
+        GlasuCentralized,
+        GlasuSimulated,
+        GlasuStandalone,
+        GlobSage,
+        Local,
+        LocSage,
+        LocSagePlus,
+    )
+    from secure_fedgraph.audits.grid.grid import audit
+    from secure_fedgraph.comparison import compare
+    from secure_fedgraph.experiment.config import Experiment
+    from secure_fedgraph.federation import Federation, federate
+    from secure_fedgraph.graph.data import datasets
+    from secure_fedgraph.graph.data.own_graph import DataWarning
+    from secure_fedgraph.graph.schema import Schema
+    from secure_fedgraph.privacy.spending.budget import Budget
+    from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
+    from secure_fedgraph.protocol.dropouts import Dropouts
+    from secure_fedgraph.running.loop import train
+    from secure_fedgraph.running.run import Run
+    from secure_fedgraph.seams import ClientContext, RoundApi
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Algorithm",
-    "Apfl",
-    "ApflGate",
-    "Budget",
-    "Channel",
-    "DataWarning",
-    "Dropouts",
-    "FairGraphFL",
-    "FedAvg",
-    "FedBCD",
-    "FedEgo",
-    "FedGate",
-    "FedProx",
-    "FedSage",
-    "FedSagePlus",
-    "Federation",
-    "Glasu",
-    "GlasuCentralized",
-    "GlasuSimulated",
-    "GlasuStandalone",
-    "GlobSage",
-    "LocSage",
-    "LocSagePlus",
-    "Local",
-    "Reveal",
-    "Run",
-    "Settings",
-    "Transcript",
-    "Unit",
-    "Upload",
-    "View",
-    "errors",
-    "federate",
-    "policies",
-    "train",
-]
+# Where each public name stands. A name is imported when it is first used, so that `import secure_fedgraph`
+# and the light commands load no torch.
+_HOMES = {
+    "Algorithm": "algorithm",
+    "Apfl": "algorithms",
+    "ApflGate": "algorithms",
+    "Budget": "privacy.spending.budget",
+    "Channel": "protocol",
+    "ClientContext": "seams",
+    "DataWarning": "graph.data.own_graph",
+    "Dropouts": "protocol.dropouts",
+    "Experiment": "experiment.config",
+    "FairGraphFL": "algorithms",
+    "FedAvg": "algorithms",
+    "FedBCD": "algorithms",
+    "FedEgo": "algorithms",
+    "FedGate": "algorithms",
+    "FedProx": "algorithms",
+    "FedSage": "algorithms",
+    "FedSagePlus": "algorithms",
+    "Federation": "federation",
+    "Glasu": "algorithms",
+    "GlasuCentralized": "algorithms",
+    "GlasuSimulated": "algorithms",
+    "GlasuStandalone": "algorithms",
+    "GlobSage": "algorithms",
+    "LocSage": "algorithms",
+    "LocSagePlus": "algorithms",
+    "Local": "algorithms",
+    "Reveal": "protocol",
+    "RoundApi": "seams",
+    "Run": "running.run",
+    "Schema": "graph.schema",
+    "Settings": "algorithm",
+    "Transcript": "protocol",
+    "Unit": "protocol",
+    "Upload": "protocol",
+    "View": "protocol",
+    "audit": "audits.grid.grid",
+    "compare": "comparison",
+    "federate": "federation",
+    "train": "running.loop",
+}
+_MODULES = {
+    "algorithms": "algorithms",
+    "attacks": "attacks",
+    "datasets": "graph.data.datasets",
+    "errors": "errors",
+    "policies": "policies",
+}
+__all__ = sorted([*_HOMES, *_MODULES])  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        found: Any = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    elif name in _HOMES:
+        found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__version__"]

@@ -15,12 +15,13 @@ from pydantic_core import PydanticCustomError
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.handout import EVERYBODY
+from secure_fedgraph.graph.partition.handout import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.upload import Upload
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 State = dict[str, torch.Tensor]
 
@@ -82,12 +83,13 @@ class Algorithm:
         UPDATE = Channel("update", Reveal.SUM)      # what leaves a client, and what the reader learns
 
         @UPDATE.answer
-        def update(self, me, given): ...            # the client's half: -> Upload
+        def update(self, client, given): ...        # the client's half: -> Upload
 
-        def round(self, fed, state): ...            # the server's half: state in, state out
+        def round(self, round, state): ...          # the server's half: state in, state out
 
-    An answer may use ``me`` (the client: its graph, its memory, its generators) and what it was given,
-    and nothing else. The server's half sees the round's verbs and the state, and no client.
+    An answer may use ``client`` (:class:`~secure_fedgraph.seams.ClientContext`: its graph, its memory, its
+    generators) and what it was given, and nothing else. The server's half sees the verbs of ``round``
+    (:class:`~secure_fedgraph.seams.RoundApi`) and the state, and no client.
 
     Args:
         settings: keys of the class's ``Settings``.
@@ -199,7 +201,7 @@ class Algorithm:
         """In how many records of a client's training one unit's data are, where it trains on records.
 
         Raises:
-            BadInput: where it does not: noisy training steps cannot speak for the unit then.
+            BadInput: where it does not: noisy training steps cannot protect the unit then.
         """
         raise BadInput(
             f"{self.name} does not train on records that are one {unit} each, so noisy training steps speak "
@@ -281,7 +283,7 @@ class Algorithm:
         """The server's state before round 1, from public facts and the seed only."""
         raise NotImplementedError
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """One round on the server: what to ask, and what to make of what comes back."""
         raise NotImplementedError
 
@@ -315,12 +317,14 @@ class Algorithm:
         """Class scores ``[nodes, classes]`` of a model on a graph."""
         raise NotImplementedError
 
-    def predictions(self, state: State, fed: Any, question: Data, schema: Schema) -> dict[str, torch.Tensor]:
+    def predictions(
+        self, state: State, round: RoundApi, inputs: Data, schema: Schema
+    ) -> dict[str, torch.Tensor]:
         """What the referee marks: class scores ``[nodes, classes]`` of its question.
 
         Args:
             state: the server's.
-            fed: the referee's round; its verbs read the channels to the referee.
+            round: the referee's round; its verbs read the channels to the referee.
             question: features and links of the test graph, without an answer in it.
 
         Returns:
@@ -331,36 +335,36 @@ class Algorithm:
         if released is not None:
             models = {EVERYBODY: released}
         elif channel is not None:
-            models = fed.gather(channel)
+            models = round.gather(channel)
         else:
             raise BadInput(f"{self.name} releases no model and declares no channel to the referee")
-        return {owner: self.predict(model, question, schema) for owner, model in models.items()}
+        return {owner: self.predict(model, inputs, schema) for owner, model in models.items()}
 
-    def own_model(self, me: Any) -> State:
+    def own_model(self, client: ClientContext) -> State:
         """A client's personal model, where there are any."""
         raise BadInput(f"{self.name} has no model in its clients: evaluate it with the referee")
 
     @METRICS.answer
-    def metrics(self, me: Any, given: State) -> Upload:
+    def metrics(self, client: ClientContext, given: State) -> Upload:
         """The client's accuracy on its own test nodes, in [0, 1] (``evaluation="in_band"``)."""
-        return in_band_score("accuracy", *self._marked(me, given)["test"])
+        return in_band_score("accuracy", *self._marked(client, given)["test"])
 
     @OWN_TESTS.answer
-    def own_tests(self, me: Any, given: State) -> Upload:
+    def own_tests(self, client: ClientContext, given: State) -> Upload:
         """Right answers and their number on the client's own test and validation nodes, for the referee.
 
         ``loss`` is the sum of the cross entropy over the validation nodes, and their number.
         """
-        return Upload(self._marked(me, given))
+        return Upload(self._marked(client, given))
 
-    def _marked(self, me: Any, given: State) -> dict[str, torch.Tensor]:
-        scores = self.predict(given or self.own_model(me), me.graph, me.schema)
+    def _marked(self, client: ClientContext, given: State) -> dict[str, torch.Tensor]:
+        scores = self.predict(given or self.own_model(client), client.graph, client.schema)
         found = {}
-        for name, mask in (("test", me.graph.test_mask), ("validation", me.graph.val_mask)):
-            right = (scores.argmax(1) == me.graph.y)[mask]
+        for name, mask in (("test", client.graph.test_mask), ("validation", client.graph.val_mask)):
+            right = (scores.argmax(1) == client.graph.y)[mask]
             found[name] = torch.stack([right.sum(), mask.sum()]).float()
-        held_out = me.graph.val_mask
-        loss = F.cross_entropy(scores[held_out], me.graph.y[held_out], reduction="sum")
+        held_out = client.graph.val_mask
+        loss = F.cross_entropy(scores[held_out], client.graph.y[held_out], reduction="sum")
         found["loss"] = torch.stack([loss, held_out.sum()]).float()
         return found
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy import key_agreement
-from secure_fedgraph.privacy.accounting import Event
-from secure_fedgraph.privacy.drawn import Redrawn
-from secure_fedgraph.privacy.ledger import Charge, Ledger
+from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.carriers import key_agreement
+from secure_fedgraph.privacy.dp_sgd import Training
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
-from secure_fedgraph.privacy.local_step import Training
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Bound, Scope, Sum
+from secure_fedgraph.privacy.spending.ledger import Charge, Ledger
 from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from secure_fedgraph.algorithm import Algorithm
     from secure_fedgraph.graph.schema import Schema
-    from secure_fedgraph.shelf import Shelf
+    from secure_fedgraph.seams import ClientContext
+    from secure_fedgraph.storage.party_store import PartyStore
 
 _LOG = logging.getLogger("secure_fedgraph.client")
 
@@ -94,7 +95,7 @@ class Client:
         ledger: Ledger,
         seed: int,
         witness: Witness | None = None,
-        shelf: Shelf | None = None,
+        store: PartyStore | None = None,
         after: int = -1,
         data: str = "",
     ) -> None:
@@ -117,7 +118,7 @@ class Client:
         self._seed = seed
         self._data = data
         self._witness = witness
-        self._shelf = shelf
+        self._shelf = store
         # its own ledger knows it, too, should whoever starts it say less
         self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
@@ -316,7 +317,8 @@ class Client:
 
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
-        work = getattr(self._algorithm, self._algorithm.answers[channel.name])
+        name = self._algorithm.answers[channel.name]
+        work: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._algorithm, name)
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
@@ -395,7 +397,7 @@ class Client:
             self.memory[_kept(one)] = one.anew(self.graph, self.schema.classes)
             self._take_drawn(one)
 
-    def _take_drawn(self, one: Redrawn) -> None:
+    def _take_drawn(self, one: InputRandomizer) -> None:
         if _kept(one) in self.memory:
             self.graph = self.graph.clone()
             setattr(self.graph, one.place, self.memory[_kept(one)])
@@ -471,7 +473,9 @@ class Client:
             for name, values in uploads.items():
                 declared.check(forms, values, f"channel {channel.name!r} shows {self.name} of {name}")
         self._remembers()
-        getattr(self._algorithm, self._algorithm.readers[channel.name])(self, read)
+        name = self._algorithm.readers[channel.name]
+        work: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
+        work(self, read)
         return {}
 
     def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:
@@ -550,7 +554,7 @@ def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(own)
 
 
-def _kept(one: Redrawn) -> str:
+def _kept(one: InputRandomizer) -> str:
     """Where its memory keeps what was drawn: no name that an algorithm uses."""
     return f"drawn {one.kind}"
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from scipy.stats import rankdata
 
 from secure_fedgraph.algorithm import TESTED
-from secure_fedgraph.graph.handout import EVERYBODY, Exam
+from secure_fedgraph.graph.partition.handout import EVERYBODY, TestSet
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State
@@ -28,7 +28,7 @@ NOTES = {
 
 
 @dataclass(frozen=True)
-class Referee:
+class Evaluator:
     """Holds the test data that no client owns; reads released models, and what is sent to it about others.
 
     Guarantees:
@@ -41,13 +41,13 @@ class Referee:
         exam: what it asks about, and the answers.
     """
 
-    exam: Exam
+    test_set: TestSet
 
     def channels(self, algorithm: Algorithm) -> tuple[Channel, ...]:
         """What it asks on besides what the algorithm declares."""
-        return (algorithm.OWN_TESTS,) if self.exam.own_tests else ()
+        return (algorithm.OWN_TESTS,) if self.test_set.own_tests else ()
 
-    def examine(self, algorithm: Algorithm, state: State, fed: Round, schema: Schema) -> dict[str, Any]:
+    def evaluate(self, algorithm: Algorithm, state: State, round: Round, schema: Schema) -> dict[str, Any]:
         """Scores a round.
 
         Returns:
@@ -58,19 +58,19 @@ class Referee:
         """
         found: dict[str, Any] = {}
         metric = algorithm.measure(schema)
-        if self.exam.tests:
-            scores = algorithm.predictions(state, fed, self.exam.question, schema)
+        if self.test_set.tests:
+            scores = algorithm.predictions(state, round, self.test_set.inputs, schema)
             found |= self._marked(scores, metric)
-        if self.exam.own_tests:
-            found |= _told(fed.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
+        if self.test_set.own_tests:
+            found |= _told(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
         return {name: value for name, value in found.items() if value == value}  # NaN: nothing to judge by
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
-        exam, one = self.exam, next(iter(scores.values()))
-        everywhere = _together(exam.tests)
+        test_set, one = self.test_set, next(iter(scores.values()))
+        everywhere = _together(test_set.tests)
         owners = {
             owner: self._accuracy(scores.get(owner, one), nodes)
-            for owner, nodes in exam.tests.items()
+            for owner, nodes in test_set.tests.items()
             # nobody's model stands in for one that is gone, where models are personal
             if owner != EVERYBODY and len(nodes) and (owner in scores or EVERYBODY in scores)
         }
@@ -78,13 +78,13 @@ class Referee:
         found["local"] = mean(list(owners.values())) if owners else found["global"]
         found["owners"] = owners
         if metric == "auc":
-            found["auc"] = self._pooled_auc(scores, exam.tests)
-        if exam.validations:
-            held_out = _together(exam.validations)
-            losses = [F.cross_entropy(s[held_out], exam.labels[held_out]) for s in scores.values()]
+            found["auc"] = self._pooled_auc(scores, test_set.tests)
+        if test_set.validations:
+            held_out = _together(test_set.validations)
+            losses = [F.cross_entropy(s[held_out], test_set.labels[held_out]) for s in scores.values()]
             found["loss"] = mean([float(loss) for loss in losses])
             found["validation"] = (
-                self._pooled_auc(scores, exam.validations)
+                self._pooled_auc(scores, test_set.validations)
                 if metric == "auc"
                 else mean([self._accuracy(s, held_out) for s in scores.values()])
             )
@@ -101,12 +101,12 @@ class Referee:
         return self._auc(torch.cat(said), _together(asked))
 
     def _auc(self, scores: torch.Tensor, nodes: torch.Tensor) -> float:
-        return roc_auc(scores.double().numpy(), self.exam.labels[nodes].numpy() == 1)
+        return roc_auc(scores.double().numpy(), self.test_set.labels[nodes].numpy() == 1)
 
     def _accuracy(self, scores: torch.Tensor, nodes: torch.Tensor) -> float:
         if not len(nodes):
             return float("nan")
-        return float((scores[nodes].argmax(1) == self.exam.labels[nodes]).double().mean())
+        return float((scores[nodes].argmax(1) == self.test_set.labels[nodes]).double().mean())
 
 
 def _told(told: Mapping[str, Mapping[str, torch.Tensor]], metric: str) -> dict[str, Any]:
@@ -140,14 +140,14 @@ def _positive(scores: torch.Tensor) -> torch.Tensor:
     return scores[:, 1] - scores[:, 0]
 
 
-def in_band(algorithm: Algorithm, state: State, fed: Round) -> dict[str, float]:
+def in_band(algorithm: Algorithm, state: State, round: Round) -> dict[str, float]:
     """Scores a round by what the clients upload about it, protected like everything else.
 
     Returns:
         The mean over the clients that have test items; nothing where none has, or where noise drowned how
         many they are.
     """
-    sums = fed.reduce(algorithm.METRICS, given=algorithm.released(state)).total
+    sums = round.reduce(algorithm.METRICS, given=algorithm.released(state)).total
     tested = float(sums[TESTED])
     if tested < 0.5:
         return {}

@@ -16,26 +16,26 @@ from secure_fedgraph.backends.isolated import PATIENCE, Workers
 from secure_fedgraph.client import Client, Witness
 from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
-from secure_fedgraph.evaluation import Referee
-from secure_fedgraph.graph.checks import check_owner
-from secure_fedgraph.graph.datasets import KINDS, load
-from secure_fedgraph.graph.handout import owner_names
-from secure_fedgraph.graph.handouts import hand_out
+from secure_fedgraph.evaluation import Evaluator
+from secure_fedgraph.graph.data.checks import check_owner
+from secure_fedgraph.graph.data.datasets import DATASETS, load
+from secure_fedgraph.graph.data.molecules import schema_of
+from secure_fedgraph.graph.data.own_graph import own_dataset
+from secure_fedgraph.graph.data.sources import cache_folder
+from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.links import EDGE_FIELDS
-from secure_fedgraph.graph.molecules import schema_of
-from secure_fedgraph.graph.own_graph import own_dataset
+from secure_fedgraph.graph.partition.handout import owner_names
+from secure_fedgraph.graph.partition.handouts import hand_out
+from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.graph.sources import cache_folder
-from secure_fedgraph.graph.splits import MASKS
-from secure_fedgraph.graph.store import digest_of_data
-from secure_fedgraph.privacy.budget import Budget
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
-from secure_fedgraph.privacy.ledger import OF_GRAPH_SETS, OF_NODES, UNITS, Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.shelf import Shelf
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
+from secure_fedgraph.storage.party_store import PartyStore
 
 _KEY = os.urandom(KEY_BYTES)
 
@@ -48,12 +48,12 @@ class Federation:
         schema: what everybody knows about the data.
         referee: who holds the test data.
         facts: where the data came from and how it was handed out, for results.
-        owners: name -> that owner's graph. Only :meth:`enlist` reads it, to hand each to its own client.
+        owners: name -> that owner's graph. Only :meth:`make_clients` reads it, and gives each its own.
         pool: everything in one owner's hands, where the partition can be undone.
     """
 
     schema: Schema
-    referee: Referee = field(repr=False)
+    referee: Evaluator = field(repr=False)
     facts: Mapping[str, Any]
     owners: Mapping[str, Data] = field(repr=False)
     pool: Data | None = field(default=None, repr=False)
@@ -71,7 +71,7 @@ class Federation:
     @property
     def units(self) -> tuple[str, ...]:
         """The units of privacy that these data have, largest first."""
-        return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else UNITS
+        return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else OF_ONE_GRAPH
 
     @property
     def units_of_budgets(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Federation:
         algorithm.check(self.schema)
         algorithm.check_run(len(self.names), self.facts.get("partition", {}), evaluation)
 
-    def enlist(
+    def make_clients(
         self,
         algorithm: Algorithm,
         policy: BoundPolicy,
@@ -127,7 +127,7 @@ class Federation:
                 ledger=ledger,
                 seed=seed,
                 witness=witness,
-                shelf=Shelf(shelves / name, name, shelves.parents[1]) if shelves else None,
+                store=PartyStore(shelves / name, name, shelves.parents[1]) if shelves else None,
                 after=after,
                 data=digest_of_data(graph),
             )
@@ -201,7 +201,7 @@ def federate(
             and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and ``test_mask`` are
             kept to; ``edge_weight`` and ``edge_attr`` go to models that take them.
         clients: how many owners.
-        partition: how it is handed out; ``graph.handouts.HANDOUTS`` names the ways.
+        partition: how it is handed out; ``graph.handouts.PARTITIONS`` names the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
         split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
@@ -241,15 +241,16 @@ def federate(
     }
     if isinstance(dataset, GraphDataset) and dataset.graph.get("train_mask") is not None:
         facts["masks"] = {key: int(dataset.graph[key].sum()) for key in MASKS}
-    return Federation(schema, Referee(handout.exam), facts, owners, handout.pool)
+    return Federation(schema, Evaluator(handout.test_set), facts, owners, handout.pool)
 
 
 def _published(dataset: Dataset) -> str:
-    """The content hash of a public data set; of anybody's own data a keyed one, which confirms no guess.
+    """The content hash of this package's data sets, which are public; of other data a keyed one, which
+    confirms no guess.
 
     The key stands in the user's cache folder. Where that cannot be written it lasts as long as this process.
     """
-    if dataset.name in KINDS:
+    if dataset.name in DATASETS.own:
         return dataset.digest
     try:
         key = kept_key(cache_folder() / "digest.key")

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from secure_fedgraph.errors import Incompatible, Refused
-from secure_fedgraph.privacy import key_agreement
-from secure_fedgraph.privacy.asking import Asking
+from secure_fedgraph.privacy.carriers import key_agreement
+from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.protection import Ask, Bound, CutWarning, Scope, Sum, Valued
 from secure_fedgraph.protocol import wire
@@ -262,7 +262,7 @@ class Round:
 
         return ask
 
-    def _asking(self, channel: Channel) -> Asking:
+    def _asking(self, channel: Channel) -> TolerantAsk:
         """One sum's asks, which go on without some."""
 
         def ask(step: str, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
@@ -279,7 +279,7 @@ class Round:
         def reasons() -> list[str]:
             return [note.reason for note in self._courier.transcript.left_out[before:]]
 
-        return Asking(ask, self._courier.leave_out, reasons, self._courier.roster)
+        return TolerantAsk(ask, self._courier.leave_out, reasons, self._courier.roster)
 
 
 def set_up(policy: BoundPolicy, courier: Courier, clients: tuple[str, ...]) -> None:

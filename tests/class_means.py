@@ -12,14 +12,14 @@ class Means(sfg.Algorithm):
     def init(self, schema, seed):
         return {"means": torch.zeros(schema.classes, schema.features)}
 
-    def round(self, fed, state):
-        total = fed.reduce(self.STATISTICS).total
+    def round(self, round, state):
+        total = round.reduce(self.STATISTICS).total
         return {"means": (total["features"] / total["nodes"].clamp(min=1).unsqueeze(1)).float()}
 
     @STATISTICS.answer
-    def statistics(self, me, given):
-        graph = me.graph
-        member = torch.nn.functional.one_hot(graph.y[graph.train_mask], me.schema.classes).float()
+    def statistics(self, client, given):
+        graph = client.graph
+        member = torch.nn.functional.one_hot(graph.y[graph.train_mask], client.schema.classes).float()
         features = member.T @ graph.x[graph.train_mask]
         return sfg.Upload({"features": features / 64, "nodes": member.sum(0) / 64})
 

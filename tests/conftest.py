@@ -38,9 +38,19 @@ def _missing_data(folders: tuple[str, ...]) -> str | None:
     return f"not under ${DATA}={root}: {', '.join(absent)}" if absent else None
 
 
+def _slow() -> tuple[str, ...]:
+    """The tests that ``slow_tests.txt`` leaves to ``make slow``: files, classes or functions, a line each."""
+    lines = (Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").splitlines()
+    return tuple(line.split()[-1] for line in lines if line and not line.startswith("#"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what needs real data that this machine does not have, and says which."""
+    """Marks what is slow, and skips what needs real data that this machine does not have, and says which."""
+    slow = _slow()
     for item in items:
+        if any(item.nodeid == one or item.nodeid.startswith((f"{one}::", f"{one}[")) for one in slow):
+            item.add_marker(pytest.mark.slow)
         for mark in item.iter_markers("needs_data"):
             if reason := _missing_data(mark.args):
                 item.add_marker(pytest.mark.skip(reason=reason))

@@ -29,25 +29,33 @@ from hostile import damaged
 from recorded import Outcome, Say, called, in_copy
 
 import secure_fedgraph as sfg
-from audits import groups
-from audits.folders import finished
-from secure_fedgraph import shelf
-from secure_fedgraph.algorithms.own import algorithm_named
-from secure_fedgraph.checkpoint import Checkpoint
-from secure_fedgraph.comparison.points import Point
-from secure_fedgraph.comparison.rows import gains, row_of
-from secure_fedgraph.comparison.runs import kept
-from secure_fedgraph.config import Experiment, load
-from secure_fedgraph.graph import datasets, store
-from secure_fedgraph.graph.rawfiles import RAW
-from secure_fedgraph.privacy.accounting import DiscreteRelease, GaussianRelease
-from secure_fedgraph.privacy.ledger import Charge, Ledger, check_mark, read_ledger, spent
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.audits.grid import groups
+from secure_fedgraph.audits.grid.folders import finished
+from secure_fedgraph.experiment.compare.points import Point
+from secure_fedgraph.experiment.compare.rows import gains, row_of
+from secure_fedgraph.experiment.compare.runs import kept
+from secure_fedgraph.experiment.config import Experiment, load
+from secure_fedgraph.experiment.results import (
+    _planned,
+    begin,
+    begun,
+    fresh_folder,
+    read_json,
+    run_result,
+    write_json,
+)
+from secure_fedgraph.graph.data import datasets, store
+from secure_fedgraph.graph.data.rawfiles import RAW
+from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
 from secure_fedgraph.privacy.policy import plaintext
+from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
 from secure_fedgraph.protocol import Transcript, nested
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.report.page import told, write_report
-from secure_fedgraph.results import _planned, begin, begun, fresh_folder, read_json, run_result, write_json
-from secure_fedgraph.shelf import Shelf, checksum
+from secure_fedgraph.storage import party_store
+from secure_fedgraph.storage.checkpoint import Checkpoint
+from secure_fedgraph.storage.party_store import PartyStore, checksum
 
 LABEL = "00001-0123abcd"
 PAGE = 0.1
@@ -145,11 +153,11 @@ MEMORY = {"model": {"w": torch.zeros(3, 4), "step": torch.tensor(2.0)}, "seen": 
 
 
 def _make_shelf(folder: Path) -> None:
-    Shelf(folder / "owner-0", "owner-0").save(MEMORY, LABEL)
+    PartyStore(folder / "owner-0", "owner-0").save(MEMORY, LABEL)
 
 
 def _read_shelf(folder: Path) -> None:
-    made = Shelf(folder / "owner-0", "owner-0")
+    made = PartyStore(folder / "owner-0", "owner-0")
     made.load(LABEL)
     made.save(MEMORY, "00002-0123abcd", LABEL)
 
@@ -177,7 +185,7 @@ def _read_checkpoint(folder: Path) -> None:
 
 def _make_begun(folder: Path) -> None:
     begin(folder, Experiment(**CONFIG), [0, 1], "run")
-    shelf.write_json(folder / "checkpoint" / "plan.json", {"multipliers": {"update": 1.5}})
+    party_store.write_json(folder / "checkpoint" / "plan.json", {"multipliers": {"update": 1.5}})
 
 
 def _read_begun(folder: Path) -> None:

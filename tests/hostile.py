@@ -25,11 +25,11 @@ from parties import RUN, Session, Toy, pairwise, session
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends import frames
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
-from secure_fedgraph.privacy.masking_deck import Deck
-from secure_fedgraph.privacy.masking_words import centred, unpack
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.privacy.carriers.secagg.ring_words import centred, unpack
 from secure_fedgraph.privacy.policy import Policy, homomorphic, masked, plaintext
 from secure_fedgraph.privacy.protection import CutWarning
-from secure_fedgraph.protocol import Channel, InProcess, Layout, Message, Reveal, Upload, nested, wire
+from secure_fedgraph.protocol import Channel, DirectCalls, Layout, Message, Reveal, Upload, nested, wire
 from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.parcel import Bundle, Parcel
 from secure_fedgraph.round import set_up
@@ -49,10 +49,10 @@ class Strict(Toy):
     """Looks at what it is given, as every algorithm must."""
 
     @Toy.UPDATE.answer
-    def update(self, me: Any, given: Any) -> Upload:
+    def update(self, client: Any, given: Any) -> Upload:
         if type(given.get("times")) is not float or not np.isfinite(given["times"]):
-            raise HostileMessage(f"{me.name} was given no number of times")
-        return super().update(me, given)
+            raise HostileMessage(f"{client.name} was given no number of times")
+        return super().update(client, given)
 
 
 class Peers(Algorithm):
@@ -63,17 +63,17 @@ class Peers(Algorithm):
     ANSWERS = Channel("answers", Reveal.SUM, to="peer")
 
     @OFFERS.answer
-    def offer(self, me: Any, given: Any) -> Upload:
-        return Upload({"z": me.memory["w"][:3], "counts": torch.arange(2.0)})
+    def offer(self, client: Any, given: Any) -> Upload:
+        return Upload({"z": client.memory["w"][:3], "counts": torch.arange(2.0)})
 
     @ANSWERS.answer
-    def respond(self, me: Any, given: Any) -> Upload:
-        me.memory["offered"] = given["offers"]
-        return Upload({"w": me.memory["w"]})
+    def respond(self, client: Any, given: Any) -> Upload:
+        client.memory["offered"] = given["offers"]
+        return Upload({"w": client.memory["w"]})
 
     @ANSWERS.read
-    def take(self, me: Any, answered: Any) -> None:
-        me.memory["read"] = answered
+    def take(self, client: Any, answered: Any) -> None:
+        client.memory["read"] = answered
 
 
 class Passed(AssertionError):
@@ -188,7 +188,7 @@ PARSERS: dict[str, Callable[[bytes], Any]] = {
     "parcel": Parcel.from_bytes,
     "bundle": lambda raw: Bundle.from_tree(wire.decode(raw, views=True), "answers", "owner-0", 1),
     "nested values": nested.unpack,
-    "deck": lambda raw: Deck.from_tree(wire.decode(raw)),
+    "deck": lambda raw: KeyAdvertisements.from_tree(wire.decode(raw)),
     "frame": _frame,
 }
 
@@ -198,7 +198,7 @@ def honest_bodies() -> dict[str, list[bytes]]:
     tree = {"domain": "masked", "layout": "1\nw:5", "grid": 0.5, "data": np.arange(5, dtype="<u4")}
     parcel = Parcel("offers", "owner-1", 1, 7, FIVE, {"content": b"sealed", "key/owner-0": b"k" * 60})
     bundle = Bundle("answers", "owner-0", 1, 7, FIVE[1:], {n: {"content": b"sealed"} for n in FIVE[1:]})
-    deck = Deck.of(
+    deck = KeyAdvertisements.of(
         {
             n: {k: np.full(s, i, "u1") for k, s in (("public", 32), ("commitment", 32), ("signature", 64))}
             for i, n in enumerate(FIVE)
@@ -256,7 +256,7 @@ def promising(rng: Random) -> bytes:
 # --- exchanges ----------------------------------------------------------------------------------------------
 
 
-class Middle(InProcess):
+class Middle(DirectCalls):
     """Carries messages and changes one of them.
 
     Args:
@@ -482,10 +482,10 @@ def peers_trial(kept: dict[str, Any], rng: Random) -> str:
     for client in made.clients.values():
         client.memory.pop("read", None)
         client.memory.pop("offered", None)
-    fed = made.round(_reached(made))
+    round = made.round(_reached(made))
     with measured(SUMMED, rng), limited(SECONDS):
         try:
-            fed.reduce_for(Peers.ANSWERS, fed.collect(Peers.OFFERS)["owner-0"])
+            round.reduce_for(Peers.ANSWERS, round.collect(Peers.OFFERS)["owner-0"])
         except NAMED as error:
             _says_little(error, made.clients.values())
             return "refused"

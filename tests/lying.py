@@ -10,10 +10,10 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.backends.in_process import Together
+from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
-from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
+from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import Message, Transcript, wire
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.transport import Answer
@@ -28,7 +28,7 @@ def honest(message: Message) -> Message:
     return message
 
 
-class Liar(Together):
+class Liar(InProcess):
     """Carries requests as its server wants them, whatever the courier wrote."""
 
     def __init__(self, clients: list[Client]) -> None:
@@ -69,7 +69,7 @@ class Played:
 def play(algorithm: Algorithm, federation: sfg.Federation, policy: Policy) -> Played:
     """Everybody set up, before round 1."""
     bound = policy.bind((*algorithm.in_use, *federation.referee.channels(algorithm)), federation.names)
-    clients = federation.enlist(algorithm, bound, RUN, Ledger(), 0)
+    clients = federation.make_clients(algorithm, bound, RUN, Ledger(), 0)
     transport = Liar(clients)
     courier = Courier(RUN, transport, Transcript())
     set_up(bound, courier, federation.names)

@@ -17,9 +17,9 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.protocol import InProcess, Message, Transcript
+from secure_fedgraph.privacy.spending.ledger import Ledger
+from secure_fedgraph.protocol import DirectCalls, Message, Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.round import Round, set_up
 
@@ -87,11 +87,11 @@ class LyingServer:
     ) -> Any:
         """One exchange; what it opened, or the error that it ended in."""
         declared = next(c for c in self.algorithm.in_use if c.name == channel)
-        fed = Round(number, cohort or tuple(self.doors), self.policy, self.courier)
+        round = Round(number, cohort or tuple(self.doors), self.policy, self.courier)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                return getattr(fed, verb)(declared, given)
+                return getattr(round, verb)(declared, given)
             except SecureFedGraphError as error:
                 return error
 
@@ -110,9 +110,9 @@ def lying_server(
     """The clients of a federation with keys agreed, as ``train`` would have them before round 1."""
     bound, ledger = policy.bind(algorithm.in_use, federation.names), Ledger()
     transcript = Transcript(keep=keep, public={"clients": list(federation.names)})
-    clients = federation.enlist(algorithm, bound, RUN, ledger, 0, transcript.record_opened, **more)
+    clients = federation.make_clients(algorithm, bound, RUN, ledger, 0, transcript.record_opened, **more)
     doors = {c.name: Door(c, policy.name != "homomorphic") for c in clients}
-    transport = InProcess(dict(doors))
+    transport = DirectCalls(dict(doors))
     transport.roster = clients[0].roster  # type: ignore[attr-defined]
     courier = Courier(RUN, transport, transcript)
     set_up(bound, courier, federation.names)

@@ -14,14 +14,14 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.privacy import key_agreement
-from secure_fedgraph.privacy.encoding import FixedPoint
-from secure_fedgraph.privacy.ledger import Ledger
-from secure_fedgraph.privacy.masking import Masked
-from secure_fedgraph.privacy.masking_pairwise import Pairwise
+from secure_fedgraph.privacy.carriers import key_agreement
+from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.protection import Bound, Protection, Scope
+from secure_fedgraph.privacy.spending.ledger import Ledger
+from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, Transcript, Upload, wire
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.dropouts import STEPS
@@ -43,21 +43,21 @@ class Toy(Algorithm):
     EXAM = Channel("exam", Reveal.EACH, to="referee")
 
     @UPDATE.answer
-    def update(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        return Upload({"w": me.memory["w"] * given.get("times", 1.0)})
+    def update(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        return Upload({"w": client.memory["w"] * given.get("times", 1.0)})
 
     @SINGLE.answer
-    def single(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        return Upload({"w": me.memory["w"]})
+    def single(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        return Upload({"w": client.memory["w"]})
 
     @TELL.answer
-    def tell(self, me: Any, given: Mapping[str, Any]) -> Any:
-        me.memory["told"] = dict(given)
-        return me.memory.get("blab")
+    def tell(self, client: Any, given: Mapping[str, Any]) -> Any:
+        client.memory["told"] = dict(given)
+        return client.memory.get("blab")
 
     @EXAM.answer
-    def exam(self, me: Any, given: Mapping[str, Any]) -> Upload:
-        return Upload({"w": me.memory["w"]})
+    def exam(self, client: Any, given: Mapping[str, Any]) -> Upload:
+        return Upload({"w": client.memory["w"]})
 
 
 @dataclass

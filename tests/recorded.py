@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import resource
@@ -36,13 +35,12 @@ from hostile import damaged
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.backends.in_process import Together
+from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused, SecureFedGraphError
 from secure_fedgraph.privacy.policy import RECIPES, Policy
 from secure_fedgraph.protocol import Message, wire
-
-training: Any = importlib.import_module("secure_fedgraph.train")  # the package's `train` is the function
+from secure_fedgraph.running import session
 
 ROOM = 64 * 2**20
 """Bytes that a copy may take over what it has at its start."""
@@ -101,12 +99,12 @@ class Pair:
         """The algorithm, as small as it gets."""
         return small.algorithm(self.algorithm, **FORMS.get(self.algorithm, [{}])[self.form])
 
-    def run(self, together: type[Together]) -> None:
+    def run(self, together: type[InProcess]) -> None:
         """One run, whose clients are reached through another transport."""
         algorithm = self.make()
-        with mock.patch.object(training, "Together", together), warnings.catch_warnings():
+        with mock.patch.object(session, "InProcess", together), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            training.train(
+            sfg.train(
                 algorithm,
                 small.federation(self.algorithm),
                 policy_named(self.policy),
@@ -154,7 +152,7 @@ Visit = Callable[[Client, bytes, int], None]
 def visited(pair: Pair, visit: Visit) -> None:
     """Runs a pair, with a visit at every request."""
 
-    class Visited(Together):
+    class Visited(InProcess):
         def __init__(self, clients: Sequence[Client]) -> None:
             super().__init__(clients)
             self._seen = 0

@@ -15,7 +15,7 @@ from small_graphs import triangles
 import secure_fedgraph as sfg
 from secure_fedgraph import client as client_module
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.gin_classifier import GinClassifier
+from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
 from secure_fedgraph.client import Client
 
 SAGE: dict[str, Any] = {"hidden": (8, 8)}

@@ -26,7 +26,7 @@ PLANTED = {
     "audits/.env": b"TOKEN=1\n",
 }
 CARRIED = re.compile(
-    r"(secure_fedgraph|attacks|audits)/(.+/)?[^/]+\.py"
+    r"secure_fedgraph/(.+/)?[^/]+\.py"
     r"|secure_fedgraph/py\.typed"
     r"|secure_fedgraph/report/templates/[^/]+\.(html|j2|css|js|svg)"
     r"|secure_fedgraph-[^/]+\.dist-info/(licenses/LICENSE|METADATA|WHEEL|RECORD|entry_points\.txt)"
@@ -57,7 +57,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, source / name, ignore=ignored, symlinks=True)
         else:
             shutil.copy(ROOT / name, source / name)
     for name, content in PLANTED.items():
@@ -82,7 +83,7 @@ def test_the_wheel_carries_the_three_packages_and_the_page(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for package in ("secure_fedgraph", "attacks", "audits"):
         tracked = {
-            path.relative_to(ROOT).as_posix()
+            ("" if package == "secure_fedgraph" else "secure_fedgraph/") + path.relative_to(ROOT).as_posix()
             for path in (ROOT / package).rglob("*.py")
             if "__pycache__" not in path.parts
         }
@@ -107,7 +108,7 @@ def test_the_wheel_names_its_licence_and_its_command(wheel: Path) -> None:
         (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         (commands,) = (n for n in archive.namelist() if n.endswith(".dist-info/entry_points.txt"))
         assert "License-Expression: Apache-2.0" in archive.read(metadata).decode()
-        assert "secure-fedgraph = secure_fedgraph.cli:main" in archive.read(commands).decode()
+        assert "secure-fedgraph = secure_fedgraph.cli.main:main" in archive.read(commands).decode()
 
 
 def test_the_installed_command_works_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
@@ -118,7 +119,8 @@ def test_the_installed_command_works_from_an_empty_folder(installed: Path, tmp_p
     origins = run(
         sys.executable,
         "-c",
-        "import attacks, audits, secure_fedgraph as s; print(*(m.__file__ for m in (s, attacks, audits)))",
+        "import secure_fedgraph as s; from secure_fedgraph import attacks, audits; "
+        "print(*(m.__file__ for m in (s, attacks, audits)))",
         cwd=tmp_path,
         **search,
     ).split()
@@ -128,3 +130,12 @@ def test_the_installed_command_works_from_an_empty_folder(installed: Path, tmp_p
     for policy in ("plaintext", "masked", "homomorphic"):
         assert policy in json.dumps(listed)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_a_users_own_break_nothing(installed: Path, tmp_path: Path) -> None:
+    for name in ("attacks", "audits"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('a file of the user')")
+    search = {"PYTHONPATH": str(installed)}
+    command = (sys.executable, "-m", "secure_fedgraph.cli.main")
+    for arguments in (("--help",), ("list", "attacks"), ("audit", "--help")):
+        assert "attack" in run(*command, *arguments, cwd=tmp_path, **search)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from attacks.active.oracle import GeneratorOracle
+from secure_fedgraph.attacks.active.oracle import GeneratorOracle
 
 __all__ = ["GeneratorOracle"]

@@ -8,12 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from attacks.active.oracle_queries import SLOTS, SPREAD, Asked, craft, directions, far_points, read
-from attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
-from attacks.weights import ALL
 from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.attacks.active.oracle_queries import (
+    SLOTS,
+    SPREAD,
+    Asked,
+    craft,
+    directions,
+    far_points,
+    read,
+)
+from secure_fedgraph.attacks.attack import CLIENT, Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import Upload, View
 from secure_fedgraph.protocol.transcript import Seen
+from secure_fedgraph.seams import ClientContext, Total
 
 COVERED = "nodes found by an oracle"
 QUERIES = 2048
@@ -57,6 +66,8 @@ class GeneratorOracle(Attack):
     """
 
     id = "c3-neighgen-oracle"
+    title = "the other owners' nodes, one by one, from answers to a generator made for it"
+    subject = "nodes named by a crafted generator"
     family = "neighgen"
     summary = "the other owners' nodes, by a crafted generator that asks for the nearest of chosen points"
     adversaries = (CLIENT,)
@@ -142,46 +153,50 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
         spares = ("generator",)  # what it offers it does not noise itself
 
         @channels["generator"].answer
-        def offer(self, me: Any, given: State) -> Upload:
-            honest: Upload = super().offer(me, given)
-            if me.name != min(me.clients) or len(self.settings.generator_hidden) != 2:
+        def offer(self, client: ClientContext, given: State) -> Upload:
+            honest: Upload = super().offer(client, given)
+            if client.name != min(client.clients) or len(self.settings.generator_hidden) != 2:
                 return honest
-            return self.made_up(me, honest)
+            return self.made_up(client, honest)
 
-        def made_up(self, me: Any, honest: Upload) -> Upload:
+        def made_up(self, client: ClientContext, honest: Upload) -> Upload:
             """An offer of the honest one's shape, of as many rows as owners answer at once."""
-            s, words = self.settings, int(me.graph.x.shape[1])
-            binary = bool(((me.graph.x == 0) | (me.graph.x == 1)).all())
+            s, words = self.settings, int(client.graph.x.shape[1])
+            binary = bool(((client.graph.x == 0) | (client.graph.x == 1)).all())
             units = min(QUERIES // SLOTS, s.generator_hidden[1], s.exchange_batch)
             repeats = max(1, min(REPEATS, s.exchange_batch // units)) if binary else 1
-            found = me.memory.get(_FOUND, torch.zeros(0, words)).numpy()
-            rng = np.random.default_rng(me.generator("oracle").initial_seed())
+            found = client.memory.get(_FOUND, torch.zeros(0, words)).numpy()
+            rng = np.random.default_rng(client.generator("oracle").initial_seed())
             if binary:
                 points = 0.5 + SPREAD * directions(units * SLOTS, words, found, rng)
             else:
                 points = far_points(units * SLOTS, words, found, rng)
             made = craft(
-                points.reshape(units, SLOTS, words), repeats, s.encoder[1], s.generator_hidden, seed=me.round
+                points.reshape(units, SLOTS, words),
+                repeats,
+                s.encoder[1],
+                s.generator_hidden,
+                seed=client.round,
             )
             if s.feedback_minimum == "partitioned":
                 more = torch.arange(s.exchange_batch) % len(made["z"])
                 made |= {"z": made["z"][more], "counts": made["counts"][more]}
-            me.memory[_ASKED] = {name: value.clone() for name, value in made.items()}
+            client.memory[_ASKED] = {name: value.clone() for name, value in made.items()}
             made["seed"] = honest.values["seed"]
             return Upload({name: made[name] for name in honest.values})
 
         @channels["feedback"].read
-        def learn(self, me: Any, answered: Any) -> None:
-            if _ASKED not in me.memory:
-                super().learn(me, answered)
+        def learn(self, client: ClientContext, answered: Total) -> None:
+            if _ASKED not in client.memory:
+                super().learn(client, answered)
                 return
-            offer = {name: value.numpy() for name, value in me.memory.pop(_ASKED).items()}
+            offer = {name: value.numpy() for name, value in client.memory.pop(_ASKED).items()}
             if _WEIGHT in answered.total:
                 asked = Asked(offer, 1 / (len(offer["z"]) * SLOTS))
                 gradient = answered.total[_WEIGHT].float().numpy()
-                rows = torch.as_tensor(rows_of(gradient, asked, len(me.clients) - 1))
-                before = me.memory.get(_FOUND, rows[:0])
-                me.memory[_FOUND] = torch.unique(torch.cat([before, rows]), dim=0)
+                rows = torch.as_tensor(rows_of(gradient, asked, len(client.clients) - 1))
+                before = client.memory.get(_FOUND, rows[:0])
+                client.memory[_FOUND] = torch.unique(torch.cat([before, rows]), dim=0)
 
     Played.__qualname__ = Played.__name__ = f"Played{kind.__name__}"
     return Played

@@ -10,14 +10,16 @@ import torch
 from scipy.stats import binom
 from torch_geometric.data import Data
 
-from audits.conformance_record import LEVEL, Finding
-from audits.probes.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.audits.record import LEVEL, Finding
+from secure_fedgraph.audits.rehearsal import OutOfTime, Rehearsal
+from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.privacy.accounting import Event
-from secure_fedgraph.privacy.drawn import Redrawn
-from secure_fedgraph.privacy.local_step import PrivateSteps
+from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.protocol.upload import Parts, Trees, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.seams import ClientContext
 
 Key = tuple[int, str, str, str]
 """Round, channel, client, the tensor's name."""
@@ -52,7 +54,7 @@ class DeafTraining:
         occurrences: int = 1,
         penalty: Callable[[], Any] | None = None,
     ) -> None:
-        """A round of steps, as :meth:`~secure_fedgraph.privacy.local_step.Training.run` takes them."""
+        """A round of steps, as :meth:`~secure_fedgraph.privacy.dp_sgd.Training.run` takes them."""
         self.rounds += 1
         self.shapes = {name: tuple(p.shape) for name, p in parameters.items()}
         generator = torch.Generator().manual_seed(self.rounds)
@@ -78,16 +80,17 @@ class _Listening:
     answers: Answers = field(default_factory=dict)
     trainings: dict[str, DeafTraining] = field(default_factory=dict)
 
-    def before(self, me: Any) -> None:
-        if self.steps is not None and me.name not in self.trainings:
-            me.training = self.trainings[me.name] = DeafTraining(self.steps)
+    def before(self, client: Client) -> None:
+        if self.steps is not None and client.name not in self.trainings:
+            self.trainings[client.name] = deaf = DeafTraining(self.steps)
+            client.training = deaf  # type: ignore[assignment]
 
-    def after(self, me: Any, channel: str, made: Any) -> None:
-        if isinstance(made, Upload | Parts | Trees):
+    def after(self, client: ClientContext, channel: str, made: Any) -> None:
+        if isinstance(made, Upload | ContributionRows | ContributionTrees):
             for name, value in made.values.items():
-                self.answers[me.round, channel, me.name, name] = value.detach().clone()
+                self.answers[client.round, channel, client.name, name] = value.detach().clone()
             if not isinstance(made, Upload):
-                self.answers[me.round, channel, me.name, "places"] = made.places.clone()
+                self.answers[client.round, channel, client.name, "places"] = made.places.clone()
 
 
 def other_data(
@@ -181,13 +184,13 @@ def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
     return found
 
 
-def _drawn_once(rehearsal: Rehearsal, one: Redrawn, rounds: int) -> list[Finding]:
+def _drawn_once(rehearsal: Rehearsal, one: InputRandomizer, rounds: int) -> list[Finding]:
     """One drawing for all answers, that differs from the owner's as often as its epsilon says."""
     seen: dict[str, list[torch.Tensor]] = {}
 
-    def look(me: Any, *_: Any) -> None:
-        value = getattr(me.graph, one.place)
-        before = seen.setdefault(me.name, [])
+    def look(client: ClientContext, *_: Any) -> None:
+        value = getattr(client.graph, one.place)
+        before = seen.setdefault(client.name, [])
         if not before or not torch.equal(before[-1], value):
             before.append(value.clone())
 
@@ -216,7 +219,7 @@ def _drawn_once(rehearsal: Rehearsal, one: Redrawn, rounds: int) -> list[Finding
     return found
 
 
-def _own_unused(rehearsal: Rehearsal, one: Redrawn) -> list[Finding]:
+def _own_unused(rehearsal: Rehearsal, one: InputRandomizer) -> list[Finding]:
     """With a drawing that everybody knows, an owner's own values change nothing that it sends."""
     classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
     drawn = tuple(_known(each, graphs, classes) for each in rehearsal.policy.drawn)
@@ -224,16 +227,16 @@ def _own_unused(rehearsal: Rehearsal, one: Redrawn) -> list[Finding]:
     known = _values(one, graphs, classes)
     unused: list[str] = []
 
-    def look(me: Any, *_: Any) -> None:
-        value = getattr(me.graph, one.place)
+    def look(client: ClientContext, *_: Any) -> None:
+        value = getattr(client.graph, one.place)
         if not any(torch.equal(value, v) for v in known if v.shape == value.shape):
-            unused.append(me.name)
+            unused.append(client.name)
 
     listening = _Listening()
 
-    def after(me: Any, channel: str, made: Any) -> None:
-        look(me)
-        listening.after(me, channel, made)
+    def after(client: ClientContext, channel: str, made: Any) -> None:
+        look(client)
+        listening.after(client, channel, made)
 
     rehearsal.play(1, look, after, policy=policy)
     where = f"{one.kind} of one {one.unit}"
@@ -249,18 +252,18 @@ def _own_unused(rehearsal: Rehearsal, one: Redrawn) -> list[Finding]:
     ]
 
 
-def _values(one: Redrawn, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
+def _values(one: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
     """For each owner a value in its own one's shape that is not its own."""
     return [getattr(other_data(graph, classes, 5, (one.place,)), one.place) for graph in graphs.values()]
 
 
-def _known(one: Redrawn, graphs: Mapping[str, Data], classes: int) -> Redrawn:
+def _known(one: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> InputRandomizer:
     """A drawing of that kind and cost that gives what everybody knows, by the shape of the owner's own."""
     values = _values(one, graphs, classes)
 
-    def anew(_: Redrawn, graph: Data, classes: int) -> torch.Tensor:
+    def anew(_: InputRandomizer, graph: Data, classes: int) -> torch.Tensor:
         shape = getattr(graph, one.place).shape
         return next(value for value in values if value.shape == shape).clone()
 
-    kind: type[Redrawn] = type(type(one).__name__, (type(one),), {"anew": anew})
+    kind: type[InputRandomizer] = type(type(one).__name__, (type(one),), {"anew": anew})
     return kind(**vars(one))

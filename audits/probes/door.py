@@ -21,18 +21,19 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from audits.conformance_record import Finding
-from audits.probes.dependence import other_data
-from audits.probes.rehearsal import SECONDS, Answer, OutOfTime, Rehearsal, Shown
-from audits.probes.twins import NoTwins, copies
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.audits.probes.dependence import other_data
+from secure_fedgraph.audits.probes.twins import NoTwins, copies
+from secure_fedgraph.audits.record import Finding
+from secure_fedgraph.audits.rehearsal import SECONDS, Answer, OutOfTime, Rehearsal, Shown
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
 from secure_fedgraph.protocol.upload import Upload
 from secure_fedgraph.protocol.wire import decode
-from secure_fedgraph.train import Run
+from secure_fedgraph.running.run import Run
+from secure_fedgraph.seams import ClientContext
 
 ROUNDS = 2
 """Of answers by a script, which take no work."""
@@ -84,20 +85,20 @@ class Script:
     tape: Tape | None = None
     _asked: Counter[tuple[int, str, str]] = field(default_factory=Counter)
 
-    def answer(self, channel: Channel, me: Any) -> Any:
+    def answer(self, channel: Channel, client: ClientContext) -> Any:
         """The next one of a client on a channel."""
-        place = me.round, channel.name, me.name
+        place = client.round, channel.name, client.name
         number = self._asked[place]
         self._asked[place] += 1
         if self.tape is not None:
             self.tape.rewind(f"{place} {number}")
-        known = self.shapes.get((channel.name, me.name))
+        known = self.shapes.get((channel.name, client.name))
         if channel.reveal is Reveal.NOTHING or not known:
             return None
         example = known[number % len(known)]
         if channel.exact:
             return example
-        seed = f"{place} {number} {me.round in self.changed}"
+        seed = f"{place} {number} {client.round in self.changed}"
         return _filled(example, seed, self.kind)
 
 
@@ -123,15 +124,15 @@ def scripted(algorithm: Algorithm, script: Script) -> Algorithm:
         if name in by_name and by_name[name].to != REFEREE:
             setattr(made, method, _by(script, by_name[name], getattr(algorithm, method)))
     for method in algorithm.readers.values():
-        setattr(made, method, lambda me, read: None)
+        setattr(made, method, lambda client, read: None)
     return made
 
 
 def _by(script: Script, channel: Channel, work: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def answer(me: Any, given: Any) -> Any:
-        if channel.reveal is not Reveal.NOTHING and (channel.name, me.name) not in script.shapes:
-            return work(me, given)  # asked for the first time now
-        return script.answer(channel, me)
+    def answer(client: ClientContext, given: Any) -> Any:
+        if channel.reveal is not Reveal.NOTHING and (channel.name, client.name) not in script.shapes:
+            return work(client, given)  # asked for the first time now
+        return script.answer(channel, client)
 
     return answer
 

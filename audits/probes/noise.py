@@ -16,15 +16,16 @@ import numpy as np
 import torch
 from scipy.stats import chi2
 
-from audits.conformance_record import LEVEL, Finding, noise_of
-from audits.mechanisms import Transparent
+from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent
+from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
 from secure_fedgraph.crypto import Identity
-from secure_fedgraph.privacy.clipping import Clip
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.protection import Bound, Scope
-from secure_fedgraph.protocol.channel import Domain, Unit
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload
 
 VALUES = 1_000_000
 """Values that are noised for one channel, about."""
@@ -60,7 +61,7 @@ class Noise:
 
 
 def known_upload(
-    bound: Bound, example: Upload | Parts | Trees, long: bool = False, units: int = 0
+    bound: Bound, example: Upload | ContributionRows | ContributionTrees, long: bool = False, units: int = 0
 ) -> tuple[Any, np.ndarray]:
     """An upload in an example's shape whose clipped value is known, and that value ``[coordinates]``.
 
@@ -75,10 +76,10 @@ def known_upload(
     """
     stage = noise_of(bound)
     assert stage is not None
-    if isinstance(example, Trees):
+    if isinstance(example, ContributionTrees):
         made: Any = replace(example, values={k: torch.zeros_like(v) for k, v in example.values.items()})
         return made, np.zeros(made.size)
-    if isinstance(example, Parts):
+    if isinstance(example, ContributionRows):
         made, known = _known_sum(bound, example, units, stage.step)
     else:
         made, known = _known_row(bound, example, long)
@@ -98,7 +99,9 @@ def _known_row(bound: Bound, example: Upload, long: bool) -> tuple[Upload, np.nd
     return made, rows * np.minimum(1.0, norm / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30))
 
 
-def _known_sum(bound: Bound, example: Parts, units: int, step: float) -> tuple[Parts, np.ndarray]:
+def _known_sum(
+    bound: Bound, example: ContributionRows, units: int, step: float
+) -> tuple[ContributionRows, np.ndarray]:
     """Units in one row of the sum each: half a step above whole ones, or beyond the clip along one axis."""
     touches, shapes = bound.channel.touches, {k: v.shape[1:] for k, v in example.values.items()}
     assert touches is not None
@@ -122,11 +125,14 @@ def _known_sum(bound: Bound, example: Parts, units: int, step: float) -> tuple[P
     values = {
         name: part.reshape(many, *shape) for (name, shape), part in zip(shapes.items(), split, strict=True)
     }
-    return Parts(values, places), known
+    return ContributionRows(values, places), known
 
 
 def noises(
-    bound: Bound, examples: Mapping[str, Upload | Parts | Trees], rounds: int, units: int = 0
+    bound: Bound,
+    examples: Mapping[str, Upload | ContributionRows | ContributionTrees],
+    rounds: int,
+    units: int = 0,
 ) -> Iterator[Noise]:
     """What a protection adds to known uploads, round by round: two within the clip, two beyond it, and so on.
 

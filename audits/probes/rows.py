@@ -1,4 +1,4 @@
-"""Probes of a run's algorithm and protections, as rows beside those of :mod:`audits.conformance_rows`."""
+"""Probes of a run's algorithm and protections, as rows beside those of ``audits/conformance/rows.py``."""
 
 from __future__ import annotations
 
@@ -7,22 +7,31 @@ from typing import Any
 
 import numpy as np
 
-from audits.conformance_probes import own_links, records, written_ahead
-from audits.conformance_record import LEVEL, Finding, noise_of
-from audits.conformance_rows import FAILED, NOTHING, PASSED, row
-from audits.conformance_steps import steps as steps_at_rest
-from audits.probes.dependence import randomised_data, trained_channels
-from audits.probes.door import Script, answer_alone, any_answer, behaviour, scripted
-from audits.probes.noise import CLIENTS, UNITS, Noise, beyond, likenesses, noises, rounds_for, widths
-from audits.probes.rehearsal import Answer, Rehearsal
-from audits.probes.stepping import Shapes, steps_of, taken
-from audits.probes.twins import Sample, same_in_two_copies
-from audits.same_state import frozen_state
+from secure_fedgraph.audits.conformance.calls import own_links, records, written_ahead
+from secure_fedgraph.audits.conformance.rows import FAILED, NOTHING, PASSED, row
+from secure_fedgraph.audits.conformance.steps import steps as steps_at_rest
+from secure_fedgraph.audits.probes.dependence import randomised_data, trained_channels
+from secure_fedgraph.audits.probes.door import Script, answer_alone, any_answer, behaviour, scripted
+from secure_fedgraph.audits.probes.noise import (
+    CLIENTS,
+    UNITS,
+    Noise,
+    beyond,
+    likenesses,
+    noises,
+    rounds_for,
+    widths,
+)
+from secure_fedgraph.audits.probes.stepping import Shapes, steps_of, taken
+from secure_fedgraph.audits.probes.twins import Sample, same_in_two_copies
+from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
+from secure_fedgraph.audits.rehearsal import Answer, Rehearsal
+from secure_fedgraph.audits.rng_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.protocol.channel import Reveal
 from secure_fedgraph.protocol.transcript import REFEREE
-from secure_fedgraph.train import Run
+from secure_fedgraph.running.run import Run
 
 SAYS = {
     "written ahead": "a charge is on disk before its upload is clipped, noised or sealed",
@@ -47,7 +56,7 @@ SAMPLED = 12
 
 
 def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Rows as :func:`audits.conformance_rows.conformance_rows` gives them, of the probes that a run needs.
+    """Rows like those of ``conformance_rows``, of the probes that a run needs.
 
     The algorithm and the protections of the run are called again on a small federation: some ten seconds. A
     probe that could not be made has nothing to check, and a ``reason``.

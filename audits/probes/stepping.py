@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from scipy.stats import binom, chi2
 
-from audits.conformance_record import LEVEL, Finding
-from audits.probes.noise import Noise, likenesses, widths
-from secure_fedgraph.privacy.local_step import PrivateSteps, Training
+from secure_fedgraph.audits.probes.noise import Noise, likenesses, widths
+from secure_fedgraph.audits.record import LEVEL, Finding
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 
 Shapes = Mapping[str, tuple[int, ...]]
 VALUES = 1_500_000

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from scipy.stats import binom
 
-from audits.conformance_record import LEVEL, Finding
+from secure_fedgraph.audits.record import LEVEL, Finding
 from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
 from secure_fedgraph.protocol import wire
 

@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
+import sys
+
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.algorithms.apflgate import Apfl, ApflGate, FedGate
-from secure_fedgraph.algorithms.fairgraphfl import FairGraphFL
+from secure_fedgraph.algorithms.apflgate.algorithm import Apfl, ApflGate, FedGate
+from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
-from secure_fedgraph.algorithms.fedego import FedEgo
+from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
-from secure_fedgraph.algorithms.gin_classifier import GinFedAvg, GinLocal
-from secure_fedgraph.algorithms.glasu import Glasu
-from secure_fedgraph.algorithms.glasu_variants import (
+from secure_fedgraph.algorithms.glasu.algorithm import Glasu
+from secure_fedgraph.algorithms.glasu.variants import (
     FedBCD,
     GlasuCentralized,
     GlasuSimulated,
     GlasuStandalone,
 )
 from secure_fedgraph.algorithms.local import Local
+from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg, GinLocal
+from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
-ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind
-    for kind in (
-        Local,
-        FedAvg,
-        FedProx,
-        FedSage,
-        FedSagePlus,
-        GlobSage,
-        LocSage,
-        LocSagePlus,
-        FedEgo,
-        Glasu,
-        GlasuCentralized,
-        GlasuStandalone,
-        GlasuSimulated,
-        FedBCD,
-        Apfl,
-        FedGate,
-        ApflGate,
-        FairGraphFL,
-        GinFedAvg,
-        GinLocal,
-    )
-}
+
+def _own() -> dict[str, type[Algorithm]]:
+    found = classes_below(sys.modules[__name__], Algorithm, "name")
+    return dict(sorted(found.items()))
+
+
+def _checked(name: str, found: object) -> type[Algorithm]:
+    return check_subclass(name, found, Algorithm, "name")
+
+
+ALGORITHMS: Registry[type[Algorithm]] = Registry("algorithm", "secure_fedgraph.algorithms", _own, _checked)
+"""Every algorithm by its name: each class in this folder with a ``name``, and those of other packages."""
 
 __all__ = [
     "ALGORITHMS",

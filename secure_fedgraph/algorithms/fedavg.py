@@ -9,14 +9,17 @@ from pydantic import Field
 from torch import nn
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms import adaptive_clip
-from secure_fedgraph.algorithms.local_training import Penalty, TrainingSettings, fit
-from secure_fedgraph.algorithms.node_classifier import NodeClassifier
-from secure_fedgraph.algorithms.weighting import AveragingSettings, weighed, weighted_mean
+from secure_fedgraph.algorithms.training import adaptive_clip
+from secure_fedgraph.algorithms.training.local_training import fit
+from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
+from secure_fedgraph.algorithms.training.private_training import Penalty
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
+from secure_fedgraph.algorithms.training.weighting import AveragingSettings, weighed, weighted_mean
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import buffers_of, difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import Expected, like
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 
 class FedAvg(NodeClassifier):
@@ -30,7 +33,7 @@ class FedAvg(NodeClassifier):
     round what the constructor makes of them. Under noisy steps buffers stay as they are.
     Optimiser moments stay with the client. The server needs the sum only, so masks bind; weights are
     in the same sum, and so is who was within the clip, where that follows the clients
-    (:class:`~secure_fedgraph.algorithms.weighting.AveragingSettings`).
+    (:class:`~secure_fedgraph.algorithms.training.weighting.AveragingSettings`).
 
     References:
         McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, 2017.
@@ -66,9 +69,9 @@ class FedAvg(NodeClassifier):
         """What the clip became, where it follows the clients."""
         return {"clip": float(state[adaptive_clip.CLIP])} if adaptive_clip.CLIP in state else {}
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """Adds the mean update."""
-        found, s, params = fed.reduce(self.UPDATE, given=state), self.settings, adaptive_clip.without(state)
+        found, s, params = round.reduce(self.UPDATE, given=state), self.settings, adaptive_clip.without(state)
         if self._adaptive:
             mean, clip = adaptive_clip.mean(found.total, len(found.contributors), state[adaptive_clip.CLIP])
             return total(params, mean) | {adaptive_clip.CLIP: clip}
@@ -77,21 +80,21 @@ class FedAvg(NodeClassifier):
         return total(params, found.mean)
 
     @UPDATE.answer
-    def update(self, me: Any, given: State) -> Upload:
+    def update(self, client: ClientContext, given: State) -> Upload:
         """Trains from the global weights and returns the difference."""
-        model, s, params = self.model(me.schema), self.settings, adaptive_clip.without(given)
+        model, s, params = self.model(client.schema), self.settings, adaptive_clip.without(given)
         load(model, params)
         before, still = parameters_of(model), buffers_of(model)
-        with self.drawing(me):
-            fit(me, self.training_graph(me), model, s, self.penalty(before))
+        with self.drawing(client):
+            fit(client, self.training_graph(client), model, s, self.penalty(before))
         after = parameters_of(model)
-        if me.training is not None:  # the noise of the steps is on the parameters only
+        if client.training is not None:  # the noise of the steps is on the parameters only
             after |= still
         gone = difference(after, before)
         if self._adaptive:
             gone = adaptive_clip.scaled(gone, given.get(adaptive_clip.CLIP))
         elif isinstance(s, AveragingSettings) and s.weighted:
-            gone = weighed(gone, int(me.graph.train_mask.sum()), s.heaviest)
+            gone = weighed(gone, int(client.graph.train_mask.sum()), s.heaviest)
         return Upload(gone)
 
     def penalty(self, given: State) -> Penalty | None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from secure_fedgraph.algorithms.fedavg import FedAvg
 from secure_fedgraph.algorithms.local import Local
-from secure_fedgraph.algorithms.local_training import TrainingSettings
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 
 PAPER = "Zhang et al., NeurIPS 2021"
 

@@ -1,4 +1,4 @@
-"""FedSage+ and LocSage+: owners generate the neighbours that they miss, then train on the mended graphs."""
+"""FedSage+ and LocSage+: owners generate the neighbours that they miss, and train on the completed graphs."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Form, State
 from secure_fedgraph.algorithms.fedsage import PAPER, FedSage, LocSage
-from secure_fedgraph.algorithms.local_training import (
-    TrainingSettings,
-    bound_gradients,
-    moments,
-    restore,
-)
-from secure_fedgraph.algorithms.private_training import MADE
+from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, restore
+from secure_fedgraph.algorithms.training.private_training import MADE
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.impairing import Impaired, check_share, impair
 from secure_fedgraph.graph.mending import mend
-from secure_fedgraph.graph.sampling import NeighbourTable
+from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import finite, note_divergence, take_step
-from secure_fedgraph.models.neighgen import NeighGen
-from secure_fedgraph.models.neighgen_feedback import Feedback, blocks
-from secure_fedgraph.models.neighgen_losses import FeatLossNorm, random_neighbourhoods
-from secure_fedgraph.models.neighgen_training import joint_loss, predict_neighbours, train_locally
+from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
+from secure_fedgraph.models.neighgen.losses import FeatLossNorm, random_neighbourhoods
+from secure_fedgraph.models.neighgen.model import NeighGen
+from secure_fedgraph.models.neighgen.training import joint_loss, predict_neighbours, train_locally
 from secure_fedgraph.models.parameters import difference, glorot, load, parameters_of, total
-from secure_fedgraph.protocol import Channel, Parts, Reveal, Touches, Unit, Upload
+from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution, Upload
 from secure_fedgraph.protocol.given import NOTHING, Entry, Expected, Numbers, like
+from secure_fedgraph.seams import ClientContext, RoundApi, Total
 
 CANDIDATES = 5
 MOST = 2**28
 """Values of one answer's gradients, one a query, that an owner holds at a time (1 GiB)."""
 RATE, DECAY = 0.001, 1e-4
 """Adam's rate and weight decay for generators, as in the released code."""
+
+Query = tuple[State, torch.Tensor, torch.Tensor, torch.Tensor, float]
+"""An owner's offer (generator, embeddings, counts), the features of who answers, the scale of the loss."""
 
 
 class GeneratorSettings(TrainingSettings):
@@ -96,7 +96,7 @@ class GeneratorSettings(TrainingSettings):
 
 
 class _Generates:
-    """What FedSage+ and LocSage+ share: an owner's generator, its pre-training, and its mended graph."""
+    """What FedSage+ and LocSage+ share: an owner's generator, its pre-training, and its completed graph."""
 
     settings: GeneratorSettings
 
@@ -111,57 +111,57 @@ class _Generates:
             hidden=s.generator_hidden,
         )
 
-    def pretrain(self, me: Any) -> None:
+    def pretrain(self, client: ClientContext) -> None:
         """Stage A: the generator learns from the owner's own hidden nodes."""
-        model = self.neighgen(me.schema)
-        glorot(model, me.generator("neighgen").initial_seed())
-        impaired = self.impaired(me)
+        model = self.neighgen(client.schema)
+        glorot(model, client.generator("neighgen").initial_seed())
+        impaired = self.impaired(client)
         with torch.no_grad():
             # the regression starts at the mean count: from zero, twenty epochs often end below the half that
-            # rounds to a neighbour, and the mended graph is the old one
+            # rounds to a neighbour, and the completed graph is the old one
             model.dgen.bias.fill_(float(impaired.counts.float().mean()))
         train_locally(
             model,
             impaired,
             self.settings.generator_epochs,
-            me.generator("pretraining"),
+            client.generator("pretraining"),
             learning_rate=RATE,
             weight_decay=DECAY,
             feat_loss_norm=self.settings.feat_loss_norm,
         )
-        me.memory["neighgen"] = parameters_of(model)
+        client.memory["neighgen"] = parameters_of(model)
 
     def check_records(self, schema: Schema, unit: str) -> None:
-        """A mended graph has none."""
+        """A completed graph has none."""
         raise BadInput(MADE)
 
     def check_own(self, graph: Data, name: str) -> None:
         """That hiding the share leaves some nodes, and hides some."""
         check_share(int(graph.num_nodes or 0), self.settings.hidden_share)
 
-    def impaired(self, me: Any) -> Impaired:
+    def impaired(self, client: ClientContext) -> Impaired:
         """The owner's graph with a share of its nodes hidden: the same ones in every round."""
-        seed = me.memory.setdefault("impair_seed", me.generator("impairing").initial_seed() % 2**32)
-        return impair(me.graph, self.settings.hidden_share, seed)
+        seed = client.memory.setdefault("impair_seed", client.generator("impairing").initial_seed() % 2**32)
+        return impair(client.graph, self.settings.hidden_share, seed)
 
-    def own_generator(self, me: Any) -> NeighGen:
+    def own_generator(self, client: ClientContext) -> NeighGen:
         """The generator so far; pre-trained now, where no round has asked this owner to yet."""
-        if "neighgen" not in me.memory:
-            self.pretrain(me)
-        model = self.neighgen(me.schema)
-        load(model, me.memory["neighgen"])
+        if "neighgen" not in client.memory:
+            self.pretrain(client)
+        model = self.neighgen(client.schema)
+        load(model, client.memory["neighgen"])
         model.eval()
         return model
 
-    def mended(self, me: Any) -> Data:
+    def completed(self, client: ClientContext) -> Data:
         """The owner's original graph with generated neighbours, made once, before the classifier."""
-        if "mended" not in me.memory:
-            model = self.own_generator(me)
-            counts, features = predict_neighbours(model, me.graph, me.generator("mending"))
-            graph = mend(me.graph, counts, features)
+        if "completed" not in client.memory:
+            model = self.own_generator(client)
+            counts, features = predict_neighbours(model, client.graph, client.generator("mending"))
+            graph = mend(client.graph, counts, features)
             keys = ("x", "y", "edge_index", "train_mask")
-            me.memory["mended"] = {key: graph[key] for key in keys}
-        return Data(**me.memory["mended"])
+            client.memory["completed"] = {key: graph[key] for key in keys}
+        return Data(**client.memory["completed"])
 
 
 class LocSagePlus(_Generates, LocSage):
@@ -177,13 +177,13 @@ class LocSagePlus(_Generates, LocSage):
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
     settings: GeneratorSettings
 
-    def training_graph(self, me: Any) -> Data:
-        """The mended graph."""
-        return self.mended(me)
+    def training_graph(self, client: ClientContext) -> Data:
+        """The completed graph."""
+        return self.completed(client)
 
 
 class FedSagePlus(_Generates, FedSage):
-    """FedSage on mended graphs, whose generators learn from all owners.
+    """FedSage on completed graphs, whose generators learn from all owners.
 
     Rounds before the first scored one: one of local pre-training, then one a federated epoch. In each of
     those every owner offers embeddings and its feature generator to the others, they answer with the gradient
@@ -199,7 +199,7 @@ class FedSagePlus(_Generates, FedSage):
     """
 
     name = "fedsage+"
-    summary = "FedSage on graphs mended by generators that owners train together"
+    summary = "FedSage on graphs completed by generators that owners train together"
     reference = PAPER
     Settings: ClassVar[type[TrainingSettings]] = GeneratorSettings
     settings: GeneratorSettings
@@ -228,7 +228,7 @@ class FedSagePlus(_Generates, FedSage):
         s = self.settings
         if s.feedback_minimum == "whole":
             return self.FEEDBACK
-        touches = Touches(1, s.feedback_clip / s.exchange_batch, turns=True)
+        touches = UnitContribution(1, s.feedback_clip / s.exchange_batch, turns=True)
         return replace(self.FEEDBACK, unit=Unit.NODE, touches=touches)
 
     @property
@@ -236,15 +236,15 @@ class FedSagePlus(_Generates, FedSage):
         """Pre-training, then the federated epochs."""
         return 1 + self.settings.federated_epochs
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """Pre-training, an epoch of the generators, or a round of FedSage."""
-        if fed.number == 1:
-            fed.scatter(self.PRETRAIN, {name: {} for name in fed.cohort})
+        if round.number == 1:
+            round.scatter(self.PRETRAIN, {name: {} for name in round.cohort})
             return state
-        if fed.number <= self.warm_up:
-            return self._generator_epoch(fed, state)
+        if round.number <= self.warm_up:
+            return self._generator_epoch(round, state)
         classifier = {name: value for name, value in state.items() if not name.startswith(_SHARED)}
-        return state | super().round(fed, classifier)
+        return state | super().round(round, classifier)
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """The generators' channels in warm-up, FEEDBACK for every other owner; the classifier's after it."""
@@ -253,13 +253,13 @@ class FedSagePlus(_Generates, FedSage):
             return epochs * (clients - 1)
         return epochs if channel.name in (self.GENERATOR.name, self.SHARED.name) else rounds
 
-    def _generator_epoch(self, fed: Any, state: State) -> State:
+    def _generator_epoch(self, round: RoundApi, state: State) -> State:
         if self.settings.generator == "shared":
             generator = {k: v for k, v in state.items() if k.startswith(_SHARED)}
-            return state | total(generator, fed.reduce(self.SHARED, given=generator).mean)
-        offers = fed.collect(self.GENERATOR)
+            return state | total(generator, round.reduce(self.SHARED, given=generator).mean)
+        offers = round.collect(self.GENERATOR)
         for offer in offers.values():
-            fed.reduce_for(self._feedback, offer)
+            round.reduce_for(self._feedback, offer)
         return state
 
     def init(self, schema: Schema, seed: int) -> State:
@@ -309,38 +309,38 @@ class FedSagePlus(_Generates, FedSage):
         return ({**{_FGEN + name: Numbers(tuple(p.shape)) for name, p in params.items()}, **asked},)
 
     @PRETRAIN.answer
-    def start_generator(self, me: Any, given: State) -> None:
+    def start_generator(self, client: ClientContext, given: State) -> None:
         """Stage A."""
-        self.pretrain(me)
+        self.pretrain(client)
 
     @GENERATOR.answer
-    def offer(self, me: Any, given: State) -> Upload:
+    def offer(self, client: ClientContext, given: State) -> Upload:
         """Embeddings of a batch of nodes that miss neighbours, how many each misses, and the generator.
 
         Nodes are drawn with replacement, so that every offer has the same size and, where the owner has any
         such node, only nodes that are asked about.
         """
-        model = self.own_generator(me)
-        impaired = self.impaired(me)
+        model = self.own_generator(client)
+        impaired = self.impaired(client)
         with torch.no_grad():
             z = model.embed(impaired.graph.x, impaired.graph.edge_index)
             counts = model.counts(model.missing(z))
         asked = counts.nonzero().flatten()
         pool = asked if len(asked) else torch.arange(len(z))
-        generator = me.generator("offer")
+        generator = client.generator("offer")
         draws = torch.randperm(len(pool), generator=generator)[: self.settings.exchange_batch]
         more = torch.randint(len(pool), (self.settings.exchange_batch - len(draws),), generator=generator)
         nodes = pool[torch.cat([draws, more])]
         sent = {
             "z": finite(z[nodes]),
             "counts": counts[nodes].clamp(min=1).float(),
-            "seed": torch.tensor(float(me.round)),
+            "seed": torch.tensor(float(client.round)),
         }
-        me.memory["offered"] = {name: value.clone() for name, value in sent.items()}
+        client.memory["offered"] = {name: value.clone() for name, value in sent.items()}
         return Upload({**{_FGEN + k: v for k, v in parameters_of(model.fgen).items()}, **sent})
 
     @FEEDBACK.answer
-    def feedback(self, me: Any, given: dict[str, Any]) -> Upload | Parts:
+    def feedback(self, client: ClientContext, given: dict[str, Any]) -> Upload | ContributionRows:
         """The gradient of the mean squared distance to this owner's nodes, per generated vector.
 
         Under ``feedback_minimum="partitioned"`` one gradient a query; the door clips them and adds them up.
@@ -352,40 +352,43 @@ class FedSagePlus(_Generates, FedSage):
         counts = counts.nan_to_num().round().clamp(1, CANDIDATES).long()
         if len(z) < self.settings.minimum_batch:
             raise HostileMessage(
-                f"{me.name} was asked about {len(z)} nodes at once and answers for no fewer than "
+                f"{client.name} was asked about {len(z)} nodes at once and answers for no fewer than "
                 f"{self.settings.minimum_batch}: a gradient of few nodes shows their features"
             )
         if len(z) > self.settings.exchange_batch:
             raise HostileMessage(
-                f"{me.name} was asked about {len(z)} nodes at once, and {self.settings.exchange_batch} are "
-                "agreed on (training.exchange_batch): every node that is asked about may name one of its own"
+                f"{client.name} was asked about {len(z)} nodes at once, and {self.settings.exchange_batch} "
+                "are agreed on (training.exchange_batch): every node that is asked about may name one of its "
+                "own"
             )
-        answered = me.memory["answered"] = int(me.memory.get("answered", 0)) + 1
-        generator = me.generator(f"feedback/{answered}")
-        targets, near = me.graph.x, None
+        answered = client.memory["answered"] = int(client.memory.get("answered", 0)) + 1
+        generator = client.generator(f"feedback/{answered}")
+        targets, near = client.graph.x, None
         if self.settings.cross_target == "random_neighbourhood":
-            table = NeighbourTable(me.graph.edge_index, me.graph.num_nodes)
+            table = NeighbourTable(client.graph.edge_index, client.graph.num_nodes)
             near = random_neighbourhoods(table, len(z), generator)
         scale = 1 / (len(z) * CANDIDATES)
-        side = self._side(me.schema)
+        side = self._side(client.schema)
         if self.settings.feedback_minimum == "partitioned":
-            return self._partitioned(me, side, (params, z, counts, targets, scale), generator)
+            return self._partitioned(client, side, (params, z, counts, targets, scale), generator)
         if self.settings.feedback == "outputs":
             # noise and dropout from the round's number, so that the asking owner can make the same vectors
             return Upload(
-                {"outputs": side.output_gradient(params, z, counts, targets, scale, me.round, near)}
+                {"outputs": side.output_gradient(params, z, counts, targets, scale, client.round, near)}
             )
         return Upload(side.generator_gradient(params, z, counts, targets, scale, generator, near))
 
-    def _partitioned(self, me: Any, side: Feedback, asked: Any, generator: torch.Generator) -> Parts:
+    def _partitioned(
+        self, client: ClientContext, side: Feedback, asked: Query, generator: torch.Generator
+    ) -> ContributionRows:
         params, z, counts, targets, scale = asked
         queries = self.settings.exchange_batch
         if len(z) != queries:
-            raise HostileMessage(f"{me.name} was asked about {len(z)} nodes, and {queries} are agreed on")
-        near = blocks(me.secret_order(len(targets)), queries)
+            raise HostileMessage(f"{client.name} was asked about {len(z)} nodes, and {queries} are agreed on")
+        near = blocks(client.secret_order(len(targets)), queries)
         if self.settings.feedback == "outputs":
-            rows = side.output_gradient(params, z, counts, targets, scale, me.round, near)
-            return Parts({"outputs": rows}, torch.eye(queries))
+            rows = side.output_gradient(params, z, counts, targets, scale, client.round, near)
+            return ContributionRows({"outputs": rows}, torch.eye(queries))
         size = queries * sum(value.numel() for value in params.values())
         if size > MOST:
             raise BadInput(
@@ -393,57 +396,59 @@ class FedSagePlus(_Generates, FedSage):
                 "generator_hidden or exchange_batch"
             )
         gradients = side.query_gradients(params, z, counts, targets, scale, generator, near)
-        return Parts(gradients, torch.ones(queries, 1))
+        return ContributionRows(gradients, torch.ones(queries, 1))
 
     @FEEDBACK.read
-    def learn(self, me: Any, answered: Any) -> None:
+    def learn(self, client: ClientContext, answered: Total) -> None:
         """One step of the feature generator: the owner's own loss and the others' sum, weighed by alpha.
 
         Encoder, count and head stay as pre-trained, as in the released code: offers are made with them.
         """
-        model = self.own_generator(me)
+        model = self.own_generator(client)
         others = {name: value.float() for name, value in answered.total.items()}
         if self.settings.feedback_minimum == "partitioned" and self.settings.feedback == "parameters":
             others = {name: value[0] for name, value in others.items()}  # one row, the sum over queries
         if self.settings.feedback == "outputs":
-            sent = me.memory["offered"]
-            others = self._side(me.schema).through(
+            sent = client.memory["offered"]
+            others = self._side(client.schema).through(
                 parameters_of(model.fgen),
                 sent["z"],
                 sent["counts"].long(),
                 others["outputs"],
-                me.round,
+                client.round,
             )
         optimizer = torch.optim.Adam(model.fgen.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
-        restore(optimizer, me.memory.get("generator_optimizer", {}))
+        restore(optimizer, client.memory.get("generator_optimizer", {}))
         for part in (model.encoder, model.dgen, model.head):
             part.requires_grad_(False)
         model.train()
-        own = joint_loss(model, self.impaired(me), me.generator("epoch"), self.settings.feat_loss_norm)
+        own = joint_loss(
+            model, self.impaired(client), client.generator("epoch"), self.settings.feat_loss_norm
+        )
         (own.feature + own.classifier).backward()
-        per_dim = me.schema.features if self.settings.feat_loss_norm == "per_dim_mean" else 1 / CANDIDATES
+        per_dim = client.schema.features if self.settings.feat_loss_norm == "per_dim_mean" else 1 / CANDIDATES
         for name, p in model.fgen.named_parameters():
             grad = p.grad if p.grad is not None else torch.zeros_like(p)
             p.grad = grad + self.settings.alpha / per_dim * others[name]
-        note_divergence(me.name, bound_gradients(model.fgen.parameters(), self.settings.largest_gradient))
+        note_divergence(client.name, bound_gradients(model.fgen.parameters(), self.settings.largest_gradient))
         take_step(optimizer)
-        me.memory["generator_optimizer"] = moments(optimizer)
-        me.memory["neighgen"] = parameters_of(model)
+        client.memory["generator_optimizer"] = moments(optimizer)
+        client.memory["neighgen"] = parameters_of(model)
 
     @SHARED.answer
-    def shared_epoch(self, me: Any, given: State) -> Upload:
+    def shared_epoch(self, client: ClientContext, given: State) -> Upload:
         """One local epoch of the shared generator, with the owner's own loss only."""
         before = {name.removeprefix(_SHARED): value for name, value in given.items()}
-        model = self.neighgen(me.schema)
+        model = self.neighgen(client.schema)
         load(model, before)
-        train_locally(model, self.impaired(me), 1, me.generator("shared"), RATE, DECAY)
+        train_locally(model, self.impaired(client), 1, client.generator("shared"), RATE, DECAY)
         after = parameters_of(model)
-        me.memory["neighgen"] = after
+        client.memory["neighgen"] = after
         return Upload({_SHARED + name: value for name, value in difference(after, before).items()})
 
-    def training_graph(self, me: Any) -> Data:
-        """The mended graph."""
-        return self.mended(me)
+    def training_graph(self, client: ClientContext) -> Data:
+        """The completed graph."""
+        return self.completed(client)
 
     def _side(self, schema: Schema) -> Feedback:
         s = self.settings

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import nn
 
 from secure_fedgraph.algorithm import State
-from secure_fedgraph.algorithms.local_training import fit
-from secure_fedgraph.algorithms.node_classifier import NodeClassifier
+from secure_fedgraph.algorithms.training.local_training import fit
+from secure_fedgraph.algorithms.training.node_classifier import NodeClassifier
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.parameters import load, parameters_of
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.given import NOTHING, Expected
+from secure_fedgraph.seams import ClientContext, RoundApi
 
 
 class Local(NodeClassifier):
@@ -34,9 +35,9 @@ class Local(NodeClassifier):
         """The server has no state."""
         return {}
 
-    def round(self, fed: Any, state: State) -> State:
+    def round(self, round: RoundApi, state: State) -> State:
         """Tells everybody to go on."""
-        fed.scatter(self.TRAIN, {name: {} for name in fed.cohort})
+        round.scatter(self.TRAIN, {name: {} for name in round.cohort})
         return state
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
@@ -48,25 +49,25 @@ class Local(NodeClassifier):
         return None
 
     @TRAIN.answer
-    def train(self, me: Any, given: State) -> None:
+    def train(self, client: ClientContext, given: State) -> None:
         """One round of training on the client's own model."""
-        model = self._own(me)
-        with self.drawing(me):
-            fit(me, self.training_graph(me), model, self.settings)
-        me.memory["model"] = parameters_of(model)
+        model = self._own(client)
+        with self.drawing(client):
+            fit(client, self.training_graph(client), model, self.settings)
+        client.memory["model"] = parameters_of(model)
 
     @PERSONAL.answer
-    def personal_model(self, me: Any, given: State) -> Upload:
+    def personal_model(self, client: ClientContext, given: State) -> Upload:
         """The personal model, for the referee."""
-        return Upload(self.own_model(me))
+        return Upload(self.own_model(client))
 
-    def own_model(self, me: Any) -> State:
+    def own_model(self, client: ClientContext) -> State:
         """The model so far."""
-        return parameters_of(self._own(me))
+        return parameters_of(self._own(client))
 
-    def _own(self, me: Any) -> nn.Module:
+    def _own(self, client: ClientContext) -> nn.Module:
         """The model so far; a fresh one where no round has asked this client yet."""
-        model = self.start(me.schema, me.generator("initialisation").initial_seed())
-        if "model" in me.memory:
-            load(model, me.memory["model"])
+        model = self.start(client.schema, client.generator("initialisation").initial_seed())
+        if "model" in client.memory:
+            load(model, client.memory["model"])
         return model

@@ -13,8 +13,8 @@ from torch import nn
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.drawings import drawing
-from secure_fedgraph.privacy.local_step import PrivateSteps
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.input_dp.registry import drawing
 from secure_fedgraph.privacy.policy import RECIPES, BoundPolicy, PlaintextWarning, Policy
 
 ISOLATED = "isolated runs a client in a process of its own"
@@ -52,12 +52,12 @@ def _unmade(key: str, value: Any) -> Any:
 
 def algorithm_of(text: str) -> Algorithm:
     """The inverse, in the process."""
-    told = json.loads(text)
-    made: Any = _named(told["class"])
-    with_ = {key: _named(name) for key, name in told["made_with"].items()}
-    algorithm = made(**with_, **told["settings"])
+    config = json.loads(text)
+    made: Any = _named(config["class"])
+    with_ = {key: _named(name) for key, name in config["made_with"].items()}
+    algorithm = made(**with_, **config["settings"])
     if not isinstance(algorithm, Algorithm):
-        raise BadInput(f"{told['class']} is no Algorithm")
+        raise BadInput(f"{config['class']} is no Algorithm")
     return algorithm
 
 
@@ -97,17 +97,17 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "settings": settings,
         "relation": policy.relation,
         "steps": steps,
-        "drawn": [one.told() for one in policy.drawn],
+        "drawn": [one.to_config() for one in policy.drawn],
     }
 
 
-def _recipe(told: Mapping[str, Any]) -> Policy:
-    settings = dict(told["settings"])
+def _recipe(config: Mapping[str, Any]) -> Policy:
+    settings = dict(config["settings"])
     several = [_recipe(one) for one in settings.pop("policies", ())]
-    made = RECIPES[told["name"]](*several, **settings)
-    steps = PrivateSteps(**told["steps"]) if told["steps"] else None
-    drawn = tuple(drawing(one) for one in told["drawn"])
-    return replace(made, relation=told["relation"], steps=steps, drawn=drawn)
+    made = RECIPES[config["name"]](*several, **settings)
+    steps = PrivateSteps(**config["steps"]) if config["steps"] else None
+    drawn = tuple(drawing(one) for one in config["drawn"])
+    return replace(made, relation=config["relation"], steps=steps, drawn=drawn)
 
 
 def _terms(bound: BoundPolicy) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from secure_fedgraph.client import Client
-from secure_fedgraph.protocol import InProcess
+from secure_fedgraph.protocol import DirectCalls
 from secure_fedgraph.protocol.transport import Lost
 
 
-class Together(InProcess):
+class InProcess(DirectCalls):
     """Clients in this process, reached as bytes through their doors; each keeps its memory itself."""
 
     def __init__(self, clients: Sequence[Client]) -> None:

@@ -58,7 +58,7 @@ class Workers:
         answer_within: seconds that all clients together have for one answer each; inf waits for ever.
     """
 
-    def __init__(self, told: Mapping[str, Mapping[str, Any]], answer_within: float = PATIENCE) -> None:
+    def __init__(self, settings: Mapping[str, Mapping[str, Any]], answer_within: float = PATIENCE) -> None:
         self._orders: dict[str, IO[bytes]] = {}
         self._answers: dict[str, IO[bytes]] = {}
         self.pids: dict[str, int] = {}
@@ -68,10 +68,10 @@ class Workers:
         self._ended: dict[int, int] = {}
         self._nursery: subprocess.Popen[bytes] | None = None
         try:
-            self._start(list(told))
-            bodies = {name: bytes(nested.pack(body)) for name, body in told.items()}
+            self._start(list(settings))
+            bodies = {name: bytes(nested.pack(body)) for name, body in settings.items()}
             self.roster: Mapping[str, bytes] = self._order(frames.TOLD, bodies)
-            self._order(frames.ROSTER, dict.fromkeys(told, bytes(nested.pack(self.roster))))
+            self._order(frames.ROSTER, dict.fromkeys(settings, bytes(nested.pack(self.roster))))
         except BaseException:
             self.close()
             raise
@@ -282,10 +282,10 @@ class Workers:
 def _failure(name: str, body: bytes) -> SecureFedGraphError:
     """What a client's process failed with, as it says itself: a class of this package's, or another name."""
     try:
-        told = wire.decode(body)
+        settings = wire.decode(body)
     except HostileMessage as error:
         return HostileMessage(f"{name}'s process failed and its frame cannot be read: {error}")
-    kind, text = told.get("class"), told.get("text")
+    kind, text = settings.get("class"), settings.get("text")
     if not isinstance(kind, str) or not isinstance(text, str):
         return HostileMessage(f"{name}'s process failed and does not say with what")
     known = getattr(errors, kind, None)

@@ -27,15 +27,15 @@ from secure_fedgraph.backends.enlistment import algorithm_of, policy_of
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.graph.store import digest_of_data
-from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.ledger import Ledger
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import nested, wire
 from secure_fedgraph.protocol.text import printable
-from secure_fedgraph.shelf import Shelf
+from secure_fedgraph.storage.party_store import PartyStore
 
 _PARENT_DEATH, _DUMPABLE = 1, 4  # prctl's PR_SET_PDEATHSIG and PR_SET_DUMPABLE
 
@@ -82,7 +82,7 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
     parent = os.getppid()
     warnings.simplefilter("ignore", PlaintextWarning)  # the operator was told
     client: Client | None = None
-    told: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     identity = Identity.generate()
     try:
         while True:
@@ -91,10 +91,10 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
                 return
             try:
                 answer = b""
-                if kind == frames.TOLD and not told:
-                    told, answer = nested.unpack(body), identity.public
-                elif kind == frames.ROSTER and told and client is None:
-                    client = _client(told, identity, nested.unpack(body))
+                if kind == frames.TOLD and not settings:
+                    settings, answer = nested.unpack(body), identity.public
+                elif kind == frames.ROSTER and settings and client is None:
+                    client = _client(settings, identity, nested.unpack(body))
                 elif kind in _SERVED and client is not None:
                     answer = _serve(client, kind, body)
                 else:
@@ -128,31 +128,31 @@ def _label(order: wire.Tree, key: str) -> str:
     return value
 
 
-def _client(told: dict[str, Any], identity: Identity, roster: dict[str, bytes]) -> Client:
-    name, algorithm = told["name"], algorithm_of(told["algorithm"])
+def _client(settings: dict[str, Any], identity: Identity, roster: dict[str, bytes]) -> Client:
+    name, algorithm = settings["name"], algorithm_of(settings["algorithm"])
     if roster.get(name) != identity.public:
         raise HostileMessage(f"{name} was handed a roster in which its own identity is another's")
     own = (algorithm.METRICS, algorithm.OWN_TESTS)
     # those in use last: settings decide parts of a declaration
     declared = {channel.name: channel for channel in (*algorithm.channels, *algorithm.in_use, *own)}
-    channels, graph = [declared[channel] for channel in told["channels"]], Data(**told["graph"])
+    channels, graph = [declared[channel] for channel in settings["channels"]], Data(**settings["graph"])
     return Client(
         party=Party(name, identity, roster),
         graph=graph,
-        schema=Schema(**told["schema"]),
+        schema=Schema(**settings["schema"]),
         algorithm=algorithm,
-        policy=policy_of(told["policy"]).bind(channels, tuple(roster)),
-        run=told["run"],
-        ledger=Ledger(Path(told["ledger"]), Budget(**told["budget"]) if told["budget"] else None),
-        seed=told["seed"],
-        shelf=_shelf(Path(told["shelf"]), name) if told["shelf"] else None,
-        after=told["after"],
+        policy=policy_of(settings["policy"]).bind(channels, tuple(roster)),
+        run=settings["run"],
+        ledger=Ledger(Path(settings["ledger"]), Budget(**settings["budget"]) if settings["budget"] else None),
+        seed=settings["seed"],
+        store=_shelf(Path(settings["shelf"]), name) if settings["shelf"] else None,
+        after=settings["after"],
         data=digest_of_data(graph),
     )
 
 
-def _shelf(folder: Path, name: str) -> Shelf:
-    return Shelf(folder, name, folder.parents[2])  # the folder of the run, where the user put it
+def _shelf(folder: Path, name: str) -> PartyStore:
+    return PartyStore(folder, name, folder.parents[2])  # the folder of the run, where the user put it
 
 
 def _fail(answers: IO[bytes], error: Exception) -> None:

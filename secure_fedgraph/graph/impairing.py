@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.links import undirected_links
+from secure_fedgraph.graph.sample.links import undirected_links
 
 
 @dataclass(frozen=True)

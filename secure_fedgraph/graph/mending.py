@@ -56,9 +56,9 @@ def mend(graph: Data, counts: Tensor, generated: Tensor) -> Data:
     rows = generated[anchor, slot]
     if not torch.isfinite(rows).all():
         raise BadInput("generated features are not finite; train the generator with a smaller rate.")
-    mended = Data(x=torch.cat([graph.x, rows]), edge_index=attach(graph.edge_index, nodes, anchor))
+    completed = Data(x=torch.cat([graph.x, rows]), edge_index=attach(graph.edge_index, nodes, anchor))
     for key, value in graph:
-        if key not in mended and graph.is_node_attr(key):
+        if key not in completed and graph.is_node_attr(key):
             blank = value.new_full((len(anchor), *value.shape[1:]), -1 if key == "node_id" else 0)
-            mended[key] = torch.cat([value, blank])
-    return mended
+            completed[key] = torch.cat([value, blank])
+    return completed

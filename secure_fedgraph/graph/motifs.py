@@ -98,7 +98,7 @@ def motifs_of(packed: Data, chosen: Tensor, rings: int = 4, categories: bool = F
     nodes, and its two labels are sorted.
 
     Args:
-        packed: as :func:`~secure_fedgraph.graph.packing.pack` gives it.
+        packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
         chosen: ``[g]`` numbers of the graphs that are looked at; ``graph`` of the result counts along it.
         rings: the longest rings that count.
         categories: whether columns are categories (as of molecules): then the first one is the label, and

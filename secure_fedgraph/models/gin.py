@@ -78,14 +78,15 @@ class Gin(nn.Module):
         """``[graphs, hidden]``: the sums over nodes, which prototypes are means of.
 
         Args:
-            packed: as :func:`~secure_fedgraph.graph.packing.pack` gives it.
+            packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
             generator: of the dropout; needed in training, unless dropout is 0.
         """
         x = self.reduce(packed.x)
         for convolution in self.convolutions:
             x = self._dropped(F.relu(convolution(x, packed.edge_index)), generator)
         graphs = int(packed.graph.max()) + 1 if packed.graph.numel() else 0
-        return x.new_zeros(graphs, self.hidden).index_add(0, packed.graph, x)
+        pooled: Tensor = x.new_zeros(graphs, self.hidden).index_add(0, packed.graph, x)
+        return pooled
 
     def classify(self, embedded: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """``[graphs, classes]`` scores of embeddings."""

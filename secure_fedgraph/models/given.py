@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, wrong_type
-from secure_fedgraph.graph.links import EDGE_FIELDS
+from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.models.parameters import glorot, parameters_of
 
@@ -67,7 +67,7 @@ def made(given: Given, schema: Schema, seed: int) -> nn.Module:
     Guarantees:
         - an instance is copied as it is; a class or a factory draws from torch's generator as the seed has
           it, and that generator is as before afterwards;
-        - no parameter is drawn anew, besides those of this package's own networks that nobody has filled yet.
+        - no parameter is initialised again, but for empty ones of this package's own networks.
 
     Raises:
         BadInput: where a constructor fails, asks for what is not known, or gives no module.

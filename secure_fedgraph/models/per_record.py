@@ -101,7 +101,7 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
 
     Args:
         model: classifies the graphs of a union, ``forward(packed)``.
-        packed: as :func:`~secure_fedgraph.graph.packing.pack` gives it.
+        packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
 
     Raises:
         BadInput: for a model with parameters elsewhere, or with layers that mix records.

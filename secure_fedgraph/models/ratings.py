@@ -109,7 +109,8 @@ class RatingNet(nn.Module):
 
 def centre(graph: Data) -> Tensor:
     """The mean of the owner's training ratings."""
-    return graph.rating[graph.train_mask].mean()
+    level: Tensor = graph.rating[graph.train_mask].mean()
+    return level
 
 
 def habits(graph: Data, chosen: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.layer_sampling import Links
+from secure_fedgraph.graph.sample.layers import Links
 from secure_fedgraph.models.parameters import glorot
 
 Backbone = Literal["gcnii", "gcn", "gat", "residual"]

@@ -10,26 +10,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound, unknown_name, wrong_type
-from secure_fedgraph.privacy.clipping import Clip
-from secure_fedgraph.privacy.drawings import in_order
-from secure_fedgraph.privacy.drawn import Redrawn
-from secure_fedgraph.privacy.encoding import FixedPoint
-from secure_fedgraph.privacy.homomorphic import Homomorphic
-from secure_fedgraph.privacy.local_step import PrivateSteps
-from secure_fedgraph.privacy.masking import ABANDONED, Masked
-from secure_fedgraph.privacy.masking_pairwise import Pairwise
-from secure_fedgraph.privacy.noise import Gaussian
-from secure_fedgraph.privacy.plain import Plain
+from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
+from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
+from secure_fedgraph.privacy.carriers.plain import Plain
+from secure_fedgraph.privacy.carriers.sealed import Sealed
+from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.privacy.carriers.secagg.server import ABANDONED, Masked
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
+from secure_fedgraph.privacy.input_dp.registry import in_order
 from secure_fedgraph.privacy.protection import MAJORITY, Bound, Carrier, Protection, Quorum
-from secure_fedgraph.privacy.sealing import Sealed
-from secure_fedgraph.privacy.valuation import EncryptedValues
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.guarantee import Relation
+from secure_fedgraph.registry import Registry
 
 Recipe = Callable[[Channel], Protection]
 Make = TypeVar("Make", bound=Callable[..., "Policy"])
 Amount = float | Mapping[str, float]
 """One number for all channels, or one by a channel's name."""
-RELATIONS = ("zero-out", "add-remove", "replace")
 OUTSIDE = Protection(Plain(), name="outside the guarantee")
 """What a channel to the referee gets under every policy: the experiment's examiner, not the federation."""
 SILENT = Protection(Plain(), name="nothing is sent")
@@ -58,17 +59,17 @@ class Policy:
     name: str
     recipe: Recipe
     exceptions: Mapping[str, Protection] = field(default_factory=dict)
-    relation: str = "zero-out"
+    relation: str = Relation.ZERO_OUT
     steps: PrivateSteps | None = None
     """How clients train, where they train under noise."""
-    drawn: tuple[Redrawn, ...] = ()
-    """What clients draw anew of their own before anything is done with it: links, labels, features."""
+    drawn: tuple[InputRandomizer, ...] = ()
+    """What clients randomise of their own before anything is done with it: links, labels, features."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, for another process to make it again; None for one made by hand."""
 
     def __post_init__(self) -> None:
-        if self.relation not in RELATIONS:
-            raise BadInput(f"relation {self.relation!r}: use one of {', '.join(RELATIONS)}")
+        if self.relation not in tuple(Relation):
+            raise BadInput(f"relation {self.relation!r}: use one of {', '.join(Relation)}")
         if self.steps is not None:
             self.steps.check_relation(self.relation)
         for one in self.drawn:
@@ -80,7 +81,7 @@ class Policy:
                     "the two"
                 )
         if len({one.kind for one in self.drawn}) < len(self.drawn):
-            raise BadInput(f"{', '.join(one.kind for one in self.drawn)} are drawn anew: name each once")
+            raise BadInput(f"{', '.join(one.kind for one in self.drawn)} are randomised: name each once")
 
     def bind(self, channels: Iterable[Channel], clients: tuple[str, ...]) -> BoundPolicy:
         """Fits a protection to every channel, before round 1.
@@ -133,8 +134,8 @@ class BoundPolicy:
         return self.policy.steps
 
     @property
-    def drawn(self) -> tuple[Redrawn, ...]:
-        """What clients draw anew, in the order in which they do."""
+    def drawn(self) -> tuple[InputRandomizer, ...]:
+        """What clients randomise, in the order in which they do."""
         return in_order(self.policy.drawn)
 
     def __getitem__(self, channel: str) -> Bound:
@@ -182,7 +183,7 @@ def _by_reader(
     name: str,
     server: Protection | None,
     peer: Protection,
-    relation: str = "zero-out",
+    relation: str = Relation.ZERO_OUT,
     peer_sum: Protection | None = None,
 ) -> Policy:
     """A policy that protects what the server reads one way, and what a peer reads another."""
@@ -227,7 +228,9 @@ def plaintext() -> Policy:
 
 
 @_named
-def local_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows: bool = False) -> Policy:
+def local_dp(
+    norm: Amount, multiplier: Amount, relation: str = Relation.ZERO_OUT, rows: bool = False
+) -> Policy:
     """Clip and Gaussian noise in the client: the server sees noised uploads only.
 
     What peers read is clipped and noised as well, and sealed.
@@ -236,7 +239,7 @@ def local_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows:
         norm: the clip, an L2 norm; one number, or one by channel.
         multiplier: noise standard deviation over sensitivity; one number, or one by channel.
         rows: where an upload has one row a node or a graph, clip each row and not the whole. The noise is
-            then as small as a row; it speaks for nobody, since rows recur, and epsilon is infinite.
+            then as small as a row; it protects nobody, since rows recur, and epsilon is infinite.
     """
     _check_amounts(norm, multiplier)
 
@@ -253,7 +256,9 @@ def local_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows:
 
 
 @_named
-def central_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", rows: bool = False) -> Policy:
+def central_dp(
+    norm: Amount, multiplier: Amount, relation: str = Relation.ZERO_OUT, rows: bool = False
+) -> Policy:
     """Clip in the client, Gaussian noise by the server: holds against everybody but the server.
 
     A peer channel does not bind: its values pass the server without being opened there.
@@ -280,7 +285,7 @@ def central_dp(norm: Amount, multiplier: Amount, relation: str = "zero-out", row
 def distributed_dp(
     norm: Amount,
     multiplier: Amount,
-    relation: str = "zero-out",
+    relation: str = Relation.ZERO_OUT,
     quorum: Quorum = 0.8,
     bits: int = 32,
     colluders: float = 0.1,
@@ -509,7 +514,7 @@ LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plai
 NOISED = ("distributed_dp", "local_dp")
 """Those of them that need a norm and noise."""
 
-RECIPES: dict[str, Callable[..., Policy]] = {
+_OWN: dict[str, Callable[..., Policy]] = {
     "plaintext": plaintext,
     "local_dp": local_dp,
     "central_dp": central_dp,
@@ -519,4 +524,33 @@ RECIPES: dict[str, Callable[..., Policy]] = {
     "sealed": sealed,
     "strictest": strictest,
 }
-"""The recipes by the names that the command line uses."""
+
+
+def _checked(name: str, found: object) -> Callable[..., Policy]:
+    """Another package's recipe: as one of this module, its arguments are checked, and kept for processes."""
+    if not inspect.isfunction(found):
+        raise BadInput(f"give a function that returns a Policy, not {found!r}")
+    spelled = [
+        one.replace(annotation=getattr(one.annotation, "__name__", one.annotation))
+        for one in inspect.signature(found).parameters.values()
+    ]
+
+    @functools.wraps(found)
+    def recipe(*args: Any, **kwargs: Any) -> Policy:
+        policy = found(*args, **kwargs)
+        if not isinstance(policy, Policy) or policy.name != name:
+            what = repr(policy.name) if isinstance(policy, Policy) else f"a {type(policy).__name__}"
+            raise BadInput(
+                f"policy {name!r}: {found.__module__}.{found.__name__} gave {what}; give a Policy "
+                f"of that name"
+            )
+        return policy
+
+    recipe.__signature__ = inspect.Signature(spelled)  # type: ignore[attr-defined]
+    return _named(recipe)
+
+
+RECIPES: Registry[Callable[..., Policy]] = Registry(
+    "policy", "secure_fedgraph.policies", lambda: _OWN, _checked
+)
+"""The recipes by the names that the command line uses: those of this module, and of other packages."""

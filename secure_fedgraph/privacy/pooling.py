@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from secure_fedgraph.protocol.channel import Touches, Unit
-from secure_fedgraph.protocol.upload import Layout, Parts
+from secure_fedgraph.protocol.channel import UnitContribution
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.protocol.upload import ContributionRows, Layout
 
 HAIR = 1 - 2.0**-40
 """What a quotient's last bits cannot lengthen a row by."""
@@ -27,7 +28,9 @@ def first(places: np.ndarray, most: int) -> np.ndarray:
     return places & (np.cumsum(places, axis=1) <= most)
 
 
-def pooled(parts: Parts, touches: Touches, unit: Unit, grid: float = 0.0) -> tuple[Layout, np.ndarray]:
+def pooled(
+    parts: ContributionRows, touches: UnitContribution, unit: Unit, grid: float = 0.0
+) -> tuple[Layout, np.ndarray]:
     """The sums ``[rows, width]`` (float64), and their layout.
 
     Args:
@@ -48,6 +51,6 @@ def pooled(parts: Parts, touches: Touches, unit: Unit, grid: float = 0.0) -> tup
     return layout, rows * (grid or 1.0)  # after the sum, which is exact in whole steps
 
 
-def moved(touches: Touches, relation: str) -> float:
+def moved(touches: UnitContribution, relation: str) -> float:
     """The L2 sensitivity of :func:`pooled`, and of sums over trees, under a neighbouring relation."""
     return (2 if relation == "replace" or touches.turns else 1) * math.sqrt(touches.rows) * touches.norm

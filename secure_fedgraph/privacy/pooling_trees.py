@@ -8,12 +8,13 @@ import numpy as np
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.pooling import HAIR, clipped
-from secure_fedgraph.protocol.channel import TouchesTrees, Unit
-from secure_fedgraph.protocol.upload import Layout, Trees
+from secure_fedgraph.protocol.channel import UnitContributionTrees
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.protocol.upload import ContributionTrees, Layout
 
 
 def tree_sums(
-    trees: Trees, touches: TouchesTrees, unit: Unit, grid: float = 0.0
+    trees: ContributionTrees, touches: UnitContributionTrees, unit: Unit, grid: float = 0.0
 ) -> tuple[Layout, np.ndarray]:
     """The sums ``[batches * positions, width]`` (float64), and their layout.
 
@@ -42,7 +43,7 @@ def tree_sums(
     return layout, sums * (grid or 1.0)
 
 
-def check_table(places: np.ndarray, touches: TouchesTrees) -> None:
+def check_table(places: np.ndarray, touches: UnitContributionTrees) -> None:
     """That a table of places keeps to what was declared.
 
     Raises:

@@ -17,12 +17,13 @@ import numpy as np
 import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
-from secure_fedgraph.privacy.accounting import Event
+from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.privacy.pooling_trees import tree_sums
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, TouchesTrees, Unit
-from secure_fedgraph.protocol.upload import Layout, Parts, Trees, Upload, all_finite
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal, UnitContributionTrees
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload, all_finite
 from secure_fedgraph.protocol.wire import Tree
 
 Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
@@ -32,8 +33,6 @@ DIFFERENCES = "two sums over cohorts that differ in one client give that client'
 """The excess of every sum, until clients insist on a minimum overlap of cohorts."""
 
 SUBTRACTION = "with two clients, each learns the other's upload by subtracting its own"
-
-READERS = ("server", "peers", "outsider")
 
 NEARLY = 1 - 1e-6
 """Of a carrier's longest, from which on an opened length counts as shortened to it: opening adds noise."""
@@ -48,7 +47,6 @@ class CutWarning(UserWarning):
 
 FROZEN = " on the frozen table"
 """What a relation's name ends in where others' places, as the unit's presence made them, stay as they are."""
-ADD_REMOVE = "add-remove"
 PRESENCE = (
     "relation 'add-remove' does not hold: who uploads is visible, a client that is gone takes its share of "
     "the noise along, and how many graphs and nodes a client has is public; use zero-out"
@@ -62,7 +60,7 @@ class Sensitivity:
 
     l2: float = math.inf
     unit: Unit | None = None
-    """Whose data that row is: what noise scaled to it speaks for; None where rows recur unbounded."""
+    """Whose data that row is: what noise scaled to it protects; None where rows recur unbounded."""
     noised_by: str = ""
     """Who has added noise before this point: a zeroed unit's row is then no longer the zero row."""
 
@@ -73,7 +71,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True)
-class Terms:
+class BindContext:
     """What binding knows: the channel, everybody who may ever contribute, the neighbouring relation."""
 
     channel: Channel
@@ -127,7 +125,7 @@ class Stage(ABC):
     The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
 
     @abstractmethod
-    def bind(self, sensitivity: Sensitivity, terms: Terms) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
         """This stage with its numbers filled in, and the sensitivity after it."""
 
     @abstractmethod
@@ -171,7 +169,7 @@ class Carrier(ABC):
     """The step that shows a client that the sum it uploaded for is complete: what it learned meanwhile is
     kept from then on. Empty where no client can know, so that it is kept once the upload is sealed."""
 
-    def bind(self, terms: Terms) -> Carrier:
+    def bind(self, terms: BindContext) -> Carrier:
         """This carrier with its parameters filled in.
 
         Raises:
@@ -179,7 +177,7 @@ class Carrier(ABC):
         """
         return self
 
-    def excess(self, terms: Terms, traces: str = "") -> tuple[str, ...]:
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """What somebody could learn beyond the declaration, one sentence each.
 
         Args:
@@ -304,7 +302,7 @@ class Protection:
     quorum: Quorum = 1
     name: str = "protection"
 
-    def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = "zero-out") -> Bound:
+    def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = Relation.ZERO_OUT) -> Bound:
         """Fits this protection to a channel.
 
         Raises:
@@ -352,7 +350,7 @@ class Protection:
             )
         if Reveal.EACH not in carrier.reveals and len(clients) < channel.least and not channel.accepted:
             raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
-        terms = Terms(channel, clients, relation, carrier.ring, quorum)
+        terms = BindContext(channel, clients, relation, carrier.ring, quorum)
         domain, sensitivity, stages = Domain.REAL, Sensitivity(), []
         if channel.touches is not None:
             touches = channel.touches
@@ -364,7 +362,7 @@ class Protection:
                     f"and gets {domain.value} ones: put the stages of {self.name} in another order"
                 )
             bound, sensitivity = stage.bind(sensitivity, terms)
-            if relation == ADD_REMOVE and bound.noise() is not None:
+            if relation == Relation.ADD_REMOVE and bound.noise() is not None:
                 raise Refused(f"channel {channel.name!r} under {self.name}: {PRESENCE}")
             stages.append(bound)
             domain = stage.gives
@@ -407,7 +405,7 @@ class Bound:
     """A protection fitted to a channel: it seals in the client and opens at the reader."""
 
     protection: Protection
-    terms: Terms
+    terms: BindContext
     stages: tuple[Stage, ...]
     carrier: Carrier
     sensitivity: Sensitivity
@@ -449,13 +447,13 @@ class Bound:
 
     @property
     def unit(self) -> Unit:
-        """Whose data the noise speaks for: the clip's unit, or the channel's where nothing bounds one."""
+        """Whose data the noise protects: the clip's unit, or the channel's where nothing bounds one."""
         return self.sensitivity.unit or self.channel.unit
 
     @property
     def relation(self) -> str:
         """The relation that its sensitivity holds under, as charges name it."""
-        frozen = isinstance(self.channel.touches, TouchesTrees)
+        frozen = isinstance(self.channel.touches, UnitContributionTrees)
         return self.terms.relation + FROZEN * frozen
 
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
@@ -467,7 +465,7 @@ class Bound:
         if self.sensitivity.unit is None:
             return {}
         noises = [noise for stage in self.stages if (noise := stage.noise())]
-        found = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in READERS}
+        found = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in Reader}
         return {reader: events for reader, events in found.items() if events}
 
     @property
@@ -484,22 +482,26 @@ class Bound:
         """
         wanted: type = Upload
         if self.channel.touches is not None:
-            wanted = Trees if isinstance(self.channel.touches, TouchesTrees) else Parts
+            wanted = (
+                ContributionTrees
+                if isinstance(self.channel.touches, UnitContributionTrees)
+                else ContributionRows
+            )
         name = "an Upload" if wanted is Upload else wanted.__name__
         if not isinstance(upload, wanted):
             raise TypeError(
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
 
-    def seal(self, upload: Upload | Parts | Trees, scope: Scope, party: Party) -> Tree:
+    def seal(self, upload: Upload | ContributionRows | ContributionTrees, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client."""
         self.check(upload)
         channel = self.channel
         grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
-        if isinstance(upload, Trees):
-            assert isinstance(channel.touches, TouchesTrees)
+        if isinstance(upload, ContributionTrees):
+            assert isinstance(channel.touches, UnitContributionTrees)
             layout, matrix = tree_sums(upload, channel.touches, channel.unit, grid)
-        elif isinstance(upload, Parts):
+        elif isinstance(upload, ContributionRows):
             assert channel.touches is not None
             layout, matrix = pooled(upload, channel.touches, channel.unit, grid)
         else:

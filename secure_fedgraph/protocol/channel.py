@@ -6,14 +6,26 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, TypeVar
 
 from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.protocol.guarantee import Unit
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 
-READERS = ("server", "peer", "referee")
+OF_ROWS = (Unit.CLIENT, Unit.GRAPH, Unit.NODE, Unit.EDGE)
+"""Whose data one row of an upload may describe. A label or features alone are no row of their own."""
+
+
+class Recipient(StrEnum):
+    """To whom the uploads of a channel are addressed."""
+
+    SERVER = "server"
+    PEER = "peer"
+    """One client at a time; the server only carries the bytes."""
+    REFEREE = "referee"
+    """The examiner, who stands outside the federation and outside every guarantee."""
 
 
 class Reveal(Enum):
@@ -27,15 +39,6 @@ class Reveal(Enum):
     """The weighted sum over the cohort, and how far each upload agrees with it; no upload."""
     NOTHING = "nothing"
     """Nothing comes back: the channel only carries something to the clients."""
-
-
-class Unit(Enum):
-    """Whose data one row of an upload describes: what clipping bounds and the ledger counts."""
-
-    CLIENT = "client"
-    GRAPH = "graph"
-    NODE = "node"
-    EDGE = "edge"
 
 
 class Domain(Enum):
@@ -59,11 +62,11 @@ class Domain(Enum):
 
 
 @dataclass(frozen=True)
-class Touches:
+class UnitContribution:
     """How much of an upload one unit touches, where rows are sums over units: what bounds its sensitivity.
 
-    The client's door enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.Parts`; ``alone`` is
-    the algorithm's word.
+    The client's door enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.ContributionRows`;
+    ``alone`` is the algorithm's word.
 
     Args:
         rows: how many rows at most one unit is part of.
@@ -96,14 +99,14 @@ class Touches:
 
 
 @dataclass(frozen=True)
-class TouchesTrees(Touches):
+class UnitContributionTrees(UnitContribution):
     """The same where units stand in trees, which are added up in batches, position by position.
 
     Whoever is taken out of a tree takes all below along: what is reached through it. So a unit touches as
     many sums (cells) as its places have positions below them, itself counted. That holds on a **frozen**
     table of places: what is left in the table stays where it is.
 
-    The client's door enforces all of it on :class:`~secure_fedgraph.protocol.upload.Trees`.
+    The client's door enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionTrees`.
 
     Args:
         norm: the L2 norm of a unit's part, wherever it stands.
@@ -114,13 +117,13 @@ class TouchesTrees(Touches):
         filled: places that one tree fills at most; 0 is all of them.
 
     Raises:
-        BadInput: as :class:`Touches`, and for shapes that are none.
+        BadInput: as :class:`UnitContribution`, and for shapes that are none.
 
-    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=100, trees=256).rows
+    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=100, trees=256).rows
     121
-    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256).rows
+    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256).rows
     57
-    >>> TouchesTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256, filled=5).rows
+    >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=256, filled=5).rows
     13
     """
 
@@ -154,7 +157,7 @@ class TouchesTrees(Touches):
     def below(self) -> tuple[int, ...]:
         """Positions of the tree under one of each level, itself counted.
 
-        >>> TouchesTrees(1.0, fanout=(6, 6), most=(1, 1, 1), batches=1, trees=1).below
+        >>> UnitContributionTrees(1.0, fanout=(6, 6), most=(1, 1, 1), batches=1, trees=1).below
         (43, 7, 1)
         """
         sizes = [1]
@@ -186,7 +189,7 @@ class Channel:
         accepted: that somebody accepted fewer by name: it binds, and ``below`` is its excess.
         why: what each upload is needed for, said where a protection that shows only sums is refused.
         trained: that what is sent is made of what the server gave and of local training alone, so that the
-            noise of private training steps speaks for it.
+            noise of private training steps protects it.
         largest: the largest absolute value that its uploads may hold, where the algorithm bounds them; a
             protection that takes less refuses.
         largest_is: the setting that bounds them, for the sentence of that refusal.
@@ -203,13 +206,13 @@ class Channel:
             values are exact.
 
     >>> Channel("update", Reveal.SUM).unit
-    <Unit.CLIENT: 'client'>
+    'client'
     """
 
     name: str
     reveal: Reveal
     unit: Unit = Unit.CLIENT
-    to: str = "server"
+    to: str = Recipient.SERVER
     exact: bool = False
     least: int = 1
     below: str = ""
@@ -218,21 +221,22 @@ class Channel:
     trained: bool = False
     largest: float = 0.0
     largest_is: str = ""
-    touches: Touches | None = None
+    touches: UnitContribution | None = None
     alike: bool = True
     once: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise wrong_type("name", self.name, "give a channel's name as text")
-        for key, kind in (("reveal", Reveal), ("unit", Unit)):
-            if not isinstance(getattr(self, key), kind):
-                names = ", ".join(f"{kind.__name__}.{one.name}" for one in kind)
-                raise wrong_type(f"channel {self.name!r}: {key}", getattr(self, key), f"give one of {names}")
+        for key, kind, known in (("reveal", Reveal, tuple(Reveal)), ("unit", Unit, OF_ROWS)):
+            given = getattr(self, key)
+            if not isinstance(given, kind) or given not in known:
+                names = ", ".join(f"{kind.__name__}.{one.name}" for one in known)
+                raise wrong_type(f"channel {self.name!r}: {key}", given, f"give one of {names}")
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):
             raise BadInput(f"channel name {self.name!r}: use lower-case letters, digits and underscores")
-        if self.to not in READERS:
-            raise BadInput(f"channel {self.name!r} goes to {self.to!r}: use one of {', '.join(READERS)}")
+        if self.to not in tuple(Recipient):
+            raise BadInput(f"channel {self.name!r} goes to {self.to!r}: use one of {', '.join(Recipient)}")
         if self.once and not self.alike:
             raise BadInput(
                 f"channel {self.name!r} gives each client its own, so nobody can check that it does so once "

@@ -18,7 +18,8 @@ import numpy as np
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput, HostileMessage, unknown_name
 from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.channel import Domain, Unit
+from secure_fedgraph.protocol.channel import OF_ROWS, Domain
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.upload import Layout
@@ -550,9 +551,8 @@ def _check_public(path: Path, public: Any) -> None:
         raise _damaged(path, "'public.clients' is no list of names")
     if not isinstance(channels, dict):
         raise _damaged(path, "'public.channels' holds no named channels")
-    units = [one.value for one in Unit]
     for name, terms in channels.items():
-        if not isinstance(terms, dict) or terms.get("unit") not in units:
+        if not isinstance(terms, dict) or terms.get("unit") not in OF_ROWS:
             raise _damaged(path, f"'public.channels.{name[:60]}' names no unit")
 
 

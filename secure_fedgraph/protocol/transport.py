@@ -27,7 +27,7 @@ class Transport(Protocol):
         ...
 
 
-class InProcess:
+class DirectCalls:
     """Every client in this process, reached through its one door.
 
     The clients still see message bytes only, the same bytes that a network would carry.

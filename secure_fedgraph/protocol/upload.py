@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.protocol.channel import Unit
+from secure_fedgraph.protocol.guarantee import Unit
 
 _LOG = logging.getLogger("secure_fedgraph.upload")
 
@@ -137,7 +137,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ContributionRows:
     """What a client's units are to add to rows that are sums over units; the door adds them up.
 
     Args:
@@ -170,7 +170,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Trees:
+class ContributionTrees:
     """What a client's units are to add to sums over trees, position by position; the door adds them up.
 
     Args:

@@ -1,0 +1,1 @@
+"""Pages: result.json, audit.json and compare.json as one HTML file each."""

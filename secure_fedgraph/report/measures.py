@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secure_fedgraph.report import words
+from secure_fedgraph.report import text as words
 
 
 @dataclass(frozen=True)

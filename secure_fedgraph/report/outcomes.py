@@ -6,8 +6,16 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from secure_fedgraph.report import words
-from secure_fedgraph.report.places import AS_CONFIGURED, EACH, above, anchor, exact_of_too_few
+from secure_fedgraph.report import text as words
+from secure_fedgraph.report.grouping import (
+    AS_CONFIGURED,
+    EACH,
+    above,
+    anchor,
+    exact_of_too_few,
+    subject_of,
+    title_of,
+)
 
 LEFT = "what the defence leaves"
 LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202fs"}
@@ -38,8 +46,8 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
         elif union:
             text = f"No attack tried reads a single owner. All owners together still show: {union}.{stops}"
             rows.append(_verdict(policy, "together", "hides single owners, not their union", text))
-        elif unsure := [str(c.get("attack")) for c in mine if about(c) == EACH and exact_of_too_few(c)]:
-            named = words.listed(words.ATTACKS.get(attack, attack) for attack in dict.fromkeys(unsure))
+        elif unsure := [title_of(c) for c in mine if about(c) == EACH and exact_of_too_few(c)]:
+            named = words.listed(dict.fromkeys(unsure))
             text = f"Right about single owners, of too few to tell from luck: {named}.{_stopped(mine)}"
             rows.append(_verdict(policy, "scored", "exact, of too few to tell from luck", text))
         else:
@@ -70,7 +78,7 @@ def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> d
             {
                 "attack": attack,
                 "id": "" if attack in [a for a, *_ in list(groups)[:number]] else anchor(algorithm, attack),
-                "subject": words.ATTACKS.get(attack, ""),
+                "subject": _title(rows.values()),
                 "adversary": words.named(words.ADVERSARIES, adversary),
                 "channel": channel,
                 "stops": _told_stops(rows.values()),
@@ -101,6 +109,7 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     plain: dict[str, str] = {}
     forced: dict[str, str] = {}
     by: dict[str, dict[str, None]] = {}
+    subjects: dict[str, str] = {}
     for cell in cells:
         if cell.get("leaks") and about(cell) == aim:
             usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
@@ -108,9 +117,14 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
             attack = str(cell.get("attack"))
             told = plain if usual else forced
             told[attack] = "exact" if told.get(attack) == "exact" else verdict
+            subjects[attack] = subject_of(cell)
             by.setdefault(attack, {})[str(cell.get("adversary", "server"))] = None
-    parts = [_told(attack, verdict, by[attack]) for attack, verdict in plain.items()]
-    rest = [_told(attack, verdict, by[attack]) for attack, verdict in forced.items() if attack not in plain]
+    parts = [_told(attack, subjects[attack], verdict, by[attack]) for attack, verdict in plain.items()]
+    rest = [
+        _told(attack, subjects[attack], verdict, by[attack])
+        for attack, verdict in forced.items()
+        if attack not in plain
+    ]
     if rest:
         when = f"under the attack's best settings {'also ' if parts else ''}"
         parts.append(when + words.listed(rest))
@@ -128,13 +142,12 @@ def about(cell: dict[str, Any]) -> str:
     return EACH if cell.get("owners") == 1 else str(_setting(cell, "aim") or EACH)
 
 
-def _told(attack: str, verdict: str, by: Iterable[str]) -> str:
+def _told(attack: str, subject: str, verdict: str, by: Iterable[str]) -> str:
     code = attack.split("-")[0].upper()
-    subject = words.SUBJECTS.get(attack)
     who = list(by)
     if who != ["server"]:
         verdict += f", by {words.listed(words.named(words.ADVERSARIES, name) for name in who)}"
-    return f"{subject} ({code}, {verdict})" if subject else f"{attack} ({verdict})"
+    return f"{subject} ({code}, {verdict})"
 
 
 def _stops(cells: Sequence[dict[str, Any]]) -> str:
@@ -201,6 +214,12 @@ def _told_stops(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> list[str]:
     """What would stop an attack in one adversary's hands, where it leaks at all."""
     cells = [c for by_policy in rows for found in by_policy.values() for c in found]
     return list(dict.fromkeys(str(c["stops"]) for c in cells if c.get("leaks") and c.get("stops")))
+
+
+def _title(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> str:
+    """What an attack learns, from the first of its cells that says it."""
+    cells = (c for by_policy in rows for found in by_policy.values() for c in found)
+    return next((str(c["title"]) for c in cells if c.get("title")), "")
 
 
 def _nodes(cells: Sequence[dict[str, Any]]) -> str | None:

@@ -11,11 +11,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.report import words
-from secure_fedgraph.report.audit_page import audit_story
-from secure_fedgraph.report.compare_page import compare_story
-from secure_fedgraph.report.run_page import run_story
-from secure_fedgraph.report.svg import Picture
+from secure_fedgraph.experiment.schema import RESULTS, read
+from secure_fedgraph.report import text
+from secure_fedgraph.report.figures.svg import Picture
+from secure_fedgraph.report.sections.audit_page import audit_story
+from secure_fedgraph.report.sections.compare_page import compare_story
+from secure_fedgraph.report.sections.run_page import run_story
 
 SCHEMA = "secure-fedgraph/"
 # The first file found is what the folder is about: an audit of a finished run leaves both.
@@ -24,8 +25,6 @@ KINDS: dict[str, tuple[str, Callable[[dict[str, Any], Path], dict[str, Any]]]] =
     "audit": ("audit.json", audit_story),
     "run": ("result.json", run_story),
 }
-# Without these there is nothing to report: a page of blanks would look like a result.
-ESSENTIAL = {"compare": ("config", "points"), "audit": ("config", "cells"), "run": ("config", "accuracy")}
 
 
 def write_report(folder: Path) -> Path:
@@ -84,6 +83,7 @@ def told(kind: str, value: dict[str, Any], folder: Path) -> tuple[str, list[Pict
 
 
 def _load(folder: Path) -> tuple[str, dict[str, Any]]:
+    """What the folder is about, checked against its model: blanks would look like a result."""
     for kind, (name, _) in KINDS.items():
         path = folder / name
         if not path.exists():
@@ -96,23 +96,13 @@ def _load(folder: Path) -> tuple[str, dict[str, Any]]:
             if isinstance(error, BadInput):
                 raise
             raise BadInput(f"{path} is not JSON: write it again with 'secure-fedgraph {kind}'") from None
-        schema = value.get("schema") if isinstance(value, dict) else None
-        if schema != f"{SCHEMA}{kind}/1":
+        written_as = value.get("schema") if isinstance(value, dict) else None
+        if written_as != f"{SCHEMA}{kind}/1":
             raise BadInput(
-                f"{path} has schema {repr(schema)[:60]}, not '{SCHEMA}{kind}/1': write it again with this "
-                "version"
+                f"{path} has schema {repr(written_as)[:60]}, not '{SCHEMA}{kind}/1': write it again with "
+                "this version"
             )
-        missing = [key for key in ESSENTIAL[kind] if key not in value]
-        if missing:
-            raise BadInput(
-                f"{path} holds no {' and no '.join(missing)}: write it again with 'secure-fedgraph {kind}'"
-            )
-        for key in ESSENTIAL[kind]:
-            wanted = list if key in ("points", "cells") else dict
-            if not isinstance(value[key], wanted):
-                raise BadInput(
-                    f"{path}: {key} is {str(value[key])[:40]!r}: write it again with 'secure-fedgraph {kind}'"
-                )
+        read(RESULTS[kind], value, path)
         return kind, value
     names = ", no ".join(name for name, _ in KINDS.values())
     raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit or comparison")
@@ -126,8 +116,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for tell in (words.percent, words.share, words.count, words.size, words.seconds, words.epsilon):
+    for tell in (text.percent, text.share, text.count, text.size, text.seconds, text.epsilon):
         environment.filters[tell.__name__] = tell
-    environment.filters["scientific"] = words.scientific
-    environment.tests["bounded"] = words.bounded
+    environment.filters["scientific"] = text.scientific
+    environment.tests["bounded"] = text.bounded
     return environment

@@ -18,22 +18,23 @@ import torch
 from click.testing import CliRunner
 
 import secure_fedgraph as sfg
-from secure_fedgraph import files, shelf
-from secure_fedgraph.algorithms.own import algorithm_named
-from secure_fedgraph.checkpoint import Checkpoint, lock
-from secure_fedgraph.cli import main
-from secure_fedgraph.comparison.runs import kept, readable
-from secure_fedgraph.config import load
+from secure_fedgraph import files
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.graph.rawfiles import RAW
-from secure_fedgraph.graph.sources import read_pyg
-from secure_fedgraph.privacy.accounting import GaussianRelease
-from secure_fedgraph.privacy.ledger import Charge, Ledger, read_ledger
+from secure_fedgraph.experiment.compare.runs import kept, readable
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import fresh_folder, read_json, write_json
+from secure_fedgraph.graph.data.rawfiles import RAW
+from secure_fedgraph.graph.data.sources import read_pyg
+from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
+from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, read_ledger
 from secure_fedgraph.protocol import Transcript, nested, wire
 from secure_fedgraph.protocol.transcript import everything
 from secure_fedgraph.report.page import write_report
-from secure_fedgraph.results import fresh_folder, read_json, write_json
-from secure_fedgraph.shelf import Shelf
+from secure_fedgraph.storage import party_store
+from secure_fedgraph.storage.checkpoint import Checkpoint, lock
+from secure_fedgraph.storage.party_store import PartyStore
 
 FILES = 10_000
 LABEL, NEXT = "00001-0123abcd", "00002-0123abcd"
@@ -110,7 +111,7 @@ class TestWhoMayRead:
         (tmp_path / "r" / "transcript").mkdir(parents=True)
         (tmp_path / "r" / "checkpoint" / "clients" / "a").mkdir(parents=True)
         Transcript(tmp_path / "r" / "transcript")
-        Shelf(tmp_path / "r" / "checkpoint" / "clients" / "a", "a", tmp_path / "r").save({}, LABEL)
+        PartyStore(tmp_path / "r" / "checkpoint" / "clients" / "a", "a", tmp_path / "r").save({}, LABEL)
         below = [path for path in (tmp_path / "r").rglob("*") if path.is_dir()]
         assert {mode(path) for path in below} == {0o700}
         assert mode(tmp_path / "r") == 0o777  # it was there, and is the user's own
@@ -135,7 +136,7 @@ class TestLinks:
         place = tmp_path / "r" / "checkpoint" / "clients"
         place.mkdir(parents=True)
         (place / "owner-0").symlink_to(outside)
-        made = Shelf(place / "owner-0", "owner-0", tmp_path / "r")
+        made = PartyStore(place / "owner-0", "owner-0", tmp_path / "r")
         with pytest.raises(BadInput, match="'owner-0' is a symbolic link"):
             made.save({"w": torch.ones(2)}, LABEL)
         with pytest.raises(BadInput):
@@ -149,7 +150,7 @@ class TestLinks:
             (tmp_path / "r" / "checkpoint").rmdir()
         (tmp_path / "r" / part).symlink_to(outside)
         with pytest.raises(BadInput, match="is a symbolic link"):
-            Shelf(tmp_path / "r" / "checkpoint" / "clients" / "a", "a", tmp_path / "r").save({}, LABEL)
+            PartyStore(tmp_path / "r" / "checkpoint" / "clients" / "a", "a", tmp_path / "r").save({}, LABEL)
         assert intact(outside)
 
     @pytest.mark.parametrize("isolated", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -277,7 +278,7 @@ class TestLinks:
         (tmp_path / "real").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "real")
         Ledger(tmp_path / "link" / "ledger.jsonl").charge(CHARGE)
-        Shelf(tmp_path / "link" / "a", "a").save({}, LABEL)
+        PartyStore(tmp_path / "link" / "a", "a").save({}, LABEL)
         assert (tmp_path / "real" / "ledger.jsonl").is_file()
 
     def test_a_pipe_in_a_files_place_does_not_block(self, tmp_path: Path) -> None:
@@ -306,16 +307,16 @@ class TestLinks:
 
 class TestNames:
     def test_a_part_outside_its_folder_is_not_read(self, tmp_path: Path) -> None:
-        made = Shelf(tmp_path / "a", "a")
+        made = PartyStore(tmp_path / "a", "a")
         made.save({"w": torch.ones(2)}, LABEL)
         (part,) = (tmp_path / "a").glob("*.part")
         (tmp_path / "outside.part").write_bytes(part.read_bytes())
         path = tmp_path / "a" / f"{LABEL}.json"
-        kept = shelf.read_json(path)
+        kept = party_store.read_json(path)
         outside = str(tmp_path / "outside.part")
         for name in ("../outside.part", outside, "..", "", "a\0b", "\ud800", None, 3, ["x"]):
             kept["parts"]["w"]["file"] = name
-            shelf.write_json(path, {key: kept[key] for key in ("owner", "label", "parts")})
+            party_store.write_json(path, {key: kept[key] for key in ("owner", "label", "parts")})
             with pytest.raises(BadInput, match="is no name of a file"):
                 made.load(LABEL)
             with pytest.raises(BadInput, match="is no name of a file"):
@@ -324,12 +325,12 @@ class TestNames:
     @pytest.mark.parametrize("label", ["../x", "00001-0123abcd/..", "٠٠٠٠١-0123abcd"])
     def test_a_label_of_a_checkpoint(self, label: str, tmp_path: Path) -> None:
         with pytest.raises(HostileMessage, match="is no label"):
-            Shelf(tmp_path / "a", "a").load(label)
+            PartyStore(tmp_path / "a", "a").load(label)
 
     @pytest.mark.parametrize("name", ["..", "a/b/..", "."])
     def test_an_owner(self, name: str, tmp_path: Path) -> None:
         with pytest.raises(BadInput):
-            Shelf(tmp_path / "clients" / name, name, tmp_path).save({}, LABEL)
+            PartyStore(tmp_path / "clients" / name, name, tmp_path).save({}, LABEL)
 
 
 class TestLoaders:

@@ -11,7 +11,7 @@ from parties import NAMES, RUN, pairwise, scope, session, vectors
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy import sealing
+from secure_fedgraph.privacy.carriers import sealed
 from secure_fedgraph.privacy.policy import masked
 from secure_fedgraph.protocol import Channel, Reveal, Upload, history, wire
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
@@ -27,17 +27,17 @@ class Peers(Algorithm):
     ANSWERS = Channel("answers", Reveal.SUM, to="peer")
 
     @OFFERS.answer
-    def offer(self, me, given):
-        return Upload({"z": me.memory["w"][:3], "counts": torch.arange(2.0)})
+    def offer(self, client, given):
+        return Upload({"z": client.memory["w"][:3], "counts": torch.arange(2.0)})
 
     @ANSWERS.answer
-    def respond(self, me, given):
-        me.memory["offered"] = given["offers"]
-        return Upload({"w": me.memory["w"]})
+    def respond(self, client, given):
+        client.memory["offered"] = given["offers"]
+        return Upload({"w": client.memory["w"]})
 
     @ANSWERS.read
-    def take(self, me, answered):
-        me.memory["read"] = answered
+    def take(self, client, answered):
+        client.memory["read"] = answered
 
 
 def peers(names=FOUR):
@@ -135,13 +135,13 @@ class TestSealedParcels:
         parcel = offered(made)["owner-0"]
         made_under = scope(50, "offers", FOUR)
         thief = made.parties["owner-1"]
-        pair = sealing._pair_key(thief, "owner-0", "owner-0", made_under)
-        binding = sealing._binding(made_under, "owner-0", "owner-1", parcel.tree["content"])
-        key = sealing.unseal(pair, parcel.tree["key/owner-1"], binding)
+        pair = sealed._pair_key(thief, "owner-0", "owner-0", made_under)
+        binding = sealed._binding(made_under, "owner-0", "owner-1", parcel.tree["content"])
+        key = sealed.unseal(pair, parcel.tree["key/owner-1"], binding)
         words = {"domain": "real", "layout": "1\nz:3\ncounts:2", "data": np.full(5, 0.5, dtype="<f4")}
         inner = wire.encode(words)
-        padded = inner + bytes(-(len(inner) + 8) % sealing.PAD) + len(inner).to_bytes(8, "little")
-        content = sealing.seal(key, padded, sealing._binding(made_under, "owner-0"))
+        padded = inner + bytes(-(len(inner) + 8) % sealed.PAD) + len(inner).to_bytes(8, "little")
+        content = sealed.seal(key, padded, sealed._binding(made_under, "owner-0"))
         forged = dataclasses.replace(parcel, tree={**parcel.tree, "content": content})
         ask(made, forged, ("owner-2", "owner-3"))
         return made.clients["owner-2"].memory["offered"]["z"].tolist()
@@ -151,9 +151,9 @@ class TestSealedParcels:
             self.forge(peers())
 
     def test_keys_that_do_not_name_their_content_let_it(self, monkeypatch):
-        real = sealing._binding
+        real = sealed._binding
         monkeypatch.setattr(
-            sealing, "_binding", lambda scope, sender, reader="", content=b"": real(scope, sender, reader)
+            sealed, "_binding", lambda scope, sender, reader="", content=b"": real(scope, sender, reader)
         )
         assert self.forge(peers()) == [0.5, 0.5, 0.5]
 

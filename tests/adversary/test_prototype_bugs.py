@@ -17,11 +17,11 @@ from parties import NAMES, Toy, pairwise, scope, session, vectors
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import AgreementKey, key_stream, unseal
 from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
-from secure_fedgraph.privacy import homomorphic as he
-from secure_fedgraph.privacy import masking_pairwise
-from secure_fedgraph.privacy.key_agreement import shared_key
-from secure_fedgraph.privacy.masking_pairwise import Pairwise
-from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy.carriers.homomorphic import sums as he
+from secure_fedgraph.privacy.carriers.homomorphic.scheme import SecretKey
+from secure_fedgraph.privacy.carriers.key_agreement import shared_key
+from secure_fedgraph.privacy.carriers.secagg import pairwise as masking_pairwise
+from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import (
     BoundPolicy,
@@ -33,7 +33,7 @@ from secure_fedgraph.privacy.policy import (
     plaintext,
     strictest,
 )
-from secure_fedgraph.privacy.ring_he import SecretKey
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Message, Reveal, wire
 from secure_fedgraph.protocol.message import ANSWER, CARRIER
 from secure_fedgraph.round import Round
@@ -58,9 +58,9 @@ def sent_by(made, name: str, channel: str = "update") -> list[np.ndarray]:
 class Twice(Toy):
     """An algorithm that reduces twice in a round."""
 
-    def round(self, fed, state):
-        fed.reduce(self.UPDATE, {"times": 1.0})
-        fed.reduce(self.UPDATE, {"times": 0.5})
+    def round(self, round, state):
+        round.reduce(self.UPDATE, {"times": 1.0})
+        round.reduce(self.UPDATE, {"times": 0.5})
         return state
 
 

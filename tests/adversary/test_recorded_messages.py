@@ -16,7 +16,7 @@ import small
 import torch
 
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.fedego import FedEgo
+from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.protocol import Message, given, wire
@@ -190,7 +190,7 @@ class TestWhatIsDeclared:
             name = "own"
 
             @FedEgo.MIX.answer
-            def mix(self, me, given) -> None:
+            def mix(self, client, given) -> None:
                 """Takes anything."""
 
         federation = small.federation("fedego")
@@ -201,7 +201,7 @@ class TestWhatIsDeclared:
         class Asks(FedEgo):
             name = "asks"
 
-            def round(self, fed, state):
+            def round(self, round, state):
                 """Gives something else."""
                 return state
 
@@ -217,8 +217,8 @@ class TestFindings:
             Message.from_bytes(message.to_bytes())
 
     def test_glasus_rate_after_a_million_rounds(self) -> None:
-        me = SimpleNamespace(round=10**9)
-        assert small.algorithm("glasu", decay_every=1)._rate(me) == 0.0
+        client = SimpleNamespace(round=10**9)
+        assert small.algorithm("glasu", decay_every=1)._rate(client) == 0.0
 
     @pytest.mark.parametrize("left", [0, 1])
     def test_an_agent_does_not_say_which_motifs_it_has(self, left: int) -> None:

@@ -9,13 +9,13 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.adaptive_clip import BIT, CLIP, FIRST, PART, WITHIN, mean, scaled
-from secure_fedgraph.algorithms.weighting import AveragingSettings
-from secure_fedgraph.config import load
+from secure_fedgraph.algorithms.training.adaptive_clip import BIT, CLIP, FIRST, PART, WITHIN, mean, scaled
+from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.privacy.policy import distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.results import execute
 
 SMALL = {"hidden": (8, 8), "learning_rate": 0.05}
 

@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
-from secure_fedgraph.config import Experiment, load
 from secure_fedgraph.errors import Refused
+from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.graph.kinds import RatingsDataset
 from secure_fedgraph.privacy.policy import RECIPES, Policy
 from secure_fedgraph.protocol import Message
@@ -87,7 +87,7 @@ class TestWhatLeaves:
         """The clients of a run, and everything that the server was sent."""
         clients: list[Client] = []
         sent: list[bytes] = []
-        enlist, handle = sfg.Federation.enlist, Client.handle
+        make_clients, handle = sfg.Federation.make_clients, Client.handle
 
         def watched(self: Client, raw: bytes) -> bytes:
             reply = handle(self, raw)
@@ -96,21 +96,21 @@ class TestWhatLeaves:
             return reply
 
         def kept(self: sfg.Federation, *given: Any, **named: Any) -> list[Client]:
-            clients.extend(enlist(self, *given, **named))
+            clients.extend(make_clients(self, *given, **named))
             return clients
 
         monkeypatch.setattr(Client, "handle", watched)
-        monkeypatch.setattr(sfg.Federation, "enlist", kept)
+        monkeypatch.setattr(sfg.Federation, "make_clients", kept)
         run(federation, "apflgate", "plaintext", 2)
         return clients, sent
 
     def test_nothing_personal(self, spied):
         clients, sent = spied
         together = b"".join(sent)
-        for me in clients:
-            assert set(me.memory) == {"delta", "personal", "alpha", "optimizer"}
+        for client in clients:
+            assert set(client.memory) == {"delta", "personal", "alpha", "optimizer"}
             for kind in ("delta", "personal"):
-                for value in me.memory[kind].values():
+                for value in client.memory[kind].values():
                     raw = value.numpy().tobytes()
                     pieces = [raw[i : i + 16] for i in range(0, len(raw) - 15, 16)]
                     pieces = [p for p in pieces if np.frombuffer(p, "<f4").all()]  # weights that learned
@@ -127,7 +127,7 @@ class TestWhatLeaves:
     def test_the_terms_add_up_to_zero(self, spied):
         clients, _ = spied
         for name in clients[0].memory["delta"]:
-            terms = torch.stack([me.memory["delta"][name] for me in clients])
+            terms = torch.stack([client.memory["delta"][name] for client in clients])
             assert torch.allclose(terms.sum(0), torch.zeros(()), atol=1e-4)
             assert terms.shape[0] == 3
 

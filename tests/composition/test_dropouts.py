@@ -14,9 +14,9 @@ from small_graphs import triangles
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.gin_classifier import GinClassifier
+from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
-from secure_fedgraph.federation import sub_seed
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.policy import (
     PlaintextWarning,
     homomorphic,
@@ -27,7 +27,7 @@ from secure_fedgraph.privacy.policy import (
 from secure_fedgraph.protocol import Reveal, Transcript
 from secure_fedgraph.protocol.dropouts import STEPS, Dropouts
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.shelf import read_json
+from secure_fedgraph.storage.party_store import read_json
 
 CLIENTS, ROUNDS = 5, 6
 
@@ -244,10 +244,10 @@ class Dying(sfg.FedAvg):
     name = "dying"
 
     @sfg.FedAvg.UPDATE.answer
-    def update(self, me: Any, given: Any) -> Any:
-        if me.round == 2 and me.name == "owner-1":
+    def update(self, client: Any, given: Any) -> Any:
+        if client.round == 2 and client.name == "owner-1":
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().update(me, given)
+        return super().update(client, given)
 
 
 class TestAProcessThatDies:

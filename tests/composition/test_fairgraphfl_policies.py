@@ -12,9 +12,10 @@ from small_graphs import triangles
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.fairgraphfl import VALUES, FairGraphFL
-from secure_fedgraph.config import Experiment
+from secure_fedgraph.algorithms.fairgraphfl.algorithm import VALUES, FairGraphFL
 from secure_fedgraph.errors import Incompatible, LeftInPlaintext
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import run_result
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.motifs import motifs_of
 from secure_fedgraph.privacy.policy import (
@@ -30,7 +31,6 @@ from secure_fedgraph.privacy.policy import (
     strictest,
 )
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.results import run_result
 
 SMALL = {"hidden": 8, "layers": 2, "batch": "full", "learning_rate": 0.01}
 POLICIES = {

@@ -121,7 +121,7 @@ class Broken(sfg.FedAvg):
     name = "broken"
 
     @sfg.FedAvg.UPDATE.answer
-    def update(self, me: Any, given: Any) -> Any:
+    def update(self, client: Any, given: Any) -> Any:
         print("on the way to a division")
         return 1 // 0
 

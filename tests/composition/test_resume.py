@@ -15,13 +15,13 @@ import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.checkpoint import lock
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.privacy.ledger import read_ledger
+from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Message, Transcript, wire
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.message import ANSWER
-from secure_fedgraph.shelf import read_json, write_json
+from secure_fedgraph.storage.checkpoint import lock
+from secure_fedgraph.storage.party_store import read_json, write_json
 
 ROUNDS = 3
 
@@ -147,9 +147,9 @@ def test_requests_from_before_the_kill_are_refused_after_it(
 ) -> None:
     assert interrupted("fedavg", federation, tmp_path, 2, "plaintext", keep=lambda channel, round: True)
     clients: list[Any] = []
-    enlist = sfg.Federation.enlist
+    make_clients = sfg.Federation.make_clients
     monkeypatch.setattr(
-        sfg.Federation, "enlist", lambda self, *a: clients.extend(enlist(self, *a)) or clients
+        sfg.Federation, "make_clients", lambda self, *a: clients.extend(make_clients(self, *a)) or clients
     )
     run = train("fedavg", federation, "plaintext", out=tmp_path, resume=True)
     old = next(s for s in run.transcript.sent if s.channel == "update" and s.recipient == "owner-0")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.privacy.ledger import read_ledger
+from secure_fedgraph.privacy.spending.ledger import read_ledger
 
 SETTINGS = """run --algorithm fedsage+ --data synthetic-citation --policy masked --rounds 12 --seed 3
     --set dataset.nodes=120 --set dataset.features=16 --set training.hidden=[8,8] --set training.epochs=3
@@ -26,7 +26,7 @@ CHARGED = ("generator", "feedback", "update")
 
 
 def start(*arguments: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "secure_fedgraph.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "secure_fedgraph.cli.main", *map(str, arguments)]
     return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
 
 
@@ -51,7 +51,7 @@ def kill_within(process: subprocess.Popen[bytes], folder: Path, seconds: float, 
 
 def finish(*arguments: object) -> None:
     process = start(*arguments)
-    _, said = process.communicate(timeout=240)
+    _, said = process.communicate(timeout=2400)
     assert process.returncode == 0, said.decode()
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
-from secure_fedgraph.privacy.budget import Budget
-from secure_fedgraph.privacy.ledger import Ledger, read_ledger, spent
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger, spent
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 
 ROUNDS, EPSILON = 8, 1e4

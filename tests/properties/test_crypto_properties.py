@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, derive, key_stream, seal, unseal
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.ring_he import Adder, RingParameters, SecretKey
+from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, RingParameters, SecretKey
 
 keys = st.binary(min_size=32, max_size=32)
 quick = settings(deadline=None)

@@ -10,9 +10,9 @@ from hypothesis.extra import numpy as hnp
 from parties import introduced, masked_sum
 
 from secure_fedgraph.errors import HostileMessage, Refused
-from secure_fedgraph.privacy import neighbours
-from secure_fedgraph.privacy.masking import Dealt, Masked
-from secure_fedgraph.privacy.protection import Terms
+from secure_fedgraph.privacy.carriers.secagg import neighbours
+from secure_fedgraph.privacy.carriers.secagg.server import Masked, SumSession
+from secure_fedgraph.privacy.protection import BindContext
 from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER
@@ -36,7 +36,7 @@ def rooms(draw):
     uploads = {name: draw(hnp.arrays(np.int64, shape, elements=values)) for name in cohort}
     left = draw(st.dictionaries(st.sampled_from(cohort), st.sampled_from(STEPS), max_size=len(cohort)))
     return (
-        Masked(bits=bits, colluders=colluders, **PATIENT).bind(Terms(CHANNEL, NAMES, "zero-out")),
+        Masked(bits=bits, colluders=colluders, **PATIENT).bind(BindContext(CHANNEL, NAMES, "zero-out")),
         uploads,
         left,
     )
@@ -68,7 +68,7 @@ def test_below_the_threshold_the_server_holds_too_few_shares_of_every_secret(roo
     carrier, uploads, left = room
     shown: dict[str, set[int]] = {}
     numbers = neighbours.shape(len(uploads), len(uploads), carrier.colluders, 0.2, len(NAMES))
-    real = Dealt._by_owner
+    real = SumSession._by_owner
 
     def watch(self, revealed):
         found = real(self, revealed)
@@ -76,7 +76,7 @@ def test_below_the_threshold_the_server_holds_too_few_shares_of_every_secret(roo
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Dealt, "_by_owner", watch)
+        patch.setattr(SumSession, "_by_owner", watch)
         try:
             masked_sum(PARTIES, carrier, uploads, left)
         except Refused:
@@ -88,7 +88,7 @@ def test_below_the_threshold_the_server_holds_too_few_shares_of_every_secret(roo
 def test_with_neighbours_the_sum_is_as_exact(count, seed, data):
     names = tuple(f"n{i:02d}" for i in range(count))
     parties = {name: MANY[name] for name in names}
-    carrier = Masked(**PATIENT).bind(Terms(CHANNEL, names, "zero-out"))
+    carrier = Masked(**PATIENT).bind(BindContext(CHANNEL, names, "zero-out"))
     generator = np.random.default_rng(seed)
     uploads = {name: generator.integers(-(2**31), 2**31, (1, 5)) for name in names}
     gone = data.draw(st.lists(st.sampled_from(names), max_size=6, unique=True))
@@ -124,7 +124,7 @@ TREES = st.dictionaries(
 @settings(max_examples=200)
 def test_a_client_answers_nonsense_with_a_named_refusal(step, tree):
     """Every step, brought to the point where it is expected, then given something that no server sends."""
-    cohort, carrier = NAMES[:3], Masked(**PATIENT).bind(Terms(CHANNEL, NAMES[:3], "zero-out"))
+    cohort, carrier = NAMES[:3], Masked(**PATIENT).bind(BindContext(CHANNEL, NAMES[:3], "zero-out"))
     uploads = {name: np.zeros((1, 2), dtype=np.int64) for name in cohort}
     seen: list[str] = []
 
@@ -166,7 +166,7 @@ def test_a_server_answers_nonsense_with_a_named_refusal(step, tree, seed):
                 )
             return reply
 
-    carrier = Lying(**PATIENT).bind(Terms(CHANNEL, cohort, "zero-out"))
+    carrier = Lying(**PATIENT).bind(BindContext(CHANNEL, cohort, "zero-out"))
     said = ""
     try:
         # three signatures and shares, two of which are enough: at these steps the third may say what it likes
@@ -181,7 +181,7 @@ def test_a_server_answers_nonsense_with_a_named_refusal(step, tree, seed):
 @settings(max_examples=20)
 def test_no_two_sums_share_a_mask(first, second):
     parties, cohort = PARTIES, NAMES[:3]
-    carrier = Masked(**PATIENT).bind(Terms(CHANNEL, cohort, "zero-out"))
+    carrier = Masked(**PATIENT).bind(BindContext(CHANNEL, cohort, "zero-out"))
     taken = []
 
     class Watched(Masked):

@@ -15,12 +15,12 @@ from hypothesis.extra import numpy as hnp
 from parties import NAMES, Toy, introduced, scope, session
 
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.clipping import Clip
-from secure_fedgraph.privacy.encoding import FixedPoint
-from secure_fedgraph.privacy.masking_pairwise import Pairwise
-from secure_fedgraph.privacy.noise import Gaussian
+from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.policy import local_dp, masked
-from secure_fedgraph.privacy.protection import Sensitivity, Terms
+from secure_fedgraph.privacy.protection import BindContext, Sensitivity
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 
 NAME = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
@@ -176,7 +176,7 @@ class TestClip:
 def fixed(limit: float, clients: int) -> FixedPoint:
     names = tuple(map(str, range(clients)))
     stage, _ = FixedPoint(limit).bind(
-        Sensitivity(), Terms(Channel("update", Reveal.SUM), names, "zero-out", Pairwise.ring)
+        Sensitivity(), BindContext(Channel("update", Reveal.SUM), names, "zero-out", Pairwise.ring)
     )
     assert isinstance(stage, FixedPoint)
     return stage
@@ -241,7 +241,7 @@ class TestNoise:
     @pytest.mark.parametrize("multiplier", [0.1, 1.0, 30.0])
     @pytest.mark.parametrize("norm", [0.01, 5.0])
     def test_scale(self, multiplier, norm):
-        terms = Terms(Channel("update", Reveal.SUM), NAMES, "zero-out")
+        terms = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
         stage, _ = Gaussian(multiplier).bind(Clip(norm).bind(Sensitivity(), terms)[1], terms)
         drawn = stage.apply(np.zeros((10, 10_000)), scope())
         # 3 % of a standard deviation is 13 standard errors at 1e5 draws
@@ -257,7 +257,7 @@ class TestNoise:
     )
     @settings(max_examples=15)
     def test_rows_on_the_grid_are_never_longer_and_the_noise_never_less(self, multiplier, norm, by, rows):
-        terms = Terms(Channel("update", Reveal.SUM), NAMES, "zero-out")
+        terms = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
         clip, sensitivity = Clip(norm).bind(Sensitivity(), terms)
         stage, _ = Gaussian(multiplier, by).bind(sensitivity, terms)
         assert stage.sigma * stage.step >= multiplier * norm * (1 - 2**-40)  # as is the longest row, at least
@@ -297,9 +297,9 @@ def test_a_round_under_masks_opens_what_it_opens_in_plaintext(count, asks, data)
     least = max(2, count // 2 + 1)  # the quorum: a majority of all
     cohort = tuple(data.draw(st.permutations(names)))[: data.draw(st.integers(least, count))]
     step = made.policy["update"].stages[0].terms()["grid"]
-    fed = made.round(1, cohort)
+    round = made.round(1, cohort)
     for _ in range(asks):
         times = data.draw(st.floats(-8, 8, width=32))
         plain = sum((made.clients[n].memory["w"] * times).double() for n in cohort)
-        opened = fed.reduce(Toy.UPDATE, {"times": float(times)}).total["w"]
+        opened = round.reduce(Toy.UPDATE, {"times": float(times)}).total["w"]
         assert (opened - plain).abs().max() <= len(cohort) * step / 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from secure_fedgraph.graph.motifs import motifs_of, ring_form
-from secure_fedgraph.graph.packing import pack
+from secure_fedgraph.graph.sample.packing import pack
 
 LABELS = 3
 

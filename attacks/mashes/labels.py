@@ -1,0 +1,259 @@
+"""Attacks on FedEgo's mashes: what the server reads of them, and the labels that stand in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.models.ego.model import EgoSage
+from secure_fedgraph.protocol import View
+
+EGOS, ACROSS, REDUCTION = "egos", "egos_across", "reduction"
+WEIGHT, BIAS = "reduction.weight", "reduction.bias"
+BATCH_LABELS = "labels of batches"
+SMALL = {"training.hidden": [64, 64], "training.epochs": 1}
+RELEASED = {**SMALL, "training.batching": "released", "clients": 10, "partition": "random", "rounds": 5}
+"""The released code's batches, of ten owners that share nobody: 162 to 164 training nodes each on Cora."""
+SAME_SHARE = 1e-4
+"""How far sums of label shares are apart, relative to their mean, where nothing but a clip changed them."""
+STOPS = {
+    "server": "masks over sums of all owners' mashes (mash=across), for single owners; the union stays open. "
+    "Noise does not last: it is averaged away over rounds unless mashes are released once (mash_rounds)"
+}
+
+
+@dataclass(frozen=True)
+class Mashed:
+    """The mashes of one round, and the reduction that made them.
+
+    Args:
+        rows: ``[mashes, positions, width]`` mean reduced features.
+        labels: ``[mashes, positions, classes]``.
+        weight: ``[features, width]`` of the reduction, or None where it cannot be read.
+        bias: ``[width]``.
+    """
+
+    round: int
+    clients: tuple[str, ...]
+    rows: np.ndarray = field(repr=False)
+    labels: np.ndarray = field(repr=False)
+    weight: np.ndarray | None = field(repr=False)
+    bias: np.ndarray | None = field(repr=False)
+
+    def reduced(self, x: Any) -> np.ndarray:
+        """What the reduction makes of features ``[nodes, features]``, dense or sparse.
+
+        Raises:
+            Blind: where the view holds no reduction.
+        """
+        if self.weight is None or self.bias is None:
+            raise Blind("the reduction layers that made the mashes cannot be read in this view")
+        made: np.ndarray = np.maximum(np.asarray(x @ self.weight) + self.bias, 0)
+        return made
+
+    def sizes(self, batch: int, whole: bool) -> np.ndarray:
+        """How many ego-graphs each mash mixes, ``[mashes]``; 0 where no number fits its label shares.
+
+        Args:
+            batch: the public number.
+            whole: whether all mix that many; else the last one's size is the smallest that makes all its
+                label shares whole numbers.
+        """
+        shares = self.labels.reshape(len(self.labels), -1)
+        found = np.where(_whole(shares, batch), batch, 0)
+        if not whole:
+            found[-1] = next((n for n in range(1, batch + 1) if _whole(shares[-1:], n)[0]), 0)
+        return found
+
+
+def _whole(shares: np.ndarray, size: int) -> np.ndarray:
+    whole: np.ndarray = np.abs(shares * size - np.rint(shares * size)).max(1) < 1e-3
+    return whole
+
+
+class MashAttack(Attack):
+    """What all attacks on mashes read: the mashes of each client, or their sums, and the reductions.
+
+    A client mashes with the reduction that it has just trained: what it was given, and how it moved. A frozen
+    one follows from the seed that it is told.
+    """
+
+    family = "mash"
+    adversaries: ClassVar[tuple[str, ...]] = ("server",)
+    channel = EGOS
+    also_reads: ClassVar[tuple[str, ...]] = (ACROSS, REDUCTION)
+    first_rounds = 20
+    depends_on: ClassVar[tuple[str, ...]] = ("training.batching", "training.batch", "rounds")
+    stops: ClassVar[Mapping[str, str]] = STOPS
+
+    def each(self, view: View) -> dict[str, list[Mashed]]:
+        """Client -> its mashes, round by round.
+
+        Raises:
+            Blind: where no single upload can be read.
+        """
+        channel = ACROSS if ACROSS in view.public.get("channels", {}) else EGOS
+        uploads = view.uploads(channel) if channel in view.public.get("channels", {}) else []
+        if not uploads:
+            raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
+        reductions = _own_reductions(view)
+        found: dict[str, list[Mashed]] = {}
+        for seen in uploads:
+            (client,) = seen.clients
+            weights = reductions.get((client, seen.round), (None, None))
+            found.setdefault(client, []).append(_mashed(seen, weights, 1))
+        return {client: unclipped(rounds) for client, rounds in found.items()}
+
+    def together(self, view: View) -> list[Mashed]:
+        """The opened sums as means over contributors, round by round.
+
+        Raises:
+            Blind: where no sum was opened.
+        """
+        sums = view.sums(ACROSS) if ACROSS in view.public.get("channels", {}) else []
+        if not sums:
+            raise Blind(f"{self.id}: no sum of mashes was opened in this view")
+        reductions = _mean_reductions(view)
+        return unclipped(
+            [_mashed(seen, reductions.get(seen.round, (None, None)), len(seen.clients)) for seen in sums]
+        )
+
+    def sizes(self, view: View, mashed: Mashed) -> np.ndarray:
+        """How many ego-graphs each of a client's mashes mixes."""
+        settings, sums = view.public["settings"], ACROSS in view.public["channels"]
+        return mashed.sizes(int(settings["batch"]), settings["batching"] == "secret" or sums)
+
+    def fixed(self, view: View) -> bool:
+        """Whether a mash has the same members in every round."""
+        return str(view.public["settings"]["batching"]) == "released"
+
+
+def spread(rounds: Sequence[Mashed], coordinates: int) -> Sequence[Mashed]:
+    """Some of the rounds, evenly spread, that together have at most so many coordinates; one at least."""
+    kept = min(len(rounds), max(1, coordinates // rounds[0].rows.shape[2]))
+    return [rounds[i] for i in np.linspace(0, len(rounds) - 1, kept).round().astype(int)]
+
+
+def unclipped(rounds: Sequence[Mashed]) -> list[Mashed]:
+    """Mashes as long as they were before a clip: a centre's label shares then add up to 1.
+
+    Without noise each round's factor is exact; under noise it is the mean over all rounds, where that is
+    three standard errors away from 1.
+    """
+    sums = [one.labels[:, 0].sum(1) for one in rounds]
+    whole = np.concatenate(sums)
+    error = whole.std(ddof=1) / np.sqrt(len(whole)) if len(whole) > 1 else np.inf
+    usual = float(whole.mean())
+    if not (0.02 < usual < 1 - 1e-4 and 1 - usual > 3 * error):
+        return list(rounds)
+    exact = all(np.ptp(one) < SAME_SHARE * one.mean() for one in sums)
+    factors = [float(one.mean()) if exact else usual for one in sums]
+    return [
+        replace(one, rows=one.rows / factor, labels=one.labels / factor)
+        for one, factor in zip(rounds, factors, strict=True)
+    ]
+
+
+def noise_of(rounds: Sequence[Mashed]) -> float:
+    """The noise's standard deviation on a coordinate; without it a centre's label shares add up to 1."""
+    over = np.concatenate([one.labels[:, 0].sum(1) - 1 for one in rounds])
+    return float(np.sqrt((over**2).mean() / rounds[0].labels.shape[2]))
+
+
+Weights = tuple[Any, Any]
+
+
+def _mashed(seen: Any, weights: Weights, contributors: int) -> Mashed:
+    rows, labels = (np.asarray(seen.values[k], dtype=np.float64) / contributors for k in ("rows", "labels"))
+    return Mashed(seen.round, seen.clients, rows, labels, *weights)
+
+
+def _own_reductions(view: View) -> dict[tuple[str, int], Weights]:
+    if REDUCTION not in view.public["channels"]:
+        frozen = _frozen(view)
+        return {} if frozen is None else dict.fromkeys(_asked(view), frozen)
+    given = {(seen.clients[0], seen.round): seen.values for seen in view.asked(REDUCTION)}
+    return {
+        key: (given[key][WEIGHT] + seen.values[WEIGHT], given[key][BIAS] + seen.values[BIAS])
+        for seen in view.uploads(REDUCTION)
+        if (key := (seen.clients[0], seen.round)) in given
+    }
+
+
+def _mean_reductions(view: View) -> dict[int, Weights]:
+    """The average of the cohort's: a client's own is not to be had."""
+    if REDUCTION not in view.public["channels"]:
+        frozen = _frozen(view)
+        return {} if frozen is None else {r: frozen for _, r in _asked(view)}
+    given = {seen.round: seen.values for seen in view.asked(REDUCTION)}
+    return {
+        s.round: (
+            given[s.round][WEIGHT] + s.values[WEIGHT] / len(s.clients),
+            given[s.round][BIAS] + s.values[BIAS] / len(s.clients),
+        )
+        for s in view.sums(REDUCTION)
+        if s.round in given
+    }
+
+
+def _asked(view: View) -> list[tuple[str, int]]:
+    return [(s.clients[0], s.round) for channel in (EGOS, ACROSS) for s in view.asked(channel)]
+
+
+def _frozen(view: View) -> Weights | None:
+    """The reduction of a public seed, where it is never trained."""
+    settings, schema = view.public["settings"], view.public["schema"]
+    seeds = [s.values["seed"] for channel in (EGOS, ACROSS) for s in view.asked(channel)]
+    if settings["reduction"] != "frozen" or not seeds:
+        return None
+    model = EgoSage(schema["features"], schema["classes"], settings["hidden"][0], tuple(settings["fanout"]))
+    model.initialise(int(seeds[0]))
+    with torch.no_grad():
+        return model.reduction.weight.numpy(), model.reduction.bias.numpy()
+
+
+class MashLabels(MashAttack):
+    """B2: the label histogram of every batch, exactly.
+
+    The label part of a mash's centre is a mean of one-hot labels: times its size it is a histogram. The size
+    is the smallest number that makes every entry whole.
+    """
+
+    id = "b2-mash-labels"
+    title = "how many labels of each class a mashed batch has"
+    subject = "labels of mashed batches by class"
+    summary = "the labels of every mashed batch, by class: the soft label of its centre is their histogram"
+    cost = "one look at each mash"
+    stops: ClassVar[Mapping[str, str]] = {
+        "server": "masks over sums of all owners' mashes (mash=across), for single owners; their histogram "
+        "together stays exact. Otherwise noise on labels, once"
+    }
+    controls = (Control("a remainder of one", {**RELEASED, "training.batch": 23}),)
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """For each client ``[mashes, classes]`` labels, of its first round."""
+        found = {client: rounds[0] for client, rounds in self.each(view).items()}
+        size = int(view.public["settings"]["batch"])
+        values = {}
+        for client, mashed in found.items():
+            sizes = self.sizes(view, mashed)  # under noise none fits: the public one then
+            values[client] = _histograms(mashed, np.where(sizes > 0, sizes, size))
+        return Guess(BATCH_LABELS, values, {c: (c,) for c in values}, len(values))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The histograms of the sums, each over all contributors: the size is public there."""
+        first = self.together(view)[0]
+        size = int(view.public["settings"]["batch"]) * len(first.clients)
+        sizes = np.full(len(first.rows), size)
+        return Guess(BATCH_LABELS, {ALL: _histograms(first, sizes)}, {ALL: first.clients}, 1)
+
+
+def _histograms(mashed: Mashed, sizes: np.ndarray) -> np.ndarray:
+    counts: np.ndarray = np.rint(mashed.labels[:, 0] * sizes[:, None])
+    return counts

@@ -1,0 +1,183 @@
+"""B4 and B5 on FedEgo: which of many known nodes are in a mash, with a public pool of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import nnls
+from scipy.sparse import csr_matrix
+
+from secure_fedgraph.attacks.attack import Control, Guess, Knowledge
+from secure_fedgraph.attacks.mashes.labels import RELEASED, MashAttack, Mashed, noise_of, spread
+from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.protocol import View
+
+MASH_MEMBERS, FILTERED_MEMBERS = "members of mashes", "membership in mashes"
+TRAINING_NODES = "training nodes"
+POOL = "candidates"
+GRANT = (
+    "a public pool of candidates: the features of every node of the data set, the owners' own among them, "
+    "and nobody's ownership"
+)
+
+
+class _Pool(MashAttack):
+    """What B4 and B5 share: candidates whose reduced features are known in every round."""
+
+    grants = (GRANT,)
+    needs: ClassVar[tuple[str, ...]] = (POOL,)
+    controls = (Control("kept batches of 32", {**RELEASED, "training.batch": 32}),)
+    owners: ClassVar[int] = 3
+    """How many clients are attacked, the first by name."""
+    mashes: ClassVar[int] = 5
+    """Mashes of each that are solved, where batches are kept: the first."""
+    coordinates: ClassVar[int]
+    """Of reduced features that are solved for together, at most: rounds times width."""
+    members: ClassVar[str]
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Scores of all candidates, for each client."""
+        found = dict(sorted(self.each(view).items())[: self.owners])
+        x = csr_matrix(knowledge.facts[POOL])
+        values = {c: self._scores(view, rounds, x, 1) for c, rounds in found.items()}
+        messages = sum(len(rounds) for rounds in found.values())
+        return Guess(self._about(view), values, {c: (c,) for c in values}, messages)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same of the sums: who is in anybody's."""
+        rounds = self.together(view)
+        x = csr_matrix(knowledge.facts[POOL])
+        values = {ALL: self._scores(view, rounds, x, len(rounds[0].clients))}
+        return Guess(self._about(view), values, {ALL: rounds[0].clients}, len(rounds))
+
+    def _about(self, view: View) -> str:
+        return self.members if self.fixed(view) else TRAINING_NODES
+
+    def _scores(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
+        if self.fixed(view):
+            rounds = spread(rounds, self.coordinates)
+            reduced = np.concatenate([one.reduced(x) for one in rounds], axis=1)
+            sizes = self.sizes(view, rounds[0])
+            # what is left over of a pool is a mash of another size
+            whole = len(sizes) - (len(sizes) > 1 and sizes[-1] != int(view.public["settings"]["batch"]))
+            centres = np.concatenate([one.rows[: min(whole, self.mashes), 0] for one in rounds], axis=1)
+            return self._kept(view, reduced, centres, rounds, contributors)
+        return self._fresh(view, rounds, x, contributors)
+
+    def _kept(
+        self,
+        view: View,
+        reduced: np.ndarray,
+        centres: np.ndarray,
+        rounds: Sequence[Mashed],
+        contributors: int,
+    ) -> np.ndarray:
+        """``[mashes, candidates]``, from what all rounds say side by side."""
+        raise NotImplementedError
+
+    def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
+        """``[candidates]``, of rounds that mix the same nodes in other batches."""
+        raise NotImplementedError
+
+
+class MashDictionary(_Pool):
+    """B4: the members of a mash, as the few candidates whose reduced features add up to it.
+
+        min_{w >= 0}  sum_t |Y_t - w D_t|^2,   D_t = ReLU(X W_t + b_t) of all candidates.
+
+    A mash of kept batches is solved from all rounds together. Where batches are drawn afresh, each is solved
+    alone, and a candidate's largest weight of each round counts: that is enough where the reduction is wide.
+
+    References:
+        Non-negative least squares; Lawson and Hanson 1974.
+    """
+
+    id = "b4-mash-dictionary"
+    title = "which nodes of a public pool a client mashed"
+    subject = "members of mashes among all candidates"
+    summary = (
+        "which nodes of a public pool are in a mash (of kept batches), or train with a client (of fresh)"
+    )
+    cost = "a non-negative least-squares problem a mash: a second each at five rounds of 64 units"
+    coordinates = 640
+    members = MASH_MEMBERS
+
+    def _kept(
+        self,
+        view: View,
+        reduced: np.ndarray,
+        centres: np.ndarray,
+        rounds: Sequence[Mashed],
+        contributors: int,
+    ) -> np.ndarray:
+        return np.stack([nnls(reduced.T, side, maxiter=10 * len(reduced))[0] for side in centres])
+
+    def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
+        found = np.zeros(x.shape[0])
+        for one in spread(rounds, self.coordinates):
+            dictionary = one.reduced(x).T
+            found += np.max([nnls(dictionary, side, maxiter=30000)[0] for side in one.rows[:, 0]], axis=0)
+        return found
+
+
+class MashFilter(_Pool):
+    """B5: whether one candidate is in a mash, by a matched filter.
+
+    A mash of n nodes without the candidate is about Gaussian around the pool's mean, with the pool's
+    covariance over n, so the evidence for ``q = (r(x) - mu) / n`` in it is
+
+        q' S^-1 (Y - mu) - q' S^-1 q / 2,   S = Cov(r) / n + noise.
+
+    Of a batch that is kept, r and Y are those of all rounds side by side: training turns the reduction, and a
+    candidate who fits all of them is there. Of fresh batches each round's best mash is taken, and the rounds
+    are added up. It asks about one candidate at a time, so that a sample of anybody's features for mu and
+    Cov is enough beside the candidate's own; and it knows the noise's size.
+    """
+
+    id = "b5-mash-filter"
+    title = "whether one known node is among those that a client mashed"
+    subject = "membership of single nodes in mashes"
+    summary = "whether a known node is in a mash (of kept batches), or trains with a client (of fresh)"
+    cost = "some matrix products"
+    coordinates = 1280
+    members = FILTERED_MEMBERS
+
+    def _kept(
+        self,
+        view: View,
+        reduced: np.ndarray,
+        centres: np.ndarray,
+        rounds: Sequence[Mashed],
+        contributors: int,
+    ) -> np.ndarray:
+        n = int(view.public["settings"]["batch"]) * contributors
+        return filtered(reduced, centres, n, noise_of(rounds) ** 2)
+
+    def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
+        batch, variance = int(view.public["settings"]["batch"]), noise_of(rounds) ** 2
+        found = np.zeros(x.shape[0])
+        for one in rounds:
+            sizes = self.sizes(view, one)
+            whole = one.rows[:, 0][sizes != sizes[-1]] if 0 < sizes[-1] < batch else one.rows[:, 0]
+            found += filtered(one.reduced(x), whole, batch * contributors, variance).max(0)
+        return found
+
+
+def filtered(reduced: np.ndarray, mashes: np.ndarray, n: int, variance: float) -> np.ndarray:
+    """``[mashes, candidates]``: the log-likelihood ratio of each candidate's presence.
+
+    Args:
+        reduced: ``[candidates, width]``.
+        mashes: ``[mashes, width]``, each a mean over ``n``.
+        variance: of the noise on a mash.
+    """
+    mean = reduced.mean(0)
+    spread = np.cov(reduced.T) / n
+    # what single precision leaves of it, so that it can be solved for
+    spread += (variance + 1e-13 * np.trace(spread) / len(spread)) * np.eye(len(spread))
+    q = (reduced - mean) / n
+    solved = np.linalg.solve(spread, q.T)
+    found: np.ndarray = (mashes - mean) @ solved - (q.T * solved).sum(0) / 2
+    return found

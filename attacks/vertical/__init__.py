@@ -1,0 +1,1 @@
+"""Attacks on GLASU: rows, labels and links of shared nodes."""

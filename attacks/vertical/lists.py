@@ -1,0 +1,296 @@
+"""D1 on GLASU: an owner's links, from the lists of nodes that it sampled for a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.graph.sample.layers import draw_batch, public_set
+from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import Seen
+
+LINKS = "links from lists"
+TRAINING, NODES, OWN_LINKS = "training nodes", "number of nodes", "own links"
+OTHERS, UNITED = "the others together", "all owners united"
+WHICH = (
+    "how many nodes there are and which train: every owner knows, and the server could read it from the lists"
+)
+PASSES = 8
+_DEGREES = np.unique(np.round(np.geomspace(1, 200, 60)).astype(int))
+"""The numbers of links that a node is tried with."""
+_EPOCHS = Control(
+    "one-hop lists",
+    {"rounds": 17, "training.layers": 2, "training.aggregated": [1, 2], "training.hidden": 8},
+)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Lists of one sampler, beside the nodes that it drew neighbours for.
+
+    Args:
+        centres: ``[lists, nodes]``, whether neighbours of a node were drawn.
+        told: ``[lists, nodes]``, whether being on the list says something about a node: not where it is
+        there anyway.
+        drawn: ``[lists, nodes]``, whether it was on the list, where that says something.
+        draws: with replacement, a centre, all hops together.
+        fanout: the same, a hop.
+    """
+
+    centres: np.ndarray = field(repr=False)
+    told: np.ndarray = field(repr=False)
+    drawn: np.ndarray = field(repr=False)
+    draws: int
+    fanout: int
+
+    def scores(self) -> np.ndarray:
+        """How much likelier the lists are with a link than without, for each pair, ``[nodes, nodes]``.
+
+        Where a centre ``v`` has ``d`` links, a neighbour of it comes up at the rate ``q = 1 - (1 -
+        1/d)^draws`` by ``v`` alone. First pass: a node ``u`` was on ``k`` of the ``n`` lists of ``v``, and
+        on others at the rate ``p0``: ``k log(p1 / p0) + (n - k) log((1 - p1) / (1 - p0))`` for ``p1 = 1 - (1
+        - p0)(1 - q)``, with the ``d`` whose ``d`` best candidates are likeliest. Then, ``PASSES`` times,
+        what the list's other centres explain is taken off: ``(n - k) log(1 - q) + sum over hits of log((1 -
+        (1 - q) m) / (1 - m))``, where ``m`` is the chance that none of the others brought ``u``, by the
+        scores so far.
+
+        Where both ends were centres the two directions add up; where neither was, NaN.
+        """
+        centres, drawn = self.centres.astype(np.float32), self.drawn.astype(np.float32)
+        used = np.flatnonzero(self.centres.any(0))
+        c = centres[:, used]
+        n, k = c.T @ self.told.astype(np.float32), c.T @ drawn
+        p0 = (drawn.sum(0) - k + 0.5) / (self.told.sum(0, dtype=np.float32) - n + 1)
+        scores, degrees = _first_pass(k, n, p0.clip(1e-5, 1 - 1e-5), self.draws)
+        # one hop: nobody but the centres brings a node; two: whatever p0 says
+        stray = np.full_like(p0, 1e-3) if self.draws == self.fanout else p0.clip(1e-3, 0.5)
+        for _ in range(PASSES):
+            # half of the way: candidates that explain each other would otherwise take turns
+            further, more = self._explained(used, scores, degrees, n, k, stray)
+            scores, degrees = (scores + further) / 2, (degrees + more) / 2
+        return _both_ways(scores, used, centres.shape[1])
+
+    def _explained(
+        self,
+        used: np.ndarray,
+        scores: np.ndarray,
+        degrees: np.ndarray,
+        n: np.ndarray,
+        k: np.ndarray,
+        stray: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One more pass: scores given what the other centres of a list explain, and degrees by them."""
+        nodes = scores.shape[1]
+        linked = _chance(scores, degrees)
+        q = (1 - (1 - 1 / degrees) ** self.draws)[:, None]
+        brings = np.log1p(-(linked * q).clip(0, 0.999))  # log chance that v does not bring u
+        place = np.full(nodes, -1)
+        place[used] = np.arange(len(used))
+        told = (n - k) * np.log1p(-q.clip(0, 0.999))
+        for centres, hits in zip(self.centres, self.drawn, strict=True):
+            rows, columns = np.ix_(place[np.flatnonzero(centres)], np.flatnonzero(hits))
+            own = brings[rows, columns]
+            base = np.log1p(-stray[rows, columns])
+            m = np.exp((own.sum(0) - own + base).clip(-30, -1e-6))
+            told[rows, columns] += np.log((1 - (1 - q[rows[:, 0]]) * m) / (1 - m))
+        return told, _chance(told, degrees).sum(1).clip(1, nodes)
+
+
+def _chance(scores: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    """That there is a link, where a centre has so many among all nodes."""
+    odds = np.log(degrees / scores.shape[1])[:, None] + scores
+    found: np.ndarray = 1 / (1 + np.exp(-odds.clip(-30, 30)))
+    return found
+
+
+def _both_ways(scores: np.ndarray, used: np.ndarray, nodes: int) -> np.ndarray:
+    one_way = np.full((nodes, nodes), np.nan, dtype=np.float32)
+    one_way[used] = scores
+    there = ~np.isnan(one_way)
+    both = np.nan_to_num(one_way) + np.nan_to_num(one_way.T)
+    both[~(there | there.T)] = np.nan
+    np.fill_diagonal(both, np.nan)
+    return both
+
+
+def _first_pass(k: np.ndarray, n: np.ndarray, p0: np.ndarray, draws: int) -> tuple[np.ndarray, np.ndarray]:
+    best, degrees = np.full(len(k), -np.inf), np.ones(len(k))
+    found = np.zeros_like(k)
+    for degree in _DEGREES[k.shape[1] > _DEGREES]:
+        q = 1 - (1 - 1 / degree) ** draws
+        p1 = (1 - (1 - p0) * (1 - q)).clip(1e-5, 1 - 1e-5)
+        score = k * np.log(p1 / p0) + (n - k) * np.log((1 - p1) / (1 - p0))
+        top = np.partition(score, -degree, axis=1)[:, -degree:].sum(1)
+        better = top > best
+        best[better], degrees[better] = top[better], degree
+        found[better] = score[better]
+    return found, degrees
+
+
+class ListLinks(Attack):
+    """D1: whom an owner sampled, seen by the server.
+
+    With ``sampler="paper"`` every owner tells the server which nodes it drew around a public batch. A
+    neighbour of a batch node comes up more often when that node is in the batch than otherwise. No
+    representation is read.
+
+    :meth:`run` reads each owner's lists, :meth:`residual` only what would be left if lists were united out
+    of the server's sight: the union, scored against the links of anybody. With ``sampler="public"`` the sets
+    are drawn from the seed, which is all there is to read.
+    """
+
+    id = "d1-index-lists"
+    title = "an owner's links, from the nodes that it sampled"
+    subject = "links from lists of sampled nodes"
+    family = "glasu"
+    summary = "an owner's links, from the lists of nodes that it sampled"
+    channel = "sample"
+    grants = (WHICH,)
+    needs = (TRAINING, NODES)
+    cost = "a matrix product of lists by nodes by nodes: seconds"
+    controls = (_EPOCHS,)
+    depends_on = ("training.layers", "training.sampler", "training.batch", "training.fanout", "rounds")
+    stops: ClassVar[Mapping[str, str]] = {
+        "server": "training.sampler=public or full: what is sent then depends on nobody's links",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Scores of all pairs of nodes, for each owner."""
+        if view.public["settings"].get("sampler") == "public":
+            requests = view.asked("hidden")
+            if not requests:
+                raise Blind(f"{self.id}: sampler=public sends no list: sets are drawn from the seed")
+            scores, owners = public_lists(view, requests, knowledge).scores(), view.public["clients"]
+            return Guess(LINKS, dict.fromkeys(owners, scores), {o: (o,) for o in owners}, len(requests))
+        lists, messages = self._lists(view, knowledge)
+        return Guess(LINKS, {t: one.scores() for t, one in lists.items()}, {t: (t,) for t in lists}, messages)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """Scores of all pairs of nodes, from the unions alone."""
+        lists, messages = self._lists(view, knowledge)
+        first = next(iter(lists.values()))
+        drawn = np.any([one.drawn for one in lists.values()], axis=0)
+        united = Lists(first.centres, first.told, drawn, first.draws, first.fanout)
+        return Guess(LINKS, {UNITED: united.scores()}, {UNITED: tuple(sorted(lists))}, messages)
+
+    def _lists(self, view: View, knowledge: Knowledge) -> tuple[dict[str, Lists], int]:
+        rows: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        uploads = self.single_uploads(view)
+        asked = {seen.exchange: seen.values for seen in view.asked(self.channel)}
+        for seen in uploads:
+            centres = centres_of(view, asked[seen.exchange], knowledge)
+            rows.setdefault(seen.clients[0], []).append((centres, seen.values["nodes"].astype(int).ravel()))
+        nodes = int(knowledge.facts[NODES])
+        return {owner: _table(view, found, nodes) for owner, found in sorted(rows.items())}, len(uploads)
+
+
+class ListLinksByOwner(Attack):
+    """D1 by an owner: the union that it is handed, less its own list.
+
+    What is on the united list and not on its own was drawn by somebody else. Its own draws say nothing about
+    the others', so lists on which a node is its own are left out for that node. Links that it holds itself
+    are no guess.
+
+    With two owners :meth:`run` is about the other one; with more :meth:`residual` is about the others
+    together.
+    """
+
+    id = "d1-index-union"
+    title = "the other owners' links, from the united lists of sampled nodes"
+    subject = "the others' links from united lists"
+    family = "glasu"
+    summary = "the other owners' links, from the united lists less one's own"
+    adversaries = ("client",)
+    channel = "sample"
+    also_reads = ("hidden",)
+    first_rounds = 17
+    grants = (WHICH, "its own links")
+    needs = (TRAINING, NODES, OWN_LINKS)
+    cost = "a matrix product of lists by nodes by nodes: seconds"
+    controls = (_EPOCHS,)
+    depends_on = ListLinks.depends_on
+    stops: ClassVar[Mapping[str, str]] = {
+        "client": "training.sampler=public or full: what is handed out then depends on nobody's links",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Scores of all pairs that it does not hold itself, about the one other owner."""
+        others = self._others(view)
+        if len(others) > 1:
+            raise Blind(f"{self.id}: of {len(others)} others the union shows, and no single list")
+        return self._guess(view, knowledge, others[0], others)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same about all the others together."""
+        return self._guess(view, knowledge, OTHERS, self._others(view))
+
+    def _others(self, view: View) -> tuple[str, ...]:
+        return tuple(name for name in view.public["clients"] if name not in view.parties)
+
+    def _guess(self, view: View, knowledge: Knowledge, target: str, others: tuple[str, ...]) -> Guess:
+        uploads = self.single_uploads(view)
+        asked = {seen.exchange: seen.values for seen in view.asked(self.channel)}
+        unions = {
+            (seen.round, seen.values["step"]): seen.values["nodes"].astype(int)
+            for seen in view.asked("hidden")
+            if seen.values.get("stretch") == 0 and "nodes" in seen.values
+        }
+        rows, own = [], []
+        for seen in uploads:
+            given = asked[seen.exchange]
+            if given["stretch"] == 1 and (seen.round, given["step"]) in unions:
+                rows.append((centres_of(view, given, knowledge), unions[seen.round, given["step"]]))
+                own.append(seen.values["nodes"].astype(int).ravel())
+        if not rows:
+            raise Blind(f"{self.id}: no united list was handed to this owner")
+        nodes = int(knowledge.facts[NODES])
+        table, mine = _table(view, rows, nodes), _marked(own, nodes)
+        scores = Lists(
+            table.centres, table.told & ~mine, table.drawn & ~mine, table.draws, table.fanout
+        ).scores()
+        row, column = np.asarray(knowledge.facts[OWN_LINKS])
+        scores[row, column] = scores[column, row] = np.nan
+        return Guess(LINKS, {target: scores}, {target: others}, len(rows))
+
+
+def centres_of(view: View, given: Mapping[str, Any], knowledge: Knowledge) -> np.ndarray:
+    """The nodes that a request has neighbours drawn for: the batch, or the union above."""
+    if "nodes" in given:
+        return np.asarray(given["nodes"]).astype(int)
+    training = torch.as_tensor(knowledge.facts[TRAINING])
+    if view.public["settings"]["sampler"] == "full":
+        return training.numpy()
+    return draw_batch(training, view.public["settings"]["batch"], int(given["seed"])).numpy()
+
+
+def public_lists(view: View, requests: Iterable[Seen], knowledge: Knowledge) -> Lists:
+    """The lists that the seeds alone give with ``sampler="public"``: what anybody can make, and no more."""
+    size, nodes, rows = view.public["settings"]["public_nodes"], int(knowledge.facts[NODES]), []
+    for seed in sorted({int(seen.values["seed"]) for seen in requests}):
+        batch = centres_of(view, {"seed": seed}, knowledge)
+        rows.append((batch, public_set(torch.as_tensor(batch), nodes, size, seed).numpy()))
+    return _table(view, rows, nodes)
+
+
+def _table(view: View, rows: list[tuple[np.ndarray, np.ndarray]], nodes: int) -> Lists:
+    settings = view.public["settings"]
+    ends = (0, *settings["aggregated"])
+    # a centre stays in the set below it and draws again; by how many layers lists differ is the same
+    # throughout
+    hops = max(1, ends[2] - ends[1] if len(ends) > 2 else 1)
+    centres = _marked([row[0] for row in rows], nodes)
+    listed = _marked([row[1] for row in rows], nodes)
+    return Lists(centres, ~centres, listed & ~centres, settings["fanout"] * hops, settings["fanout"])
+
+
+def _marked(lists: Iterable[np.ndarray], nodes: int) -> np.ndarray:
+    lists = list(lists)
+    marked = np.zeros((len(lists), nodes), dtype=bool)
+    for row, found in enumerate(lists):
+        marked[row, found] = True
+    return marked

@@ -1,0 +1,239 @@
+"""D2 and D3 on GLASU: the others' rows from the mean that is handed out, and links from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from secure_fedgraph.attacks.attack import Attack, Blind, Control, Guess, Knowledge
+from secure_fedgraph.attacks.vertical.lists import NODES, OTHERS, TRAINING, WHICH, centres_of
+from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.graph.sample.layers import public_set
+from secure_fedgraph.protocol import View
+from secure_fedgraph.protocol.transcript import SERVER
+
+ROWS, ALIKE = "rows of another owner", "links by likeness"
+OWN_ROWS = "own rows"
+_OWN = "the rows that it made itself in the first iteration"
+_ONE_LAYER = {
+    "rounds": 1,
+    "training.layers": 2,
+    "training.aggregated": [1, 2],
+    "training.sampler": "full",
+    "training.steps": 2,
+}
+_SUMMED, _EACH = "hidden", "hidden_each"
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What was aggregated and handed to an owner.
+
+    Args:
+        rows: ``[nodes, width]``, the mean, or all owners' blocks.
+        among: how many owners' rows it is of.
+    """
+
+    rows: np.ndarray = field(repr=False)
+    among: int
+
+
+class OthersRows(Attack):
+    """D2: ``(M mean - own) / (M - 1)``, the mean of the other owners' rows; with two owners the other's rows.
+
+    Of the first aggregated layer of the first iteration. A concatenation (``aggregation="concat"``) hands
+    every owner's block out as it is.
+
+    :meth:`run` is about single owners, :meth:`residual` about the mean of the others.
+    """
+
+    id = "d2-subtracted-rows"
+    title = "the other owners' representations, from their mean with one's own"
+    subject = "the others' representations"
+    family = "glasu"
+    summary = "the other owners' rows, from the aggregate less one's own"
+    adversaries = ("client",)
+    channel = _SUMMED
+    also_reads = (_EACH,)
+    first_rounds = 1
+    grants = (_OWN,)
+    needs = (OWN_ROWS,)
+    cost = "one subtraction"
+    controls = (
+        Control(
+            "two owners",
+            {
+                "clients": 2,
+                "rounds": 1,
+                "training.accept_two_clients": True,
+                "training.sampler": "public",
+                "training.steps": 1,
+            },
+        ),
+    )
+    depends_on = ("training.aggregation",)
+    stops: ClassVar[Mapping[str, str]] = {
+        "client": "three owners or more, of whom no other two collude: then it is the mean of the others, "
+        "which stays open under every policy",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """The rows of each other owner, where they can be told apart."""
+        others = _others(view)
+        handed = handed_out(self.id, view)
+        if handed.rows.shape[1] > _width(view):
+            width, names = _width(view), list(view.public["clients"])
+            blocks = {o: handed.rows[:, names.index(o) * width :][:, :width] for o in others}
+            return Guess(ROWS, blocks, {o: (o,) for o in others}, 1)
+        if len(others) > 1:
+            raise Blind(f"{self.id}: {len(others)} other owners show as their mean only")
+        return Guess(ROWS, {others[0]: _less_own(handed, knowledge)}, {others[0]: others}, 1)
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The mean of the others' rows."""
+        handed = handed_out(self.id, view)
+        if handed.rows.shape[1] > _width(view):
+            raise Blind(f"{self.id}: a concatenation leaves no mean: every block is open")
+        return Guess(ROWS, {OTHERS: _less_own(handed, knowledge)}, {OTHERS: _others(view)}, 1)
+
+
+class AlikeRows(Attack):
+    """D3: nodes whose rows point the same way are linked: an aggregation over links makes neighbours alike.
+
+    Rows of the first aggregated layer, of all iterations of the first round; each node's directions are
+    added up.
+
+    :meth:`run` reads each owner's rows (the server), or those of the one other owner, by subtraction;
+    :meth:`residual` the mean that the server opened, or the mean of the others.
+    """
+
+    id = "d3-alike-rows"
+    title = "links, from which rows of a layer are alike"
+    subject = "links from rows that are alike"
+    family = "glasu"
+    summary = "links, from the likeness of the rows that owners send for a layer"
+    adversaries = (SERVER, "client")
+    channel = _SUMMED
+    also_reads = (_EACH,)
+    first_rounds = 1
+    grants = (WHICH, _OWN + " (an owner)")
+    needs = (TRAINING, NODES, OWN_ROWS)
+    cost = "a matrix product of nodes by nodes: seconds"
+    controls = (Control("first layer, all nodes", _ONE_LAYER),)
+    depends_on = ("training.layers", "training.sampler", "training.backbone")
+    stops: ClassVar[Mapping[str, str]] = {
+        SERVER: "about single owners, masked and homomorphic; nothing built hides the mean",
+        "client": "nothing built: every owner is handed the mean",
+    }
+
+    def run(self, view: View, knowledge: Knowledge) -> Guess:
+        """Scores of all pairs of nodes with rows, for each owner."""
+        if SERVER not in view.parties:
+            others = _others(view)
+            if len(others) > 1:
+                raise Blind(f"{self.id}: {len(others)} other owners show as their mean only")
+            return self._of_others(view, knowledge, others[0])
+        name = _in_use(view)
+        uploads = view.uploads(name)
+        if not uploads:
+            raise Blind(f"{self.id}: {view.why_unreadable(name)}")
+        nodes = _sets(view, knowledge)
+        found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        for seen in uploads:
+            if seen.exchange in nodes:
+                found.setdefault(seen.clients[0], []).append((nodes[seen.exchange], seen.values["rows"]))
+        return _alike({owner: (owner,) for owner in sorted(found)}, found, len(uploads))
+
+    def residual(self, view: View, knowledge: Knowledge) -> Guess:
+        """The same from the mean over all owners, or over the others."""
+        if SERVER not in view.parties:
+            return self._of_others(view, knowledge, OTHERS)
+        sums, nodes = self.opened_sums(view), _sets(view, knowledge)
+        rows = [(nodes[seen.exchange], seen.values["rows"]) for seen in sums if seen.exchange in nodes]
+        return _alike({ALL: sums[0].clients}, {ALL: rows}, len(sums))
+
+    def _of_others(self, view: View, knowledge: Knowledge, target: str) -> Guess:
+        handed = handed_out(self.id, view)
+        if handed.rows.shape[1] > _width(view):
+            raise Blind(f"{self.id}: a concatenation leaves no mean: d2 reads every block")
+        first = min(_sets(view, knowledge).items())[1]
+        rows = {target: [(first, _less_own(handed, knowledge))]}
+        return _alike({target: _others(view)}, rows, 1)
+
+
+def handed_out(attack: str, view: View) -> Handed:
+    """The aggregate of the first aggregated layer in the first iteration.
+
+    Raises:
+        Blind: where none was handed out, or no later request of its channel tells it.
+    """
+    asked = [seen for seen in view.asked(_in_use(view)) if "aggregate" in seen.values]
+    if not asked:
+        raise Blind(f"{attack}: no aggregate of a layer below the last was handed to this owner")
+    first = min(asked, key=lambda seen: seen.exchange)
+    if first.values["stretch"] != 1:
+        raise Blind(f"{attack}: the first aggregate was handed out before this record begins")
+    return Handed(np.asarray(first.values["aggregate"], dtype=np.float64), int(first.values["among"]))
+
+
+def _less_own(handed: Handed, knowledge: Knowledge) -> np.ndarray:
+    own = knowledge.facts[OWN_ROWS]
+    if own is None or own.shape != handed.rows.shape:
+        raise Blind("the owner's own rows are not of the nodes that were aggregated")
+    found: np.ndarray = (handed.among * handed.rows - own) / (handed.among - 1)
+    return found
+
+
+def _sets(view: View, knowledge: Knowledge) -> dict[int, np.ndarray]:
+    """Exchange -> whose rows were asked for, where it is of the first aggregated layer."""
+    settings, found = view.public["settings"], {}
+    for seen in view.asked(_in_use(view)):
+        given = seen.values
+        if given.get("stretch") != 0:
+            continue
+        if settings["sampler"] == "full" and len(settings["aggregated"]) > 1:
+            found[seen.exchange] = np.arange(int(knowledge.facts[NODES]))
+        elif settings["sampler"] == "public" and len(settings["aggregated"]) > 1:
+            batch = torch.as_tensor(centres_of(view, given, knowledge))
+            size, nodes = settings["public_nodes"], int(knowledge.facts[NODES])
+            found[seen.exchange] = public_set(batch, nodes, size, int(given["seed"])).numpy()
+        else:
+            found[seen.exchange] = centres_of(view, given, knowledge)
+    return found
+
+
+def _alike(
+    targets: Mapping[str, tuple[str, ...]],
+    rows: Mapping[str, list[tuple[np.ndarray, np.ndarray]]],
+    messages: int,
+) -> Guess:
+    """Cosines of the nodes' summed directions, ``[nodes, nodes]``; NaN without a row."""
+    values = {}
+    for target, found in rows.items():
+        nodes = 1 + max(int(numbers.max()) for numbers, _ in found)
+        total = np.zeros((nodes, found[0][1].shape[1]), dtype=np.float32)
+        for numbers, made in found:
+            size = np.linalg.norm(made, axis=1, keepdims=True)
+            total[numbers] += made / np.maximum(size, 1e-12)
+        size = np.linalg.norm(total, axis=1, keepdims=True)
+        unit = np.where(size > 1e-6, total / np.maximum(size, 1e-6), np.nan).astype(np.float32)
+        cosine = unit @ unit.T
+        np.fill_diagonal(cosine, np.nan)
+        values[target] = cosine
+    return Guess(ALIKE, values, targets, messages)
+
+
+def _others(view: View) -> tuple[str, ...]:
+    return tuple(name for name in view.public["clients"] if name not in view.parties)
+
+
+def _width(view: View) -> int:
+    return int(view.public["settings"]["hidden"])
+
+
+def _in_use(view: View) -> str:
+    return _EACH if _EACH in view.public.get("channels", {}) else _SUMMED

@@ -1,0 +1,1 @@
+"""Does a run do what its declaration says? One check a module."""

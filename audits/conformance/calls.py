@@ -1,0 +1,321 @@
+"""Conformance by trying: what a bound protection, noisy steps or a small federation do when watched.
+
+Where :mod:`~secure_fedgraph.audits.conformance.checks` reads the record of a run, these call the code:
+twice with the same seeds, with a stage that looks at the ledger, with gradients that note which records were
+asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy.stats import binom
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms.training.private_training import neighbours_of
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
+from secure_fedgraph.audits.empirical_dp.mechanisms import view
+from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours
+from secure_fedgraph.audits.record import LEVEL, Finding
+from secure_fedgraph.audits.rehearsal import watched
+from secure_fedgraph.backends.in_process import InProcess
+from secure_fedgraph.client import Client
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.protection import BindContext, Bound, Protection, Scope, Sensitivity, Stage
+from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.courier import Courier
+from secure_fedgraph.protocol.message import ANSWER, Message
+from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.round import Round, set_up
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.seams import ClientContext
+
+NODES = 60
+"""How many nodes of a client are zeroed out one by one, those in most records first."""
+
+
+SameSeeds = Callable[[], AbstractContextManager[None]]
+"""Puts every global generator (torch, numpy, random) at the same point. Given by whoever probes: no module
+here touches global state."""
+
+
+def noise_of_a_seed(
+    bound: Bound, neighbours: Neighbours, reader: str, same_seeds: SameSeeds
+) -> list[Finding]:
+    """That no seed reproduces what a reader sees, and that it differs from exchange to exchange.
+
+    Args:
+        bound: a protection with noise against that reader.
+        neighbours: any two worlds, of some 32 values or more.
+        reader: who looks.
+        same_seeds: seeds the world.
+    """
+    name, found = bound.channel.name, []
+    seen = []
+    for _ in range(2):
+        see = view(bound, neighbours, reader)
+        with same_seeds():
+            seen.append(see(neighbours.present))
+    if np.mean(seen[0] == seen[1]) > 0.2:
+        found.append(Finding("seeded noise", name, f"the {reader} sees the same after the same seeds"))
+    see = view(bound, neighbours, reader)
+    first, second = see(neighbours.present), see(neighbours.present)
+    if np.mean(first == second) > 0.2:
+        found.append(Finding("repeated noise", name, f"the {reader} sees the same in two exchanges"))
+    return found
+
+
+class _Ahead(Stage):
+    """Does nothing to an upload, and looks whether the ledger has it already.
+
+    Clients of an exchange are sealed one by one: the first needs one charge in the ledger, the last all.
+    """
+
+    takes = gives = Domain.REAL
+
+    def __init__(self, path: Path, sealed: Counter[tuple[str, int]], late: set[tuple[str, int]]) -> None:
+        self.path, self.sealed, self.late = path, sealed, late
+
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+        return self, sensitivity
+
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        place = scope.channel, scope.exchange
+        self.sealed[place] += 1
+        charged = sum((c.channel, c.exchange) == place for c in read_ledger(self.path))
+        if charged < self.sealed[place]:
+            self.late.add(place)
+        return matrix
+
+
+def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
+    """That every charge is on disk before its upload is clipped, noised or sealed; one round is run.
+
+    Raises:
+        BadInput: for a policy whose recipe does not decide, as strictest's: nothing could be watched.
+    """
+    recipe, sealed, late = policy.recipe, Counter[tuple[str, int]](), set[tuple[str, int]]()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.jsonl"
+        path.touch()
+
+        def watched(channel: Channel) -> Protection:
+            made = recipe(channel)
+            return replace(made, stages=(_Ahead(path, sealed, late), *made.stages))
+
+        train(
+            algorithm,
+            federation,
+            replace(policy, recipe=watched),
+            rounds=1,
+            ledger=path,
+            allow_plaintext=True,
+        )
+    if not sealed:
+        raise BadInput(f"policy {policy.name!r} does not bind by its recipe: probe the one that it chooses")
+    return [
+        Finding("written ahead", channel, f"exchange {exchange} was sealed before it was charged")
+        for channel, exchange in sorted(late)
+    ]
+
+
+def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
+    """That clients whose links are randomised train on drawn links: so many of their own cannot be left."""
+    left: dict[str, tuple[int, int]] = {}
+
+    def look(client: ClientContext) -> None:
+        own = _pairs(federation.owners[client.name].edge_index)
+        left[client.name] = len(own & _pairs(client.graph.edge_index)), len(own)
+
+    (links,) = (one for one in policy.drawn if one.kind == "links")
+    with watched(algorithm, look) as shown:
+        train(shown, federation, policy, rounds=1, allow_plaintext=True)
+    kept, all_own = (sum(pair[i] for pair in left.values()) for i in (0, 1))
+    truth = 1 / (1 + math.exp(-links.epsilon))
+    p = float(binom.sf(kept - 1, all_own, truth))
+    if p < LEVEL:
+        return [Finding("own links", "links", f"{kept} of {all_own} own links are trained on (p = {p:.1g})")]
+    return []
+
+
+def links_of_a_seed(links: Any, same_seeds: SameSeeds) -> list[Finding]:
+    """That no seed reproduces the links that are drawn.
+
+    Args:
+        links: the policy's.
+        same_seeds: seeds the world.
+    """
+    nodes = 64
+    own, x = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)]), torch.eye(nodes)
+    drawn = []
+    for _ in range(2):
+        with same_seeds():
+            drawn.append(_pairs(links.drawn(own, x)))
+    same = drawn[0] == drawn[1]
+    return [Finding("seeded links", "links", "the same seeds, the same links")] if same else []
+
+
+def _pairs(edge_index: torch.Tensor) -> set[tuple[int, int]]:
+    return {(min(a, b), max(a, b)) for a, b in edge_index.T.tolist() if a != b}
+
+
+@dataclass
+class Records:
+    """What a client's noisy training asked for: stands in for its :class:`Training` and takes no step."""
+
+    unit: str
+    parameters: Mapping[str, Any] | None = None
+    number: int = 0
+    gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]] | None = None
+    occurrences: int = 0
+
+    def run(
+        self,
+        optimizer: Any,
+        parameters: Mapping[str, Any],
+        records: int,
+        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        occurrences: int = 1,
+        penalty: Any = None,
+    ) -> None:
+        """Keeps what it was given."""
+        self.parameters, self.number, self.gradients = parameters, records, gradients
+        self.occurrences = occurrences
+
+    def taken(self) -> dict[str, tuple[Event, ...]]:
+        """Nothing."""
+        return {}
+
+    def of(self, chosen: torch.Tensor) -> torch.Tensor:
+        """The gradients of some records, ``[b, values]``."""
+        assert self.gradients is not None and self.parameters is not None
+        found = self.gradients(chosen)
+        return torch.cat([found[name].detach().flatten(1) for name in self.parameters], dim=1)
+
+
+def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
+    """That a record's gradient is its own, and that one unit touches no more records than are charged.
+
+    Units are removed one by one: features, label, and of nodes their links, with neighbours sampled anew.
+    """
+    assert policy.steps is not None
+    bound = policy.bind(algorithm.in_use, federation.names)
+    clients = federation.make_clients(algorithm, bound, "probe", Ledger(), 0)
+    for client in clients:
+        client.training = Records(policy.steps.unit)  # type: ignore[assignment]
+        client.graph = client.graph.clone()
+    courier = Courier("probe", InProcess(clients), Transcript(public={"clients": list(federation.names)}))
+    set_up(bound, courier, federation.names)
+    algorithm.round(Round(1, federation.names, bound, courier), algorithm.init(federation.schema, 0))
+    found = []
+    for client in clients:
+        found += _own_gradients(client) + _touched(client)
+    return found
+
+
+def _own_gradients(client: Client) -> list[Finding]:
+    asked = cast(Records, client.training)
+    order = torch.randperm(asked.number, generator=torch.Generator().manual_seed(0))
+    some = order[: min(7, asked.number)]
+    together = asked.of(some)
+    alone = torch.cat([asked.of(one[None]) for one in some])
+    if not torch.allclose(together, alone, rtol=1e-3, atol=1e-6):
+        return [
+            Finding("own gradients", client.name, "a record's gradient depends on who else is in its batch")
+        ]
+    return []
+
+
+def _touched(client: Client) -> list[Finding]:
+    asked, settings = cast(Records, client.training), client._algorithm.settings
+    graph = client.graph
+    table: torch.Tensor | None = client.memory.get("frozen")
+    whole = torch.arange(asked.number)
+    before = asked.of(whole)
+    if asked.unit == "graph":
+        units = [(graph.graph == i).nonzero().flatten() for i in range(int(graph.graph.max()) + 1)]
+    else:
+        assert table is not None
+        nodes = int(graph.num_nodes or 0)
+        stands = torch.bincount(table[table >= 0].flatten(), minlength=nodes)
+        units = [v[None] for v in stands.argsort(descending=True)]
+    worst = 0
+    for number, unit in enumerate(units[:NODES]):
+        x, y = graph.x[unit].clone(), graph.y.clone()
+        rows, links = table.clone() if table is not None else None, graph.edge_index
+        label = number if asked.unit == "graph" else int(unit[0])
+        graph.x[unit] = 0
+        graph.y[label] = (graph.y[label] + 1) % (graph.y.max() + 1)
+        if table is not None:
+            graph.edge_index = links[:, (links != unit).all(0)]
+            assert isinstance(settings, TrainingSettings)
+            table.copy_(neighbours_of(client, graph, settings))
+        changed = int(((asked.of(whole) - before).abs().amax(1) > 1e-7).sum())
+        worst = max(worst, changed)
+        graph.x[unit], graph.y, graph.edge_index = x, graph.y.copy_(y), links
+        if table is not None and rows is not None:
+            table.copy_(rows)
+    if worst > asked.occurrences:
+        return [
+            Finding(
+                "occurrences",
+                client.name,
+                f"one {asked.unit} changes {worst} records' gradients, {asked.occurrences} are charged",
+            )
+        ]
+    return []
+
+
+def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> list[Finding]:
+    """That two runs with the same seeds, global ones too, send different noised uploads.
+
+    Where masks or ciphers make all uploads different, what was opened of them is compared.
+
+    Args:
+        make: a run with ``keep=everything``, the same each time.
+        policy: what it runs under.
+        same_seeds: seeds the world.
+    """
+    runs, found = [], []
+    for _ in range(2):
+        with same_seeds():
+            runs.append(make())
+    for channel, bound in runs[0].policy.bounds.items():
+        noisy = any(stage.noise() for stage in bound.stages) or (policy.steps and bound.channel.trained)
+        if not noisy or bound.channel.reveal is Reveal.NOTHING:
+            continue
+        if bound.carrier.gives.readable and not any(s.by == "server" for s in _gaussians(bound)):
+            values: list[list[Any]] = [
+                [body for s, body in _bodies(run) if s.channel == channel] for run in runs
+            ]
+        else:
+            values = [[o.digest for o in run.transcript.opened if o.channel == channel] for run in runs]
+        if any(a == b for a, b in zip(*values, strict=False)):
+            found.append(Finding("seeded noise", channel, "two runs with the same seeds sent the same"))
+    return found
+
+
+def _gaussians(bound: Bound) -> list[Gaussian]:
+    return [stage for stage in bound.stages if isinstance(stage, Gaussian)]
+
+
+def _bodies(run: Any) -> Iterator[tuple[Any, bytes]]:
+    """Uploads as they went to the server, without the run's name around them."""
+    for sent in run.transcript.sent:
+        if sent.recipient == SERVER and sent.step == ANSWER:
+            yield sent, bytes(Message.from_bytes(run.transcript.body(sent.number)).body)

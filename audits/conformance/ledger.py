@@ -1,0 +1,159 @@
+"""Conformance of what was charged: uploads one for one, the events they earn, and epsilons composed anew."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from secure_fedgraph.audits.record import Finding, Record, noise_of
+from secure_fedgraph.privacy.accounting import epsilon
+from secure_fedgraph.privacy.accounting.epsilon import (
+    DiscreteRelease,
+    Event,
+    GaussianRelease,
+    OccurringGaussian,
+    PureRelease,
+    SampledGaussian,
+    SamplingError,
+)
+from secure_fedgraph.privacy.spending.ledger import EVERYBODY, LARGER, OF_ONE_GRAPH, Charge
+from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.protocol.guarantee import Reader
+from secure_fedgraph.protocol.message import ANSWER, CARRIER
+from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.protocol.upload import Layout
+
+
+def ledger(record: Record) -> Iterator[Finding]:
+    """Charges are uploads that left, one for one, with the events that their stages earn."""
+    run, transcript = record.run, record.run.transcript
+    left = Counter(
+        (s.sender, s.exchange, s.channel)
+        for s in transcript.sent
+        if s.step == ANSWER and s.recipient == SERVER and not s.channel.startswith(CARRIER)
+        if s.channel not in run.policy.bounds
+        or run.policy.bounds[s.channel].channel.reveal is not Reveal.NOTHING
+    )
+    charged = Counter((c.client, c.exchange, c.channel) for c in record.charged())
+    excused = {(one.client, one.exchange, one.channel) for one in transcript.left_out}
+    for client, exchange, channel in left - charged:
+        yield Finding("ledger", channel, f"{client}'s upload of exchange {exchange} was not charged")
+    for client, exchange, channel in charged - left:
+        if (client, exchange, channel) not in excused:
+            yield Finding("ledger", channel, f"{client} paid for exchange {exchange}, in which nothing left")
+    widths = {
+        (s.sender, s.exchange): Layout.from_text(t["layout"]) for s, t in record.replies if "layout" in t
+    }
+    for charge in record.charged():
+        bound = run.policy.bounds[charge.channel]
+        stage = noise_of(bound)
+        readers = (
+            set(Reader)
+            if stage and stage.by != "server"
+            else {Reader.PEERS, Reader.OUTSIDER}
+            if stage
+            else set()
+        )
+        bounded = bound.sensitivity.unit is not None
+        if not set(charge.releases) <= (readers if bounded else set()):
+            yield Finding(
+                "events",
+                charge.channel,
+                f"{charge.client} counts noise against {', '.join(charge.releases)}: nothing there earns it",
+            )
+        if stage is not None and stage.by == "shares" and charge.releases and not charge.computational:
+            yield Finding("events", charge.channel, "noise under masks is not called computational")
+        layout = widths.get((charge.client, charge.exchange))
+        for event in (e for events in charge.releases.values() for e in events):
+            wide = layout is not None and layout.rows * layout.width
+            if wide and isinstance(event, DiscreteRelease) and event.width < wide:
+                yield Finding("events", charge.channel, f"{wide} values left, {event.width} were charged")
+    yield from _steps(record)
+
+
+def _steps(record: Record) -> Iterator[Finding]:
+    run, how = record.run, record.run.policy.steps
+    for charge in record.charged():
+        bound = run.policy.bounds[charge.channel]
+        events = [
+            e for e in charge.steps.get(how.unit if how else "node", ()) if not isinstance(e, SamplingError)
+        ]
+        if events and (how is None or not bound.channel.trained):
+            yield Finding(
+                "events", charge.channel, "noisy steps are charged for an upload that is not made of them"
+            )
+        elif how is not None:
+            least = run.algorithm.occurrences(how.unit) if events else 1
+            for event in events:
+                if isinstance(event, SampledGaussian):
+                    told, times = (event.multiplier, event.rate, event.steps), 1
+                elif isinstance(event, OccurringGaussian):
+                    told, times = (event.noise, event.rate, event.steps), event.occurrences
+                else:
+                    continue
+                if told[0] > how.noise or told[1] < how.rate or told[2] < how.steps or times < least:
+                    yield Finding(
+                        "events",
+                        charge.channel,
+                        f"{charge.client}'s steps are charged as noise, rate, number {told}, {times} records "
+                        f"a unit, and are {(how.noise, how.rate, how.steps)}, {least}",
+                    )
+    links = getattr(run.policy, "links", None)
+    if links is not None:
+        paid = Counter(c.client for c in run.charges if c.channel == "links")
+        if set(paid.values()) != {1} or set(paid) != set(run.federation.names):
+            yield Finding(
+                "ledger", "links", f"every client pays once for its links, and {dict(paid)} were paid"
+            )
+
+
+def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
+    """The epsilons of the result are no less than every client's charges, composed anew, with all holders."""
+    run = record.run
+    told, holders = run.privacy(delta=delta), run.federation.holders
+    for unit in (u for u in run.federation.units if u in OF_ONE_GRAPH or u in LARGER):
+        for reader in Reader:
+            said = float(told[unit]["readers"][reader])
+            worst = 0.0
+            for client in {c.client for c in run.charges}:
+                mine = [c for c in run.charges if c.client in (client, *EVERYBODY)]
+                events = [_at(c, unit, reader, holders) for c in mine]
+                flat = None if None in events else [e for found in events for e in found or ()]
+                cost = math.inf if flat is None else epsilon.epsilon(flat, delta).epsilon
+                worst = max(worst, cost)
+            if said < worst * (1 - 1e-6):
+                yield Finding(
+                    "composed",
+                    unit,
+                    f"epsilon {said:.4g} is told against the {reader}; all uploads of one client and "
+                    f"{holders} holders come to {worst:.4g}",
+                )
+
+
+def _at(charge: Charge, unit: str, reader: str, holders: int) -> list[Event] | None:
+    if unit in charge.steps:
+        return list(charge.steps[unit]) * (1 if unit == "client" else holders)
+    if reader not in charge.releases:
+        return None
+    events = list(charge.releases[reader])
+    if charge.unit == unit:
+        apart = holders if unit in ("node", "edge") else 1
+    elif charge.unit in LARGER.get(unit, ()):
+        apart = (1 if charge.relation == "replace" else 2) * (
+            holders if charge.unit in ("client", "node") else 1
+        )
+    else:
+        return None
+    scaled: list[Event] = []
+    for e in events:
+        if isinstance(e, GaussianRelease):
+            scaled.append(GaussianRelease(e.multiplier / apart))
+        elif isinstance(e, DiscreteRelease):
+            kept = {k: getattr(e, k) for k in ("shares", "sigma", "width", "total_variation")}
+            scaled.append(DiscreteRelease(e.multiplier / apart, **kept))
+        elif isinstance(e, PureRelease):
+            scaled.append(PureRelease(e.epsilon * apart))
+        else:
+            scaled.append(e)
+    return scaled

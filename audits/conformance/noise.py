@@ -1,0 +1,121 @@
+"""Conformance of noise on the wire: on its grid, as wide as claimed and as charged, never the same twice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from secure_fedgraph.audits.record import Finding, Record, noise_of
+from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.protocol.wire import decode
+
+WHOLE = 0.02
+"""How far from a whole step a value may be that travelled as float32."""
+ROUNDED = 1 - 1e-9
+Before = dict[tuple[str, str], tuple[np.ndarray, float]]
+"""(channel, reader or sender) -> the last values in steps, and the variance of their noise."""
+
+
+def noise(record: Record) -> Iterator[Finding]:
+    """Noise is on the wire, on the grid, as wide as claimed, and never the same twice."""
+    before: Before = {}
+    for sent, tree in record.replies:
+        stage = noise_of(record.run.policy.bounds.get(sent.channel))
+        if stage is None or "data" not in tree or stage.by != "client":
+            continue
+        if tree["domain"] == Domain.REAL.value:
+            values = np.asarray(tree["data"], dtype=np.float64)
+            yield from _noised(record, before, sent.channel, sent.sender, values, tree, 1)
+    for note in record.run.transcript.opened:
+        stage = noise_of(record.run.policy.bounds.get(note.channel))
+        if stage is None or stage.by == "client" or not note.kept or note.reader == REFEREE:
+            continue
+        terms = {"grid": stage.step, "sigma": stage.sigma}
+        opened = decode(record.run.transcript.body(note.number))
+        values = np.concatenate([np.asarray(v, dtype=np.float64).reshape(-1) for v in opened.values()])
+        shares = len(note.contributors) if stage.by == "shares" else 1
+        yield from _noised(record, before, note.channel, note.reader, values, terms, shares)
+
+
+def _noised(
+    record: Record,
+    before: Before,
+    channel: str,
+    who: str,
+    values: np.ndarray,
+    terms: Any,
+    shares: int,
+) -> Iterator[Finding]:
+    steps, width = values / float(terms["grid"]), values.size
+    if np.abs(steps - np.rint(steps)).max() > WHOLE:
+        yield Finding(
+            "grid", channel, f"{who}: values between the steps: the noise is no whole number of them"
+        )
+    # what is hidden only adds to the sum of squares around the mean, so the lower tail is the noise's
+    variance = shares * float(terms["sigma"]) ** 2
+    if width > 1:
+        least = variance * chi2.ppf(record.each, width - 1)
+        found = float(np.square(steps - steps.mean()).sum())
+        if found < least:
+            rms = math.sqrt(found / (width - 1))
+            yield Finding(
+                "noise",
+                channel,
+                f"{who}: {rms:.3g} steps at most where {math.sqrt(variance):.3g} are claimed",
+            )
+    for (other, name), (earlier, its) in before.items():
+        if other == channel and earlier.size == width:
+            apart = float(np.square(steps - earlier).sum())
+            # a sum of fewer clients holds fewer shares
+            if apart < (variance + its) * chi2.ppf(record.each / (len(before) + 1), width):
+                yield Finding("repeated", channel, f"{who} and {name} differ by less than fresh noise would")
+    before[channel, who] = steps, variance
+
+
+def scale(record: Record) -> Iterator[Finding]:
+    """The noise that the wire names is as large as the charge says, against a sensitivity worked out anew."""
+    worst: dict[tuple[str, str], float] = {}
+    for sent, tree in record.replies:
+        if "sigma" in tree and "grid" in tree:
+            key = sent.channel, sent.sender
+            worst[key] = min(worst.get(key, math.inf), float(tree["sigma"]) * float(tree["grid"]))
+    for charge in record.charged():
+        bound = record.run.policy.bounds[charge.channel]
+        stage, far = noise_of(bound), _moves(bound)
+        if stage is None or far is None or (charge.channel, charge.client) not in worst:
+            continue
+        honest = 1
+        if stage.by == "shares":
+            counted_on = max(1, math.ceil(stage.colluders * len(bound.terms.clients) - 1e-9))
+            honest = bound.terms.quorum - counted_on
+        there = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / far
+        for reader, events in charge.releases.items():
+            claimed = [e for e in events if isinstance(e, GaussianRelease | DiscreteRelease)]
+            if any(e.multiplier * ROUNDED > there for e in claimed):
+                yield Finding(
+                    "scale",
+                    charge.channel,
+                    f"{charge.client} is charged against the {reader} for a multiplier of "
+                    f"{max(e.multiplier for e in claimed):.3g} and sends noise of {there:.3g} times what a "
+                    f"unit moves ({far:.3g})",
+                )
+            if any(isinstance(e, DiscreteRelease) and e.shares > honest for e in claimed):
+                yield Finding("scale", charge.channel, f"more than {honest} honest shares are counted on")
+
+
+def _moves(bound: Bound) -> float | None:
+    """How far one unit moves an upload, from the declarations alone; None where they do not say."""
+    twice = 2 if bound.terms.relation == "replace" else 1
+    if bound.channel.touches is not None:
+        twice = 2 if bound.channel.touches.turns else twice
+        return twice * math.sqrt(bound.channel.touches.rows) * bound.channel.touches.norm
+    clips = [s for s in bound.stages if isinstance(s, Clip)]
+    return twice * clips[0].norm if len(clips) == 1 else None

@@ -1,0 +1,139 @@
+"""Conformance of each run of a grid, as rows of a table: passed, failed, or a leak left open."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from secure_fedgraph.audits.conformance.calls import noise_of_a_seed
+from secure_fedgraph.audits.conformance.checks import CHECKS, LEVEL, Finding, Record
+from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, pooled_parts
+from secure_fedgraph.audits.record import noise_of
+from secure_fedgraph.audits.rng_state import frozen_state
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.protocol.transcript import SERVER, Sent
+from secure_fedgraph.running.run import Run
+
+PASSED, FAILED, LEAK, NOTHING = "passed", "failed", "leak", "nothing to check"
+MOST = 20_000_000
+"""Bytes of each channel that are read; what a channel sends later is counted and not opened."""
+SHOWN = 6
+"""Findings that a row keeps; it counts them all."""
+WIDTH = 64
+"""Values of a probe's upload."""
+SAYS = {
+    "domains": "numbers on the wire are of the kind that was bound, and nothing travels beside them",
+    "uniform": "bytes under masks and seals are uniform",
+    "data": "no row, label list or link list of a client is in a message",
+    "bytes": "bytes reported are bytes sent",
+    "excess": "whoever can read more than a channel declares is said to",
+    "secrets": "no key, party or client can be reached from the server",
+    "noise": "noise is on its grid, as wide as claimed, never twice the same",
+    "scale": "the width on the wire is the one that was charged",
+    "ledger": "charges are uploads that left, one for one",
+    "composed": "epsilons are no less than the charges composed anew",
+    "seeded noise": "no seed reproduces noise",
+}
+"""Check -> what it holds where it passes."""
+OF_CHARGES = ("ledger", "composed", "scale")
+"""Checks that read what was charged."""
+
+
+def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Every check of ``audits/conformance/checks.py`` on what a run kept, and a probe of its noise.
+
+    A client's data in a message is a leak and no broken claim where the policy sends that channel in the
+    clear, or where the server sends on what it had opened: the claim was never made.
+
+    Args:
+        run: with some messages kept in full.
+        most: bytes of each channel that are read.
+        unseen: checks of what is not there: they say so.
+
+    Returns:
+        for each check ``check``, ``says``, ``outcome``, ``count`` and ``findings``.
+    """
+    read = replace(run, transcript=_first(run.transcript, most))
+    if run.transcript.sent and not any(sent.kept for sent in read.transcript.sent):
+        return [row(name, NOTHING, []) for name in CHECKS]
+    record, rows = Record(read, LEVEL), []
+    for name, one in CHECKS.items():
+        if name in unseen:
+            rows.append(row(name, NOTHING, []))
+            continue
+        found = list(one(record))
+        leaks = name == "data" and bool(found) and all(_left_open(run, finding) for finding in found)
+        rows.append(row(name, LEAK if leaks else FAILED if found else PASSED, found))
+    return [*rows, _seeded(run)]
+
+
+def row(name: str, outcome: str, found: list[Finding], says: Mapping[str, str] = SAYS) -> dict[str, Any]:
+    """One row: what a check holds, what came of it, and its findings, the most frequent ones first."""
+    counted = Counter(
+        f"{f.where}: {re.sub(r'^message [0-9]+ holds', 'a message holds', f.what)}" for f in found
+    )
+    shown = [f"{what} ({times} times)" if times > 1 else what for what, times in counted.most_common(SHOWN)]
+    return {"check": name, "says": says[name], "outcome": outcome, "count": len(found), "findings": shown}
+
+
+def _left_open(run: Run, finding: Finding) -> bool:
+    """Whether the policy promises nothing that a client's data in this message breaks."""
+    bound = run.policy.bounds.get(finding.where)
+    number = re.match(r"message (\d+) ", finding.what)
+    by = {sent.number: sent.sender for sent in run.transcript.sent}
+    clear = bound is not None and bound.carrier.gives.readable and noise_of(bound) is None
+    return clear or (number is not None and by.get(int(number[1])) == SERVER)
+
+
+def _first(transcript: Transcript, most: int) -> Transcript:
+    """The same record, of which only each channel's first bytes count as kept."""
+    left: Counter[str] = Counter()
+
+    def within(sent: Sent) -> Sent:
+        if not sent.kept:
+            return sent
+        left[sent.channel] += sent.bytes
+        return (
+            sent
+            if left[sent.channel] <= most or left[sent.channel] == sent.bytes
+            else replace(sent, kept=False)
+        )
+
+    found = Transcript(None, public=transcript.public)
+    found.body = transcript.body  # type: ignore[method-assign]
+    found.sent = [within(sent) for sent in transcript.sent]
+    found.opened, found.left_out = transcript.opened, transcript.left_out
+    return found
+
+
+def _seeded(run: Run) -> dict[str, Any]:
+    """Each noised channel's road, called twice from the same state of every global generator."""
+    found: list[Finding] = []
+    probed, same_state = 0, frozen_state()
+    for bound in run.policy.bounds.values():
+        stage = noise_of(bound)
+        if stage is None:
+            continue
+        reader = "server" if stage.by != "server" else "outsider"
+        try:
+            neighbours = (
+                client_rows(bound, _norm(bound), 1, WIDTH)
+                if bound.channel.unit is Unit.CLIENT
+                else pooled_parts(bound, WIDTH)
+            )
+            found += noise_of_a_seed(bound, neighbours, reader, same_state)
+            probed += 1
+        except SecureFedGraphError:
+            continue  # no worst case is at hand for this kind of channel
+    return row("seeded noise", FAILED if found else PASSED if probed else NOTHING, found)
+
+
+def _norm(bound: Bound) -> float:
+    return next((float(stage.norm) for stage in bound.stages if isinstance(stage, Clip)), 1.0)

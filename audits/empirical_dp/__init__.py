@@ -1,0 +1,1 @@
+"""Epsilon, measured: canaries, worst cases, removals."""

@@ -1,0 +1,298 @@
+"""Canaries in a whole run: units whose part of every noised upload is a direction of their own, or nothing.
+
+A fair coin for each says which (or which way, where noise protects units that are replaced). The run is a
+real one: the door, the clip, the noise, the carrier's masks, the server's sums, the ledger. What the server
+read is projected on each direction; how well that tells the coins bounds epsilon from below
+(:mod:`secure_fedgraph.audits.empirical_dp.one_run`).
+
+=================  ====================================================================================
+upload             canary
+=================  ====================================================================================
+weights, gradients a client's whole upload along coordinates that no other canary has
+sums over units    one unit's row along a coordinate that no other canary of the sum has
+sums over trees    the same, in every place where the unit stands
+noisy steps        all the records that one unit may be in, each pulling along coordinates of their own
+=================  ====================================================================================
+
+No two canaries share a coordinate, so none tells of another. Where an upload has not as many coordinates as
+there are clients, the last clients have no canary on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND
+from secure_fedgraph.audits.record import noise_of
+from secure_fedgraph.client import Client
+from secure_fedgraph.privacy.dp_sgd import Training
+from secure_fedgraph.privacy.policy import BoundPolicy
+from secure_fedgraph.privacy.pooling import first
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionTrees
+from secure_fedgraph.protocol.transcript import SERVER, Seen, View
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.seams import ClientContext
+
+COORDINATES = 64
+"""Of one canary at most: each is far above the grid that values are rounded to."""
+Canary = tuple[str, int]
+"""A client, and the number of the unit in it."""
+
+
+@dataclass
+class Planting:
+    """Puts canaries into a run's uploads and reads their coins back out of what the server saw.
+
+    Args:
+        bound: the run's policy.
+        clients: everybody's names.
+        seed: of coins and directions: they protect nobody, and the noise does not know them.
+    """
+
+    bound: BoundPolicy
+    clients: tuple[str, ...]
+    seed: int
+    coins: dict[Canary, bool] = field(default_factory=dict)
+    _places: dict[tuple[str, int], dict[str, tuple[Any, list[int]]]] = field(default_factory=dict)
+    """(channel, round) -> client -> its table of places and the rows that are canaries."""
+    _groups: dict[str, int] = field(default_factory=dict)
+    """Client -> how many canaries its records make."""
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng([self.seed, 1])
+
+    @property
+    def noised(self) -> dict[str, Bound]:
+        """The channels that the server reads under noise."""
+        found = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER}
+        return {n: b for n, b in found.items() if (stage := noise_of(b)) and stage.by != SERVER}
+
+    @property
+    def trained(self) -> dict[str, Bound]:
+        """The channels that show the server what noisy steps made."""
+        found = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER and b.channel.trained}
+        return found if self.bound.steps is not None else {}
+
+    def algorithm(self, kind: type[Algorithm]) -> type[Algorithm]:
+        """The algorithm whose clients send canaries."""
+        planted = {kind.answers[name]: self._answer(kind, name) for name in self.noised}
+        planted |= {kind.answers[name]: self._trained(kind, name) for name in self.trained}
+        return type(kind.__name__, (kind,), planted)
+
+    def coin(self, canary: Canary) -> bool:
+        """Whether a canary is in: drawn when it is first asked for."""
+        return self.coins.setdefault(canary, bool(self._rng.random() < 0.5))
+
+    def sign(self, canary: Canary, opposite: bool) -> float:
+        """Which way a canary points, and whether at all."""
+        return 1.0 if self.coin(canary) else -1.0 if opposite else 0.0
+
+    def room(self, client: str, width: int) -> range:
+        """The coordinates of so many that are a client's own."""
+        place, clients = self.clients.index(client), len(self.clients)
+        each = width // clients
+        return range(place * each, (place + 1) * each) if each else range(place, min(place + 1, width))
+
+    def direction(self, canary: Canary, width: int, of: int = 1) -> torch.Tensor | None:
+        """A unit vector ``[width]`` on coordinates that no other canary has.
+
+        Args:
+            of: how many canaries the client has.
+
+        Returns:
+            None where there is no room for this one.
+        """
+        room = self.room(canary[0], width)
+        each = min(len(room) // of, COORDINATES) if of <= len(room) else int(canary[1] < len(room))
+        if not each:
+            return None
+        found = torch.zeros(width)
+        start = room.start + canary[1] * each
+        found[start : start + each] = each**-0.5
+        return found
+
+    # --- into the run
+
+    def _answer(self, kind: type[Algorithm], name: str) -> Callable[..., Any]:
+        real, bound = getattr(kind, kind.answers[name]), self.bound[name]
+
+        def answer(algorithm: Algorithm, client: ClientContext, given: Any) -> Any:
+            return self._swapped(bound, client.name, client.round, real(algorithm, client, given))
+
+        return answer
+
+    def _swapped(self, bound: Bound, client: str, round: int, made: Any) -> Any:
+        opposite = bound.terms.relation == "replace"
+        if isinstance(made, Upload):
+            direction = self.direction((client, 0), made.size)
+            if direction is None:
+                return Upload(_shaped(torch.zeros(made.size), made.values))
+            size = BEYOND * _norm(bound) * self.sign((client, 0), opposite)
+            return Upload(_shaped(size * direction, made.values))
+        touches = bound.channel.touches
+        assert touches is not None
+        opposite = opposite or touches.turns
+        width = sum(math.prod(value.shape[1:]) for value in made.values.values())
+        room = self.room(client, width)
+        rows = _standing(made)[: len(room)]
+        flat = torch.zeros(len(next(iter(made.values.values()))), width)
+        for number, row in enumerate(rows):
+            flat[row, room[number]] = BEYOND * touches.norm * self.sign((client, number), opposite)
+        self._places.setdefault((bound.channel.name, round), {})[client] = _table(made, touches), rows
+        names, sizes = list(made.values), [math.prod(v.shape[1:]) for v in made.values.values()]
+        parts = torch.split(flat, sizes, dim=1)
+        values = {
+            name: part.reshape(made.values[name].shape) for name, part in zip(names, parts, strict=True)
+        }
+        return type(made)(values, made.places)
+
+    def _trained(self, kind: type[Algorithm], name: str) -> Callable[..., Any]:
+        real = getattr(kind, kind.answers[name])
+
+        def answer(algorithm: Algorithm, client: Client, given: Any) -> Any:
+            assert client.training is not None
+            if not isinstance(client.training, _PlantedTraining):
+                client.training = _PlantedTraining(client.training, self, client.name)
+            return real(algorithm, client, given)
+
+        return answer
+
+    def gradients(
+        self, client: str, parameters: Mapping[str, Any], records: int, occurrences: int
+    ) -> Callable[[torch.Tensor], dict[str, torch.Tensor]]:
+        """Chosen records to gradients: those of a canary all pull its way, others nowhere."""
+        steps = self.bound.steps
+        assert steps is not None
+        groups, width = records // occurrences, sum(p.numel() for p in parameters.values())
+        opposite = steps.unit == "node" or self.bound.policy.relation == "replace"
+        self._groups[client] = groups
+        directions = [self.direction((client, number), width, groups) for number in range(groups)]
+        pulls = [
+            None if direction is None else self.sign((client, number), opposite) * direction
+            for number, direction in enumerate(directions)
+        ]
+
+        def of(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            flat = torch.zeros(len(chosen), width)
+            for at, record in enumerate(chosen.tolist()):
+                pull = pulls[record // occurrences] if record // occurrences < groups else None
+                if pull is not None:
+                    flat[at] = BEYOND * steps.clip * pull
+            parts = torch.split(flat, [p.numel() for p in parameters.values()], dim=1)
+            return {
+                name: part.reshape(len(chosen), *p.shape)
+                for (name, p), part in zip(parameters.items(), parts, strict=True)
+            }
+
+        return of
+
+    # --- out of what was seen
+
+    def scores(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        """Of canaries that were in, and of those that were out: 0 is halfway, higher is likelier in."""
+        found = dict.fromkeys(self.coins, 0.0)
+        for name, bound in self.noised.items():
+            stage = noise_of(bound)
+            assert stage is not None
+            # the log of the likelihood's ratio: what moves the sum far beside little noise counts most
+            weight = 1 / (stage.multiplier**2 * stage.moved)
+            for seen in view.uploads(name) or view.sums(name):
+                for canary, score, halfway in self._read(bound, seen):
+                    found[canary] += weight * (score - halfway)
+        for name in self.trained:
+            for seen in view.uploads(name) or view.sums(name):
+                flat = _flat(seen.values)
+                for canary in (c for c in self.coins if c[0] in seen.clients):
+                    direction = self.direction(canary, len(flat), self._groups[canary[0]])
+                    assert direction is not None
+                    found[canary] -= float(flat @ direction.double())  # a step goes against the gradient
+        scores = np.array([found[canary] for canary in self.coins])
+        inside = np.array(list(self.coins.values()), dtype=bool)
+        return scores[inside], scores[~inside]
+
+    def _read(self, bound: Bound, seen: Seen) -> Iterator[tuple[Canary, float, float]]:
+        """Canary, what was seen of it, and what is halfway between its two worlds."""
+        touches, opposite = bound.channel.touches, bound.terms.relation == "replace"
+        if touches is None:
+            flat = _flat(seen.values)
+            for client in seen.clients:
+                direction = self.direction((client, 0), len(flat))
+                if direction is not None:
+                    halfway = 0.0 if opposite else _norm(bound) / 2
+                    yield (client, 0), float(flat @ direction.double()), halfway
+            return
+        by_row = [torch.as_tensor(np.array(value), dtype=torch.float64) for value in seen.values.values()]
+        columns = torch.cat([value.reshape(len(value), -1) for value in by_row], dim=1).numpy()
+        for client in seen.clients:
+            table, rows = self._places[bound.channel.name, seen.round][client]
+            room = self.room(client, columns.shape[1])
+            for number, row in enumerate(rows):
+                whole = touches.norm * float(table[row] @ table[row])
+                halfway = 0.0 if opposite or touches.turns else whole / 2
+                yield (client, number), float(table[row] @ columns[:, room[number]]), halfway
+
+
+class _PlantedTraining(Training):
+    """A client's noisy steps, on canaries' gradients."""
+
+    def __init__(self, real: Training, planting: Planting, client: str) -> None:
+        self.__dict__ = real.__dict__  # its bill is the client's own
+        self._planting, self._client = planting, client
+
+    def run(
+        self,
+        optimizer: torch.optim.Optimizer,
+        parameters: Mapping[str, torch.nn.Parameter],
+        records: int,
+        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        occurrences: int = 1,
+        penalty: Callable[[], Any] | None = None,
+    ) -> None:
+        """As the real one's; nothing of the data is in the gradients."""
+        planted = self._planting.gradients(self._client, parameters, records, occurrences)
+        super().run(optimizer, parameters, records, planted, occurrences, penalty)
+
+
+def _norm(bound: Bound) -> float:
+    return next((float(stage.norm) for stage in bound.stages if isinstance(stage, Clip)), 1.0)
+
+
+def _shaped(flat: torch.Tensor, like: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    parts = torch.split(flat, [value.numel() for value in like.values()])
+    return {name: part.reshape(v.shape) for (name, v), part in zip(like.items(), parts, strict=True)}
+
+
+def _flat(values: Mapping[str, Any]) -> torch.Tensor:
+    """Tensor after tensor, as :func:`_shaped` cuts them."""
+    return torch.cat([torch.as_tensor(np.array(v), dtype=torch.float64).reshape(-1) for v in values.values()])
+
+
+def _standing(made: ContributionRows | ContributionTrees) -> list[int]:
+    """The units that stand somewhere."""
+    if isinstance(made, ContributionTrees):
+        return sorted({int(unit) for unit in made.places.reshape(-1).tolist() if unit >= 0})
+    return list(torch.nonzero(made.places.any(1)).reshape(-1).tolist())
+
+
+def _table(
+    made: ContributionRows | ContributionTrees, touches: UnitContribution | UnitContributionTrees
+) -> np.ndarray:
+    """``[units, rows]``: how often a unit is in each row of the sums."""
+    if isinstance(made, ContributionRows):
+        return first(made.places.bool().numpy(), touches.rows).astype(np.float64)
+    batches, _, positions = made.places.shape
+    found = np.zeros((len(next(iter(made.values.values()))), batches * positions))
+    units = made.places.numpy()
+    batch, _, position = np.meshgrid(*(np.arange(n) for n in units.shape), indexing="ij")
+    there = units >= 0
+    np.add.at(found, (units[there], (batch * positions + position)[there]), 1.0)
+    return found

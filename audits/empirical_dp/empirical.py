@@ -1,0 +1,232 @@
+"""Empirical epsilon: what worst-case neighbours make of each claim of a finished run, as rows of an audit.
+
+Every noise that the run was charged for is called again by itself, with the run's own settings: each
+upload's road, the clients' noisy steps, what they drew anew. A row has the claim, a lower bound on the true
+epsilon, what as many trials could have shown at most, and what such an audit is blind to.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from secure_fedgraph.audits.empirical_dp.epsilon import Lower
+from secure_fedgraph.audits.empirical_dp.mechanisms import CONFIDENCE, audit, claims, view
+from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
+from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
+from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, grown_trees, pooled_parts
+from secure_fedgraph.audits.record import noise_of
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
+from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
+from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol.channel import UnitContributionTrees
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.protocol.transcript import REFEREE, SERVER
+from secure_fedgraph.running.run import Run
+
+HOLDS, BROKEN, WEAK, UNAUDITED = "holds", "broken", "too few trials", "not audited"
+TRIALS = 10_000
+"""Of each world; slow uploads get as many as :data:`SECONDS` allow."""
+SECONDS, LEAST = 4.0, 400
+UPLOAD = (
+    "a seed that repeats, a charge that is missing, what an algorithm puts into an upload that it declares "
+    "wrongly; conformance checks the first two"
+)
+STEPS = "records that touch each other, batches that are shuffled and not drawn; conformance watches for both"
+DRAWN = "whether the client's own is read again afterwards; conformance watches what it trains on"
+
+
+def empirical_or_why_not(run: Run, delta: float) -> list[dict[str, Any]]:
+    """The rows; where they cannot be made, that, and not the loss of what was attacked."""
+    try:
+        return empirical_rows(run, delta)
+    except Exception as error:
+        about = {"noise": "all noise", "of": "the run", "unit": "", "relation": "", "reader": SERVER}
+        reason = f"{type(error).__name__}: {error}"
+        return [{**about, "outcome": UNAUDITED, "reason": reason, "unseen": ""}]
+
+
+def empirical_rows(
+    run: Run, delta: float, trials: int = TRIALS, confidence: float = CONFIDENCE
+) -> list[dict[str, Any]]:
+    """A row for every noise that a run was charged for.
+
+    Args:
+        delta: of the claims.
+        trials: of each world.
+        confidence: that a right mechanism is not accused, each row by itself.
+
+    Returns:
+        ``noise``, ``of`` (how much of it), ``unit``, ``relation``, ``reader``, ``claim``, ``delta``,
+        ``lower``, ``ceiling``, ``trials``, ``method``, ``confidence``, ``outcome``, ``unseen``, ``reason``.
+    """
+    rows = [*_uploads(run, delta, trials, confidence), *_steps(run, delta, trials, confidence)]
+    return [*rows, *(_drawn(run, one, trials, confidence) for one in run.policy.drawn)]
+
+
+def _row(
+    about: dict[str, Any], claim: float, lower: Lower, broken: bool, confidence: float
+) -> dict[str, Any]:
+    outcome = BROKEN if broken else WEAK if lower.ceiling <= claim else HOLDS
+    return {
+        **about,
+        "claim": claim,
+        "delta": lower.delta,
+        "lower": lower.epsilon,
+        "ceiling": lower.ceiling,
+        "trials": lower.scores_in,
+        "method": lower.method,
+        "confidence": confidence,
+        "outcome": outcome,
+        "reason": "",
+    }
+
+
+# --- uploads
+
+
+def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator[dict[str, Any]]:
+    for name, bound in run.policy.bounds.items():
+        stage = noise_of(bound)
+        if stage is None or bound.channel.to == REFEREE:
+            continue
+        reader = "outsider" if stage.by == "server" else "server"
+        about = {
+            "noise": f"channel {name}",
+            "of": "one upload",
+            "unit": bound.unit.value,
+            "relation": bound.relation,
+            "reader": reader,
+            "unseen": UPLOAD,
+        }
+        if math.isinf(claims(bound, delta).get(reader, math.inf)):
+            continue  # the noise protects nobody, and the ledger says so
+        try:
+            neighbours, colluders = worst_case(bound, stage)
+            fits = _fitting(bound, neighbours, reader, colluders, trials)
+            found = audit(
+                bound,
+                neighbours,
+                reader,
+                trials=fits,
+                delta=delta,
+                confidence=confidence,
+                colluders=colluders,
+            )
+        except BadInput as error:
+            yield {**about, "outcome": UNAUDITED, "reason": str(error)}
+            continue
+        best = max((found.lower, found.any_noise), key=lambda lower: lower.epsilon)
+        yield _row(about, found.claim, best, found.broken, confidence)
+
+
+def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ...]]:
+    """The two worlds that move an upload furthest, and who hands the reader what it sent.
+
+    Where clients add shares of the noise, the fewest answer that may, and those collude whose noise is not
+    counted on.
+
+    Raises:
+        BadInput: where no such worlds are known for a channel.
+    """
+    answering = bound.terms.quorum if stage.by == "shares" else 0
+    colluders = bound.terms.clients[stage.honest : answering] if answering else ()
+    if isinstance(bound.channel.touches, UnitContributionTrees):
+        return grown_trees(bound, answering=answering), colluders
+    if bound.channel.touches is not None:
+        return pooled_parts(bound, answering=answering), colluders
+    if bound.channel.unit is not Unit.CLIENT:
+        raise BadInput(f"channel {bound.channel.name!r} has rows of {bound.channel.unit.value}s, not sums")
+    norm = next((float(s.norm) for s in bound.stages if isinstance(s, Clip)), 1.0)
+    return client_rows(bound, norm, answering=answering), colluders
+
+
+def _fitting(
+    bound: Bound, neighbours: Neighbours, reader: str, colluders: tuple[str, ...], trials: int
+) -> int:
+    """As many trials as there is time for."""
+    see, started, calls = view(bound, neighbours, reader, colluders), time.perf_counter(), 5
+    for _ in range(calls):
+        see(neighbours.present)
+    each = (time.perf_counter() - started) / calls / neighbours.trials
+    return min(trials, max(LEAST, int(SECONDS / 2 / each)))
+
+
+# --- noisy steps
+
+
+def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[dict[str, Any]]:
+    how = run.policy.steps
+    charged = [(c.client, event) for c in run.charges for events in c.steps.values() for event in events]
+    stepped = [(client, event) for client, event in charged if hasattr(event, "steps")]
+    if how is None or not stepped:
+        return
+    times = max(getattr(event, "occurrences", 1) for _, event in stepped)
+    most = max(_total(stepped).values())
+    about = {
+        "noise": "noisy steps",
+        "of": f"all {most} steps" + (f", {times} records a {how.unit}" if times > 1 else ""),
+        "unit": how.unit,
+        "relation": run.policy.policy.relation,
+        "reader": "server",
+        "unseen": STEPS,
+    }
+    if run.policy.policy.relation != "zero-out":
+        reason = f"no worst case of steps is known under {run.policy.policy.relation}"
+        yield {**about, "outcome": UNAUDITED, "reason": reason}
+        return
+    found = audit_steps(
+        replace(how, steps=most),
+        times,
+        trials=trials,
+        blocks=max(20, min(500, 20_000 // times)),
+        delta=delta,
+        confidence=confidence,
+    )
+    if math.isinf(found.claim):
+        return  # so little noise that the ledger says so
+    if found.any_noise.refutes(found.one_step):
+        yield _row({**about, "of": "one step"}, found.one_step, found.any_noise, True, confidence)
+    else:
+        yield _row(about, found.claim, found.lower, found.broken, confidence)
+
+
+def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for client, event in stepped:
+        found[client] += event.steps
+    return found
+
+
+# --- what is randomised
+
+
+def _drawn(run: Run, one: InputRandomizer, trials: int, confidence: float) -> dict[str, Any]:
+    schema = run.federation.schema
+    audits: dict[type[InputRandomizer], Callable[[Any], Lower]] = {
+        RandomisedLinks: lambda links: audit_links(links, trials, confidence),
+        RandomisedLabels: lambda labels: audit_labels(labels, schema.classes, trials, confidence),
+        MultiBitFeatures: lambda features: audit_features(features, schema.features, trials, confidence),
+    }
+    about = {
+        "noise": f"{one.kind} randomised",
+        "of": "the one drawing",
+        "unit": one.unit,
+        "relation": run.policy.policy.relation,
+        "reader": "server",
+        "unseen": DRAWN,
+    }
+    if type(one) not in audits:
+        reason = f"no worst case is known for {type(one).__name__}"
+        return {**about, "outcome": UNAUDITED, "reason": reason}
+    lower = audits[type(one)](one)
+    return _row(about, one.epsilon, lower, lower.refutes(one.epsilon), confidence)

@@ -1,0 +1,241 @@
+"""Mechanism-level audits: worst-case neighbours through the real upload road, held against the claim.
+
+A bound protection is called again and again on one pair of neighbouring worlds: it seals every upload in the
+client and opens at the reader, with the operating system's noise. What the reader sees is projected on the
+direction in which a pilot of its own tells the worlds apart; the scores bound epsilon from below.
+
+What is real: the door's pooling, every stage at both ends, and what the reader opens. What is not: masks,
+ciphertexts and seals, which add up exactly or hide whole messages; :class:`Transparent` adds the same words
+in the same ring in their place, so that ten thousand calls take seconds. Carriers have tests of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from secure_fedgraph.audits.empirical_dp import epsilon
+from secure_fedgraph.audits.empirical_dp.epsilon import Lower
+from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, Uploads
+from secure_fedgraph.crypto import Identity
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.protection import Bound, Carrier, Scope
+from secure_fedgraph.privacy.spending.ledger import Charge, spent
+from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.guarantee import Reader
+from secure_fedgraph.protocol.upload import Layout
+
+CONFIDENCE = 1 - 1e-4
+"""The noise is not seeded: a right mechanism is accused once in ten thousand audits."""
+PILOT, LEAST_PILOT = 20, 200
+"""One trial in so many, and no fewer than these, only find the direction and the threshold."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What one audit found.
+
+    Args:
+        channel, unit, relation, reader: of whose claim.
+        claim: the epsilon that the ledger charges for one upload, at ``lower.delta``.
+        lower: a lower bound on the true one, from the Gaussian curve: it refutes the claim, which is of
+            (nearly) Gaussian noise. ``lower.ceiling`` is the audit's power.
+        any_noise: the same scores' bound without that hypothesis; weaker.
+    """
+
+    channel: str
+    unit: str
+    relation: str
+    reader: str
+    claim: float
+    lower: Lower
+    any_noise: Lower
+
+    @property
+    def broken(self) -> bool:
+        """Whether the claim is refuted."""
+        return self.lower.refutes(self.claim) or self.any_noise.refutes(self.claim)
+
+    @property
+    def reached(self) -> float:
+        """The share of the claim that the lower bound reaches."""
+        return self.lower.epsilon / self.claim if 0 < self.claim < math.inf else math.nan
+
+    def sentence(self) -> str:
+        """The verdict, in words with its numbers."""
+        verdict = "BROKEN" if self.broken else "holds"
+        return (
+            f"channel {self.channel!r} against the {self.reader}: a claim of epsilon {self.claim:.3g} per "
+            f"{self.unit} ({self.relation}) {verdict}: at least "
+            f"{max(self.lower.epsilon, self.any_noise.epsilon):.3g} from {self.lower.scores_in} trials, "
+            f"which show {self.lower.ceiling:.3g} at most"
+        )
+
+
+class Transparent(Carrier):
+    """Stands in for a carrier whose sums are exact: the same words, added in the same ring, in the clear.
+
+    Args:
+        carrier: the one that it stands in for.
+    """
+
+    def __init__(self, carrier: Carrier) -> None:
+        self.name, self.ring = carrier.name, carrier.ring
+        self.takes = carrier.takes
+        self.gives = Domain.RING if carrier.ring else Domain.REAL
+        self.reveals = frozenset(Reveal)
+
+    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
+        """The matrix itself."""
+        return matrix
+
+    def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Any) -> np.ndarray:
+        """The sum, in the ring where there is one."""
+        return centred(sum(np.asarray(matrix) for matrix in sealed.values()), self.ring)
+
+    def open_each(self, sealed: Any, layout: Layout, name: str) -> np.ndarray:
+        """That client's matrix."""
+        return np.asarray(sealed)
+
+
+def centred(values: Any, ring: int) -> np.ndarray:
+    """Numbers of a ring from minus half its size; as they are where there is no ring.
+
+    >>> centred(np.array([7, 8, -9]), 16).tolist()
+    [7, -8, 7]
+    """
+    values = np.asarray(values)
+    signed: np.ndarray = (values.astype(np.int64) + ring // 2) % ring - ring // 2 if ring else values
+    return signed
+
+
+def claims(bound: Bound, delta: float) -> dict[str, float]:
+    """What the ledger says that one upload costs: reader -> epsilon at the channel's unit."""
+    unit = bound.unit.value
+    charge = Charge(
+        "audited", "audit", 1, 1, bound.channel.name, unit, bound.terms.relation, bound.releases()
+    )
+    return {reader: told.epsilon for reader, told in spent([charge], delta, units=(unit,))[unit].items()}
+
+
+def view(
+    bound: Bound, neighbours: Neighbours, reader: str, colluders: tuple[str, ...] = ()
+) -> Callable[[Uploads], np.ndarray]:
+    """Uploads in, what the reader sees out, ``[trials, values]`` (float64).
+
+    Whoever reads single uploads sees the target's; whoever reads the sum subtracts what colluders sent, noise
+    and all.
+
+    Args:
+        bound: the protection under audit.
+        neighbours: for the target, and how many trials a call holds.
+        reader: ``"server"``, ``"peers"`` or ``"outsider"``.
+        colluders: clients that hand the reader what they sent.
+    """
+    if reader not in tuple(Reader):
+        raise BadInput(f"reader {reader!r}: use one of {', '.join(Reader)}")
+    if neighbours.target in colluders:
+        raise BadInput(f"{neighbours.target} is the target and cannot collude against itself")
+    channel, target = bound.channel, neighbours.target
+    seen = bound.carrier.gives.readable and reader == "server"  # before the server has added anything
+    road = bound if bound.carrier.gives is Domain.REAL else replace(bound, carrier=Transparent(bound.carrier))
+    parties = {name: Party(name, Identity.generate(), {}) for name in neighbours.present}
+    numbers = itertools.count(1)
+
+    def sent(reply: Mapping[str, Any], name: str) -> np.ndarray:
+        layout = Layout.from_text(reply["layout"])
+        step = float(reply["grid"]) if road.carrier.gives is Domain.RING else 1.0
+        values, _ = road.split(road.carrier.open_each(reply["data"], layout, name), layout)
+        return values * step
+
+    def opened(values: Mapping[str, torch.Tensor], rows: int) -> np.ndarray:
+        return np.concatenate([value.numpy().reshape(rows, -1) for value in values.values()], axis=1)
+
+    def call(uploads: Uploads) -> np.ndarray:
+        scope = Scope("audit", 1, next(numbers), channel.name, tuple(uploads))
+        needed = uploads if channel.reveal is Reveal.SUM and not seen else {target: uploads[target]}
+        replies = {name: road.seal(upload, scope, parties[name]) for name, upload in needed.items()}
+        rows = Layout.from_text(replies[target]["layout"]).rows
+        if seen:
+            matrix = sent(replies[target], target)
+        elif channel.reveal is Reveal.SUM:
+            matrix = opened(road.open_sum(replies, scope, _nobody).total, rows).astype(np.float64)
+            for name in colluders:
+                matrix -= sent(replies[name], name)
+        else:
+            matrix = opened(road.open_each(replies, scope)[target], rows)
+        return matrix.astype(np.float64).reshape(neighbours.trials, -1)
+
+    return call
+
+
+def audit(
+    bound: Bound,
+    neighbours: Neighbours,
+    reader: str,
+    *,
+    trials: int = 10_000,
+    delta: float = 1e-5,
+    confidence: float = CONFIDENCE,
+    colluders: tuple[str, ...] = (),
+    claim: float | None = None,
+) -> Audit:
+    """Holds what a bound protection claims against what worst-case neighbours show.
+
+    Args:
+        bound: the protection under audit.
+        neighbours: two worlds.
+        reader: against whom; ``"peers"`` are meant with those who collude.
+        trials: of each world; a pilot of a twentieth of them comes on top.
+        delta: the claim's.
+        confidence: that a right mechanism is not accused; either bound has half of what is left.
+        colluders: clients that hand the reader what they sent.
+        claim: an epsilon from elsewhere; by default the ledger's for one upload.
+    """
+    see, each = view(bound, neighbours, reader, colluders), neighbours.trials
+    worlds = (neighbours.present, neighbours.absent)
+    calls = math.ceil(max(trials / PILOT, LEAST_PILOT) / each)
+    pilots = [np.concatenate([see(world) for _ in range(calls)]) for world in worlds]
+    middles = [pilot.mean(axis=0) for pilot in pilots]
+    direction = _telling(pilots)
+    threshold = float(direction @ (middles[0] + middles[1]) / 2)
+    scores_in, scores_out = (
+        np.concatenate([see(world) @ direction for _ in range(math.ceil(trials / each))]) for world in worlds
+    )
+    confidence = (1 + confidence) / 2  # two bounds, and either may refute
+    return Audit(
+        bound.channel.name,
+        bound.channel.unit.value,
+        bound.terms.relation,
+        reader,
+        claims(bound, delta)[reader] if claim is None else claim,
+        epsilon.gaussian(scores_in, scores_out, delta, confidence, threshold=threshold),
+        # its best threshold is no middle: half of the scores choose one
+        epsilon.two_worlds(scores_in, scores_out, delta, confidence),
+    )
+
+
+def _telling(pilots: list[np.ndarray]) -> np.ndarray:
+    """The direction that tells two worlds apart best: the difference of their means, where noise is least.
+
+    Under independent noise that is the difference itself; noise that repeats from value to value shows.
+    """
+    apart: np.ndarray = pilots[0].mean(axis=0) - pilots[1].mean(axis=0)
+    trials, width = pilots[0].shape
+    if trials < 10 * width:
+        return apart
+    noise = sum(np.cov(pilot, rowvar=False).reshape(width, width) for pilot in pilots)
+    # a little of everything, so that values without any noise count much and not infinitely
+    least = 1e-6 * np.trace(noise) / width + 1e-12 * float(apart @ apart) + 1e-300
+    return np.asarray(np.linalg.solve(noise + least * np.eye(width), apart))
+
+
+def _nobody(step: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {}

@@ -1,0 +1,190 @@
+"""The epsilon of a whole run, bounded from below by canaries: all that it sends put together.
+
+A run, or a few with fresh coins and noise, each a real one of the experiment under its own budget
+(:mod:`~secure_fedgraph.audits.empirical_dp.canaries`). Two bounds are taken: one that needs nothing but fair
+coins, and for noise without sampling one over canaries as independent trials, which their directions make
+them.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.audits.empirical_dp.canaries import Planting
+from secure_fedgraph.audits.empirical_dp.empirical import BROKEN, HOLDS, UNAUDITED, WEAK
+from secure_fedgraph.audits.empirical_dp.epsilon import Lower, gaussian, one_run, one_run_gaussian
+from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.protect import protect
+from secure_fedgraph.experiment.results import in_form, make_federation
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.run import Run
+
+CONFIDENCE = 0.999
+ROUNDS = 5
+"""The budget is planned over so many rounds at most: more of them would show no more of it."""
+CROWD = 50
+"""Clients of a run, where clients are the unit and fewer were asked for."""
+RUNS = 40
+"""At most."""
+UNSEEN = (
+    "a smaller break than lies between the bound and the claim; what an algorithm makes of its data before "
+    "the upload, for that is a canary's here"
+)
+
+
+def one_run_rows(
+    experiment: Experiment, canaries: int, confidence: float = CONFIDENCE
+) -> list[dict[str, Any]]:
+    """Rows like those of ``empirical_rows``, for all rounds of a run together.
+
+    Args:
+        experiment: with its policy and seed; where clients are the unit it runs with :data:`CROWD` of them.
+        canaries: how many, over as many runs as that takes, up to :data:`RUNS`.
+        confidence: that a right run is not accused.
+    """
+    rounds = min(experiment.rounds or ROUNDS, ROUNDS)
+    # a ledger that others share is not charged for canaries, which are nobody's data
+    short = experiment.model_copy(update={"rounds": rounds, "ledger": None})
+    about = {
+        "noise": "the whole run",
+        "of": f"all {rounds} rounds",
+        "unit": experiment.unit,
+        "relation": experiment.relation,
+        "reader": SERVER,
+        "unseen": UNSEEN,
+    }
+    try:
+        played = _played(short, canaries)
+    except SecureFedGraphError as error:
+        return [{**about, "outcome": UNAUDITED, "reason": str(error)}]
+    about |= {"unit": played[0].unit, "relation": played[0].relation}
+    about["of"] += f", {len(played)} run{'s' * (len(played) > 1)}"
+    claim = max(one.claim for one in played)
+    ins, outs = (np.concatenate([getattr(one, key) for one in played]) for key in ("ins", "outs"))
+    if min(len(ins), len(outs)) < 2:
+        reason = f"{len(ins) + len(outs)} canaries had room in {len(played)} runs: too few for a bound"
+        return [{**about, "outcome": UNAUDITED, "reason": reason}]
+    lower = _bound(short, ins, outs, confidence)
+    broken = lower.refutes(claim)
+    told = {
+        "claim": claim,
+        "delta": experiment.delta,
+        "lower": lower.epsilon,
+        "ceiling": lower.ceiling,
+        "trials": len(ins) + len(outs),
+        "method": lower.method,
+        "confidence": confidence,
+        "outcome": BROKEN if broken else WEAK if lower.ceiling <= claim else HOLDS,
+        "reason": "",
+    }
+    return [{**about, **told}]
+
+
+@dataclass(frozen=True)
+class Played:
+    """One run with canaries: what it claims, for whom, and what the server made of them."""
+
+    claim: float
+    unit: str
+    relation: str
+    ins: np.ndarray
+    outs: np.ndarray
+
+
+def _played(experiment: Experiment, canaries: int) -> list[Played]:
+    """Runs until there are canaries enough; one that fails ends it, and what is there is judged."""
+    crowd, found = _crowd(experiment), list[Played]()
+    while len(found) < RUNS:
+        try:
+            one = _run(crowd.model_copy(update={"seed": crowd.seed + len(found)}))
+        except SecureFedGraphError:
+            if not found:
+                raise
+            break
+        found.append(one)
+        if not len(one.ins) + len(one.outs) or sum(len(p.ins) + len(p.outs) for p in found) >= canaries:
+            break
+    return found
+
+
+def _crowd(experiment: Experiment) -> Experiment:
+    """With a crowd of clients, where each can be one canary only; as it is where the data have none.
+
+    Nor where clients answer each other: that grows with the square of their number.
+    """
+    algorithm = experiment.make_algorithm()
+    by_client = experiment.unit == Unit.CLIENT.value and not experiment.trains_under_noise
+    peers = any(channel.to == "peer" for channel in algorithm.in_use)
+    if not by_client or peers or experiment.clients >= CROWD:
+        return experiment
+    crowd = experiment.model_copy(update={"clients": CROWD})
+    try:
+        make_federation(crowd).check(algorithm, experiment.evaluation)
+    except BadInput:
+        return experiment
+    return crowd
+
+
+def planted(experiment: Experiment) -> tuple[Run, Planting]:
+    """One run of an experiment whose clients send canaries.
+
+    Raises:
+        BadInput: where nothing that the server reads carries noise.
+    """
+    federation = make_federation(experiment)
+    algorithm = in_form(experiment, federation)
+    if algorithm.pools:
+        raise BadInput(f"{algorithm.name} pools everybody's data: no owner sends anything that canaries fit")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        protected = protect(experiment, algorithm, federation)
+        bound = protected.policy.bind(algorithm.in_use, federation.names)
+        planting = Planting(bound, federation.names, sub_seed(experiment.seed, "canaries"))
+        read = {*planting.noised, *planting.trained}
+        if not read:
+            raise BadInput("nothing that the server reads carries noise: there is no claim to refute")
+        run = train(
+            planting.algorithm(type(algorithm))(**algorithm.settings.model_dump()),
+            federation,
+            protected.policy,
+            rounds=experiment.rounds,
+            seed=experiment.seed,
+            budget=protected.budget,
+            keep=lambda channel, round: channel in read,
+            allow_plaintext=experiment.allow_plaintext,
+        )
+    return run, planting
+
+
+def _run(experiment: Experiment) -> Played:
+    run, planting = planted(experiment)
+    steps = planting.bound.steps
+    unit = steps.unit if steps else experiment.unit
+    told = run.privacy(unit, experiment.delta)
+    claim = float({told["against"]: told["epsilon"], **told.get("readers", {})}.get(SERVER, math.inf))
+    if math.isinf(claim):
+        raise BadInput(f"the run claims no finite epsilon for one {unit} against the server")
+    return Played(claim, unit, str(told["relation"]), *planting.scores(run.transcript.view(SERVER)))
+
+
+def _bound(experiment: Experiment, ins: np.ndarray, outs: np.ndarray, confidence: float) -> Lower:
+    """The best of the bounds that hold, each with its part of what is left of the confidence."""
+    if experiment.trains_under_noise:  # steps on some of the records are no Gaussian mechanism
+        return one_run(ins, outs, experiment.delta, confidence)
+    part = 1 - (1 - confidence) / 3
+    found = (
+        one_run(ins, outs, experiment.delta, part),
+        one_run_gaussian(ins, outs, experiment.delta, part),
+        gaussian(ins, outs, experiment.delta, part, threshold=0.0),
+    )
+    best = max(found, key=lambda lower: (lower.epsilon, lower.ceiling))
+    return replace(best, ceiling=max(lower.ceiling for lower in found))

@@ -1,0 +1,263 @@
+"""Worst-case neighbours: two worlds whose uploads are as far apart as one unit moves them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.pooling_trees import parents
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.protocol.channel import UnitContributionTrees
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+
+BEYOND = 10.0
+"""How far worst-case values lie beyond the clip: a clip that is skipped shows."""
+
+Uploads = Mapping[str, Upload | ContributionRows | ContributionTrees]
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two worlds that differ in one unit, as the uploads of everybody who answers.
+
+    Args:
+        target: whose unit it is.
+        present, absent: client -> upload, in the one world and in the other.
+        trials: independent trials in one call, where blocks of as many rows each hold a unit of their own and
+            the mechanism treats all rows alike.
+    """
+
+    target: str
+    present: Uploads
+    absent: Uploads
+    trials: int = 1
+
+
+def client_rows(
+    bound: Bound, norm: float, tensors: int = 4, width: int = 2, answering: int = 0
+) -> Neighbours:
+    """One client's upload, far beyond the clip in every tensor, against none (or, replaced, its opposite).
+
+    Args:
+        bound: on a channel of client units.
+        norm: the clip.
+        tensors, width: how many tensors, of how many values: several show a clip that is taken one by one.
+        answering: how many clients answer; all where 0.
+    """
+    if bound.channel.unit is not Unit.CLIENT:
+        raise BadInput(f"channel {bound.channel.name!r} has no client units")
+    clients = bound.terms.clients[: answering or None]
+
+    def filled(size: float) -> Upload:
+        row = torch.tensor([size] + [0.0] * (width - 1))
+        return Upload({f"layer{i}": row for i in range(tensors)})
+
+    others = {name: filled(0.1 * norm / math.sqrt(tensors)) for name in clients[1:]}
+    far = -BEYOND * norm if bound.terms.relation == "replace" else 0.0
+    return Neighbours(
+        clients[0], {clients[0]: filled(BEYOND * norm), **others}, {clients[0]: filled(far), **others}
+    )
+
+
+def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int = 0) -> Neighbours:
+    """One unit in thrice the rows it may be in, far beyond the norm in each, against none.
+
+    Where a unit is replaced, or turns another's part, against the opposite.
+
+    Every block of rows has a unit of its own, which is a trial.
+
+    Args:
+        bound: on a channel of sums over units.
+        trials: units of the target.
+        width: values in a row.
+        answering: how many clients answer; all where 0.
+    """
+    touches = bound.channel.touches
+    if touches is None:
+        raise BadInput(f"channel {bound.channel.name!r} declares no sums over units")
+    clients = bound.terms.clients[: answering or None]
+    places = torch.block_diag(*torch.ones(trials, 1, 3 * touches.rows)).bool()
+
+    def parts(size: float) -> ContributionRows:
+        return ContributionRows(
+            {"rows": torch.tensor([[size] + [0.0] * (width - 1)]).repeat(trials, 1)}, places
+        )
+
+    others = {name: parts(0.1 * touches.norm) for name in clients[1:]}
+    far = -BEYOND * touches.norm if bound.terms.relation == "replace" or touches.turns else 0.0
+    return Neighbours(
+        clients[0],
+        {clients[0]: parts(BEYOND * touches.norm), **others},
+        {clients[0]: parts(far), **others},
+        trials,
+    )
+
+
+def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1) -> Neighbours:
+    """One unit in every place that it may have, with full trees below it, against none of it.
+
+    All rows lie far beyond the norm and point the same way (the unit replaced: whatever it reached points the
+    other way). So many batches as a unit has places are a trial.
+
+    Args:
+        bound: on a channel of sums over trees.
+        width: values in a row.
+        answering: how many clients answer; all where 0.
+        times: in so many times the places that were declared; the door refuses more than 1.
+    """
+    touches = bound.channel.touches
+    if not isinstance(touches, UnitContributionTrees):
+        raise BadInput(f"channel {bound.channel.name!r} declares no sums over trees")
+    clients = bound.terms.clients[: answering or None]
+    levels = [level for level, most in enumerate(touches.most) for _ in range(most * times)]
+    if touches.batches % len(levels):
+        raise BadInput(f"{touches.batches} batches are no whole number of trials of {len(levels)}")
+    trials, positions = touches.batches // len(levels), touches.below[0]
+    # a place's first position at each level, and who is above it
+    first = [0]
+    for children in touches.fanout:
+        first.append(first[-1] * children + 1)
+    above = [-1, *parents(touches.fanout).tolist()]
+    reached = torch.zeros(len(levels), positions, dtype=torch.bool)
+    there = torch.zeros_like(reached)
+    for batch, level in enumerate(levels):
+        place = first[level]
+        for position in range(positions):
+            line = _upwards(position, above)
+            reached[batch, position] = place in line
+            there[batch, position] = place in line or position in _upwards(place, above)
+    units = torch.where(there, torch.arange(there.numel()).view(there.shape), -1)
+    target = units.max() + 1
+    for batch, level in enumerate(levels):
+        units[batch, first[level]] = target
+    shift = torch.arange(trials)[:, None, None] * (target + 1)
+    places = torch.full((touches.batches, touches.trees, positions), -1)
+    rows = torch.where(there, units + shift, -1).reshape(-1, positions)
+    places[: len(rows), 0] = rows
+    gone = reached.repeat(trials, 1)
+    far = torch.zeros(int(places.max()) + 1, dtype=torch.bool)
+    far[rows[gone]] = True
+
+    def trees(size: float, other: float, table: torch.Tensor) -> ContributionTrees:
+        values = torch.zeros(len(far), width)
+        values[:, 0] = torch.where(far, other, size)
+        return ContributionTrees({"rows": values}, table)
+
+    size, zeroed = BEYOND * touches.norm, places.clone()
+    zeroed[: len(rows), 0] = torch.where(gone, -1, rows)
+    replaced = bound.terms.relation == "replace"
+    others = {name: trees(0.1 * touches.norm, 0.1 * touches.norm, places) for name in clients[1:]}
+    return Neighbours(
+        clients[0],
+        {clients[0]: trees(size, size, places), **others},
+        {clients[0]: trees(size, -size if replaced else size, places if replaced else zeroed), **others},
+        trials,
+    )
+
+
+def _upwards(position: int, above: list[int]) -> list[int]:
+    """A position and all that it is reached through."""
+    found = [position]
+    while above[found[-1]] >= 0:
+        found.append(above[found[-1]])
+    return found
+
+
+def held_by(bound: Bound, norm: float, holders: int, width: int = 2) -> Neighbours:
+    """A smaller unit that several clients hold: it turns each of their whole uploads round.
+
+    Whatever one graph, node or link changes in an upload stays within the clip, so at worst an upload goes
+    from one end of the ball to the other, in every client that holds it.
+
+    Args:
+        bound: on a channel of client units.
+        norm: the clip.
+        holders: how many clients hold the unit.
+        width: values of an upload.
+    """
+    if bound.channel.unit is not Unit.CLIENT:
+        raise BadInput(f"channel {bound.channel.name!r} has no client units")
+    if not 1 <= holders <= len(bound.terms.clients):
+        raise BadInput(f"{holders} holders among {len(bound.terms.clients)} clients")
+
+    def filled(size: float) -> Upload:
+        return Upload({"all": torch.tensor([size] + [0.0] * (width - 1))})
+
+    clients = bound.terms.clients
+    sizes = [BEYOND * norm] * holders + [0.0] * (len(clients) - holders)
+    present = {name: filled(size) for name, size in zip(clients, sizes, strict=True)}
+    return Neighbours(
+        clients[0], present, {name: filled(-size) for name, size in zip(clients, sizes, strict=True)}
+    )
+
+
+Gradients = Callable[[torch.Tensor], dict[str, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Two worlds of a training's records, in blocks that do not touch each other.
+
+    A block is a trial: it has ``occurrences`` records of one unit, and coordinates of its own in which they
+    pull. Coins, clips and coordinates' noise are independent from block to block, so one step is as many
+    trials as there are blocks.
+
+    Args:
+        blocks: how many.
+        touched: records that a unit is in.
+        others: records beside them in each block, which pull nowhere.
+        tensors: how many parameters a gradient is spread over: several show a clip that is taken one by one.
+        far: the length of a gradient.
+        vanishing: whether the touched records pull nowhere in the other world, or the other way.
+    """
+
+    blocks: int
+    touched: int
+    others: int
+    tensors: int
+    far: float
+    vanishing: bool
+
+    @property
+    def number(self) -> int:
+        """Records."""
+        return self.blocks * (self.touched + self.others)
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters, each of ``blocks`` values."""
+        return [f"layer{i}" for i in range(self.tensors)]
+
+    def gradients(self, present: bool) -> Gradients:
+        """Chosen records to their gradients, in the one world or the other."""
+        size = self.far / math.sqrt(self.tensors) * (1.0 if present else 0.0 if self.vanishing else -1.0)
+
+        def of(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            block, within = chosen // (self.touched + self.others), chosen % (self.touched + self.others)
+            values = torch.zeros(len(chosen), self.blocks)
+            values[torch.arange(len(chosen)), block] = torch.where(within < self.touched, size, 0.0)
+            return dict.fromkeys(self.names, values)
+
+        return of
+
+
+def unit_in_records(
+    how: PrivateSteps, occurrences: int = 1, blocks: int = 500, others: int = 0, tensors: int = 2
+) -> Records:
+    """One unit whose records all pull one way, far beyond the clip, against the other way (or nowhere).
+
+    Args:
+        how: the steps: of graphs, a record is zeroed out; of nodes, a touched record may change to any other.
+        occurrences: records of a unit.
+        blocks, others, tensors: as :class:`Records` says. With one block and others beside it, what is
+            clipped only in the mean shows.
+    """
+    # far beyond what a mean over all records could hide
+    far = BEYOND * how.clip * max(blocks * (occurrences + others), 1) if blocks == 1 else BEYOND * how.clip
+    return Records(blocks, occurrences, others, tensors, far, vanishing=how.unit == "graph")

@@ -1,0 +1,1 @@
+"""Attacks by policies by seeds: the cells of an audit and their outcomes."""

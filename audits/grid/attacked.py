@@ -1,0 +1,128 @@
+"""One run of a grid and the attacks on it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph import files
+from secure_fedgraph.attacks import Attack
+from secure_fedgraph.attacks.sparse_rows import one_thread
+from secure_fedgraph.audits.conformance.rows import conformance_rows
+from secure_fedgraph.audits.dp_bounds import Claims
+from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
+from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.grid.cells import EACH, Audit, blank_cell, cells, limits
+from secure_fedgraph.audits.grid.groups import Group
+from secure_fedgraph.audits.probes.rows import probe_rows
+from secure_fedgraph.errors import Refused
+from secure_fedgraph.experiment.results import execute, run_result, write_json
+
+LARGE = 200_000_000
+"""Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
+
+
+def attacked(group: Group, out: Path | None) -> dict[str, Any]:
+    """Runs a group.
+
+    Returns:
+        ``cells``, ``runs``, ``reconstructions``, ``conformance``, ``empirical`` and ``seconds``, as JSON.
+    """
+    started, grid = time.perf_counter(), Audit(controls=group.controls, effort=group.effort)
+    with one_thread():
+        if group.canaries:
+            rows = one_run_rows(group.experiment, group.canaries)
+            grid.empirical += [{**_about(group), **row} for row in rows]
+        else:
+            _one_run(grid, group, out)
+    return {
+        "cells": grid.cells,
+        "runs": grid.runs,
+        "reconstructions": grid.reconstructions,
+        "conformance": grid.conformance,
+        "empirical": grid.empirical,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+
+
+def quietly(group: Group, out: Path | None) -> dict[str, Any]:
+    """The same in a process of its own: what is left in plaintext is a row of the table."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return attacked(group, out)
+
+
+def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
+    experiment, variant, who = group.experiment, group.variant, group.who
+    folder = out and out / group.place
+    if folder is not None:
+        files.remove_folder(folder, out)  # of a call that was killed
+        files.private_folder(folder, out)
+    try:
+        run = execute(experiment, folder, keep=Keep(variant.attacks), plays=variant.plays)
+    except Refused as refusal:
+        for attack in variant.attacks:
+            for adversary in (a for a in attack.adversaries if a in who):
+                blank = blank_cell(experiment, attack, adversary, EACH, variant)
+                blank["settings"] |= limits(grid, attack)
+                grid.cells.append(
+                    {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
+                )
+        return
+    result = run_result(run, experiment)
+    case = FinishedRun.of(run, experiment.seed, result)
+    claims = Claims.charged(run.charges, run.federation.holders, run.federation.units, result)
+    found = cells(case, experiment, variant.attacks, who, variant, grid.controls, grid.effort, claims)
+    grid.cells += found.cells
+    grid.reconstructions += found.reconstructions
+    if variant.plays is None:  # of a party that plays its own game nothing was promised
+        about = _about(group)
+        grid.conformance += [{**about, **row} for row in conformance_rows(run)]
+        if group.probed:
+            grid.conformance += [{**about, **row} for row in probe_rows(run)]
+        if group.configured:  # controls change what is learned from, and no noise
+            grid.empirical += [{**about, **row} for row in empirical_or_why_not(run, experiment.delta)]
+    grid.runs.append(
+        {
+            "variant": variant.name,
+            "algorithm": experiment.algorithm,
+            "policy": experiment.policy,
+            "folder": group.place,
+            "result": result,
+        }
+    )
+    if folder is not None:
+        write_json(folder / "result.json", result)
+        if experiment.transcript != "full" and run.transcript.traffic()["up"] > LARGE:
+            files.remove_folder(folder / "transcript", out)
+
+
+def _about(group: Group) -> dict[str, Any]:
+    return {
+        "algorithm": group.chosen.algorithm,
+        "policy": group.chosen.policy,
+        "seed": group.chosen.seed,
+        "variant": group.variant.name,
+    }
+
+
+class Keep:
+    """Keeps the channels that attacks read, for as many rounds from a channel's first as they read.
+
+    Of every other channel, and of what carriers send, the first round, for conformance.
+    """
+
+    def __init__(self, attacks: Iterable[type[Attack]]) -> None:
+        self._rounds: dict[str, float] = {}
+        self._first: dict[str, int] = {}
+        for attack in attacks:
+            for channel in attack.reads():
+                rounds = float("inf") if attack.first_rounds is None else attack.first_rounds
+                self._rounds[channel] = max(rounds, self._rounds.get(channel, 0))
+
+    def __call__(self, channel: str, round: int) -> bool:
+        return round < self._first.setdefault(channel, round) + self._rounds.get(channel, 1)

@@ -1,0 +1,216 @@
+"""The cells of one run: each attack by each adversary; refused, blind, or a score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from secure_fedgraph.attacks import Attack, Blind, Guess
+from secure_fedgraph.audits.dp_bounds import Claims
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, at
+from secure_fedgraph.audits.surfaces import rounds
+from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.protocol import View
+
+EACH, LEFT = "each owner", "what the defence leaves"
+AIMS = (EACH, LEFT)
+UNJUDGED = (
+    "isolated clients keep the updates that they made to themselves, so nothing tells how near a guess is: "
+    "audit a run without isolated=true"
+)
+
+
+@dataclass
+class Audit:
+    """The cells of a grid, the runs behind them, and true against reconstructed values.
+
+    Args:
+        conformance: for each run what its own record shows, check by check.
+        empirical: for each run what worst-case neighbours make of the noise that it was charged for.
+        not_run: cells that were left out, each with a reason.
+        estimate: what the grid was thought to take before it started.
+        controls: the only control settings that were run; None: all that the attacks declare.
+        effort: processor seconds that one search could take; None: the attacks' own limits.
+    """
+
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    reconstructions: list[dict[str, Any]] = field(default_factory=list)
+    conformance: list[dict[str, Any]] = field(default_factory=list)
+    empirical: list[dict[str, Any]] = field(default_factory=list)
+    not_run: list[dict[str, Any]] = field(default_factory=list)
+    estimate: dict[str, Any] | None = None
+    controls: tuple[str, ...] | None = None
+    effort: float | None = None
+
+
+def cells(
+    case: FinishedRun,
+    experiment: Experiment,
+    attacks: Iterable[type[Attack]],
+    who: Iterable[str],
+    variant: Variant | None = None,
+    controls: Collection[str] | None = None,
+    effort: float | None = None,
+    claims: Claims | None = None,
+) -> Audit:
+    """The cells of one finished run: each attack by each adversary, at single owners and at what is left.
+
+    Args:
+        claims: what the run claims at every delta; by default what its result says at its own.
+    """
+    claims = claims or Claims.told(case.result)
+    grid, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
+    variant = variant or Variant(AS_CONFIGURED, {}, ())
+    for attack in attacks:
+        for adversary in (a for a in attack.adversaries if a in who):
+            view = case.transcript.view(*case.parties(adversary))
+            for aim in AIMS:
+                blank = blank_cell(experiment, attack, adversary, aim, variant)
+                decides = {key: at(case.result["config"], key) for key in attack.depends_on}
+                blank["settings"] |= decides | limits(grid, attack)
+                blank["form"] = case.result.get("form", {})
+                _cell(grid, blank, view, case, experiment, attack(effort), claims)
+    return grid
+
+
+def _cell(
+    grid: Audit,
+    blank: dict[str, Any],
+    view: View,
+    case: FinishedRun,
+    experiment: Experiment,
+    attack: Attack,
+    claims: Claims,
+) -> None:
+    started, aim = time.perf_counter(), blank["settings"]["aim"]
+    try:
+        if not set(attack.reads()) & set(view.public.get("channels", {})):
+            raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
+        work = attack.run if aim == EACH else attack.residual
+        guess = work(view, knowledge(attack, case))
+        if guess.about in rounds.JUDGES and not rounds.updates(case):
+            raise Blind(f"{attack.id}: {UNJUDGED}")
+    except Blind as reason:
+        grid.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
+        return
+    seconds = time.perf_counter() - started
+    judgement = judge_of(type(attack), guess)(guess, case)
+    score = judgement.score
+    # an exact guess has nothing left to find, whatever ended its search
+    short = stopped(guess) if score.value < 1 else ""
+    verdict = f"{score.verdict}; {short}" if short else score.verdict
+    details = dict(score.details)
+    if guess.stopped:
+        details |= {"searches_stopped": len(guess.stopped), "stopped_after": max(guess.stopped.values())}
+    grid.reconstructions.append(
+        {
+            "algorithm": experiment.algorithm,
+            "policy": experiment.policy,
+            "seed": experiment.seed,
+            "attack": attack.id,
+            "subject": blank["subject"],
+            "adversary": blank["adversary"],
+            "aim": aim,
+            "variant": blank["settings"]["variant"],
+            "kind": guess.about,
+            "stopped": stopped(guess),
+            "targets": judgement.targets(),
+        }
+    )
+    grid.cells.append(
+        {
+            **blank,
+            "outcome": "score",
+            "metric": score.metric,
+            "score": score.value,
+            "low": score.low,
+            "high": score.high,
+            "surely_at_least": score.surely_at_least,
+            "baseline": score.baseline,
+            "baselines": dict(score.baselines),
+            **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
+            "leaks": score.leaks,
+            "verdict": verdict if aim == EACH else f"{verdict}, {whom(guess, case.federation.names)}",
+            "owners": owners_of(guess),
+            "reason": f"{attack.id}: {short}" if short else "",
+            "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
+            "details": details,
+            "messages": guess.messages,
+            "accuracy": case.result["accuracy"],
+            "bytes": case.result["bytes"],
+            "seconds": round(seconds, 3),
+        }
+    )
+
+
+def stopped(guess: Guess) -> str:
+    """In words that a search was ended before it was through; empty where none was."""
+    if not guess.stopped:
+        return ""
+    seconds = " or ".join(f"{limit:g}" for limit in sorted(set(guess.stopped.values())))
+    some = len(guess.stopped) < len(guess.targets)
+    what = f"{len(guess.stopped)} of {len(guess.targets)} searches" if some else "search"
+    return f"{what} stopped after {seconds} s: a lower bound"
+
+
+def owners_of(guess: Guess) -> int:
+    """How many owners the widest of a guess's targets is about."""
+    return max((len(set(of)) for of in guess.targets.values()), default=1)
+
+
+def whom(guess: Guess, names: Collection[str]) -> str:
+    """Whom a guess at what a defence leaves is about, in words: some of these show single owners still."""
+    owners = owners_of(guess)
+    if owners == 1:
+        return "about single owners"
+    return "about all owners together" if owners == len(names) else "about several owners together"
+
+
+def limits(grid: Audit, attack: type[Attack]) -> dict[str, Any]:
+    """What bounded an attack, as far as it has controls and a search."""
+    found: dict[str, Any] = {}
+    if grid.controls is not None and attack.controls:
+        found["controls"] = ", ".join(grid.controls)
+    if grid.effort is not None and attack.searches:
+        found["effort"] = int(grid.effort) if grid.effort == int(grid.effort) else grid.effort
+    return found
+
+
+def blank_cell(
+    experiment: Experiment, attack: type[Attack], adversary: str, aim: str, variant: Variant
+) -> dict[str, Any]:
+    return {
+        "algorithm": experiment.algorithm,
+        "policy": experiment.policy,
+        "attack": attack.id,
+        **attack.in_words(),
+        "adversary": adversary,
+        "behaviour": attack.behaviour,
+        "channel": attack.channel,
+        "form": {},
+        "outcome": "",
+        "metric": None,
+        "score": None,
+        "low": None,
+        "high": None,
+        "surely_at_least": None,
+        "baseline": None,
+        "baselines": {},
+        "ceiling": None,
+        "claim": None,
+        "owners": None,
+        "leaks": False,
+        "verdict": "",
+        "reason": "",
+        "stops": "",
+        "seed": experiment.seed,
+        "accuracy": None,
+        "bytes": None,
+        "seconds": None,
+        "settings": {"aim": aim, "variant": variant.name, **variant.settings},
+    }

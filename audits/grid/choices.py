@@ -1,0 +1,194 @@
+"""What a grid is made of: attacks, adversaries and control settings by name, and the settings of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.attacks import ATTACKS, Attack, Control, families
+from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.experiment.config import Experiment
+
+AS_CONFIGURED = "as configured"
+CANARIES = "canaries"
+"""The setting of runs in which canaries take the place of data, and nobody attacks."""
+ALIASES = {
+    "mashes": "mash",
+    "vertical": "glasu",
+    "rounds": "aggregation",
+    "d1-glasu-index-sets": "d1-index-lists",
+}
+"""Other names of families and attacks."""
+MALICIOUS = "malicious-"
+
+
+def choose(names: Iterable[str]) -> list[type[Attack]]:
+    """Attacks by id, slug, family, or ``all``.
+
+    Raises:
+        BadInput: for a name that is none of these.
+    """
+    found: dict[str, type[Attack]] = {}
+    for name in names:
+        asked = ALIASES.get(name, name)
+        chosen = [a for a in ATTACKS.values() if asked in ("all", a.family, a.id, *a.id.split("-", 1))]
+        if not chosen:
+            raise unknown_name("attack", name, [*ATTACKS, *families(), "all"])
+        found.update({a.id: a for a in chosen})
+    return list(found.values())
+
+
+def readers(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[type[Attack]]:
+    """Those that can read a channel that the algorithm declares.
+
+    It need not be in use as configured: a control may put it there, and where none does the cell says that
+    the attack is blind.
+    """
+    declared = {channel.name for channel in algorithm_named(experiment.algorithm).channels}
+    return [attack for attack in attacks if declared & set(attack.reads())]
+
+
+def adversaries(attacks: Iterable[type[Attack]], named: str | None = None) -> tuple[str, ...]:
+    """Who attacks: all that the attacks declare, or those that were named, by commas.
+
+    Raises:
+        BadInput: for a name that none of the attacks declares.
+    """
+    attacks = list(attacks)
+    declared = tuple(dict.fromkeys(a for attack in attacks for a in attack.adversaries))
+    if named is None:
+        return declared
+    known = dict.fromkeys(
+        name for attack in attacks for who in attack.adversaries for name in _roles(attack, who)
+    )
+    chosen = tuple(dict.fromkeys(name.strip() for name in named.split(",")))
+    for name in chosen:
+        if name not in known:
+            raise unknown_name("adversary (of the chosen attacks)", name, known)
+    return tuple(dict.fromkeys(name.removeprefix(MALICIOUS) for name in chosen))
+
+
+def played_by(attacks: Iterable[type[Attack]], named: str | None = None) -> list[type[Attack]]:
+    """The attacks that one of the named adversaries runs.
+
+    ``malicious-client`` runs those that leave the protocol alone; ``client`` all that a client runs.
+    """
+    attacks = list(attacks)
+    if named is None:
+        return attacks
+    chosen = {name.strip() for name in named.split(",")}
+    return [a for a in attacks if any(chosen & set(_roles(a, who)) for who in a.adversaries)]
+
+
+def _roles(attack: type[Attack], who: str) -> tuple[str, ...]:
+    return (who, f"{MALICIOUS}{who}") if attack.behaviour == "malicious" else (who,)
+
+
+def controls(attacks: Iterable[type[Attack]], named: Iterable[str]) -> tuple[str, ...] | None:
+    """The control settings that were named; None where none were: all that the attacks declare.
+
+    Raises:
+        BadInput: for a name that none of the attacks declares.
+    """
+    declared = tuple(dict.fromkeys(c.name for attack in attacks for c in attack.controls))
+    chosen = tuple(dict.fromkeys(named))
+    for name in chosen:
+        if not declared:
+            raise BadInput(f"control {name!r}: the chosen attacks declare none, so leave --control out")
+        if name not in declared:
+            raise unknown_name("control (of the chosen attacks)", name, declared)
+    return chosen or None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One setting under which a run is attacked, and by which attacks.
+
+    Args:
+        plays: of an active attack, which has the run to itself: the algorithm as its party plays it.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    attacks: tuple[type[Attack], ...]
+    plays: Callable[[type[Algorithm]], type[Algorithm]] | None = None
+
+
+def variants(
+    experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
+) -> list[Variant]:
+    """The configured run, and one for each setting in which attacks show their reach.
+
+    Attacks share the runs of controls of the same name. An attack whose channel the algorithm lacks needs
+    none, and neither does a control that the configured run is already.
+
+    Args:
+        controls: these only, by name; None: all that the attacks declare.
+    """
+    attacks, kind = tuple(attacks), algorithm_named(experiment.algorithm)
+    used = {channel.name for channel in kind.channels}
+    configured = {"training": experiment.make_algorithm().settings.model_dump()}
+    found: dict[str, Variant] = {}
+    for attack in attacks:
+        for control in attack.controls if used & set(attack.reads()) else ():
+            if controls is not None and control.name not in controls:
+                continue
+            settings = dict(control.settings)
+            if _lacking(kind, control):
+                continue  # the algorithm cannot be put into the attack's best settings: see `left_out`
+            if attack.depends_on and all(settings.get(k) == at(configured, k) for k in attack.depends_on):
+                continue  # the configured run shows it
+            if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
+                settings.setdefault("training.federated_epochs", 1)
+            name, plays = _played(control.name, attack)
+            known = found.get(name, Variant(name, settings, ()))
+            found[name] = Variant(name, settings, (*known.attacks, attack), plays)
+    active = [attack for attack in attacks if used & set(attack.reads()) and _played("", attack)[1]]
+    played = [Variant(f"{AS_CONFIGURED}, {_slug(a)} plays", {}, (a,), _played("", a)[1]) for a in active]
+    others = tuple(attack for attack in attacks if attack not in active)
+    honest = [Variant(AS_CONFIGURED, {}, others)] if others or not active else []
+    return [*honest, *played, *found.values()]
+
+
+def left_out(
+    experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
+) -> list[tuple[type[Attack], str, str]]:
+    """Attacks, the controls that :func:`variants` made no run for, and why not: a setting is not there."""
+    kind, found = algorithm_named(experiment.algorithm), []
+    used = {channel.name for channel in kind.channels}
+    for attack in (one for one in attacks if used & set(one.reads())):
+        for control in attack.controls:
+            lacking = _lacking(kind, control)
+            if lacking and (controls is None or control.name in controls):
+                keys = " and ".join(lacking)
+                reason = f"the control sets {keys}, which {experiment.algorithm} does not have"
+                found.append((attack, _played(control.name, attack)[0], reason))
+    return found
+
+
+def _lacking(kind: type[Algorithm], control: Control) -> list[str]:
+    """The settings of a control that an algorithm has no name for."""
+    known = kind.Settings.model_fields
+    return [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
+
+
+def _played(
+    name: str, attack: type[Attack]
+) -> tuple[str, Callable[[type[Algorithm]], type[Algorithm]] | None]:
+    """A control's run and who plays it: an active attack changes the run, so it shares it with no other."""
+    plays = getattr(attack, "plays", None)
+    return (f"{name}, {_slug(attack)} plays", plays) if plays else (name, None)
+
+
+def _slug(attack: type[Attack]) -> str:
+    return attack.id.split("-", 1)[0]
+
+
+def at(config: Any, dotted: str) -> Any:
+    """A setting of a resolved configuration; None where the algorithm has none of that name."""
+    for key in dotted.split("."):
+        config = config.get(key) if isinstance(config, Mapping) else None
+    return config

@@ -1,0 +1,160 @@
+"""The audit of a finished run's folder: its result, its transcript, and what its owners held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph.attacks import Attack
+from secure_fedgraph.audits.conformance.rows import OF_CHARGES, conformance_rows
+from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.grid.cells import Audit, cells
+from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, adversaries
+from secure_fedgraph.audits.probes.rows import probe_rows
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.results import make_federation, read_json
+from secure_fedgraph.privacy.spending.ledger import read_ledger
+from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.message import digest
+from secure_fedgraph.protocol.transcript import REFEREE, Opened, Sent
+from secure_fedgraph.running.run import Run
+
+UNSEEN = ("secrets",)
+"""Checks of what a folder does not hold: the server's objects."""
+
+
+def audit_folder(
+    folder: Path,
+    attacks: Iterable[type[Attack]],
+    adversary: str | None = None,
+    effort: float | None = None,
+) -> tuple[Experiment, Audit]:
+    """The cells of a finished run that kept its transcript.
+
+    The truth is rebuilt from the run's own configuration: same data, same seeds.
+
+    Raises:
+        BadInput: where the folder holds no result or no transcript, or damaged ones.
+    """
+    attacks = list(attacks)
+    result, experiment = finished(folder)
+    transcript = _kept(folder / "transcript", attacks)
+    if not any(sent.kept for sent in transcript.sent):
+        raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
+    federation = make_federation(experiment)
+    if federation.facts["digest"] != result["data"]["digest"]:
+        raise BadInput(
+            f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
+        )
+    who = adversaries(attacks, adversary)
+    case = FinishedRun(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
+    found = cells(case, experiment, attacks, who, effort=effort)
+    about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
+    about["variant"] = AS_CONFIGURED
+    run = _as_run(folder, case, experiment, result)
+    charged = bool(run.charges)
+    found.conformance += [
+        {**about, **row}
+        for row in conformance_rows(run, unseen=UNSEEN if charged else (*UNSEEN, *OF_CHARGES))
+    ]
+    found.conformance += [{**about, **row} for row in probe_rows(run)]
+    found.empirical += [
+        {**about, **row} for row in (empirical_or_why_not(run, experiment.delta) if charged else ())
+    ]
+    found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
+    return experiment, found
+
+
+def _as_run(folder: Path, case: FinishedRun, experiment: Experiment, result: dict[str, Any]) -> Run:
+    """The run as far as its folder tells: no state; the policy bound anew, with the planned noise."""
+    algorithm, federation = case.algorithm, case.federation
+    plan = {row["channel"]: float(row["multiplier"]) for row in result.get("plan") or []}
+    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
+    if experiment.evaluation == "in_band":
+        channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
+    bound = experiment.make_policy(plan or None).bind(channels, federation.names)
+    path = folder / "ledger.jsonl"
+    charges = [c for c in read_ledger(path) if c.channel in bound.bounds] if path.is_file() else []
+    rounds = result.get("rounds") or []
+    return Run(
+        algorithm,
+        federation,
+        bound,
+        {},
+        rounds,
+        _undamaged(case.transcript),
+        charges,
+        float(result.get("seconds") or 0.0),
+        experiment.evaluation,
+    )
+
+
+def _undamaged(transcript: Transcript) -> Transcript:
+    """The record without messages that are not what was recorded: no attack needs them, or it had failed."""
+
+    def whole(note: Sent) -> Sent:
+        try:
+            kept = note.kept and digest(transcript.body(note.number)) == note.digest
+        except OSError:
+            kept = False
+        return note if kept == note.kept else replace(note, kept=False)
+
+    transcript.sent = [whole(note) for note in transcript.sent]
+    return transcript
+
+
+def finished(folder: Path) -> tuple[dict[str, Any], Experiment]:
+    """A run's result and its configuration, with all that an audit reads of it.
+
+    Raises:
+        BadInput: where there is none, or it is damaged.
+    """
+    path = folder / "result.json"
+    result = read_json(path, "run")
+    try:
+        experiment = experiment_of(result["config"])
+        experiment.make_algorithm()
+        read = [result["data"]["digest"], result["accuracy"], result["bytes"], result["seed"]]
+        read += [(row["name"], row["domain"]) for row in result["channels"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, _first_line(error)) from None
+    if None in read:
+        raise _damaged(path, "a value is missing")
+    return result, experiment
+
+
+def _kept(folder: Path, attacks: Iterable[type[Attack]]) -> Transcript:
+    """A transcript whose messages, as far as the attacks read them, are those that were sent."""
+    index = folder / "index.json"
+    try:
+        transcript = Transcript.load(folder)
+        notes: list[Sent | Opened] = [sent for sent in transcript.sent if sent.kept]
+        notes += [opened for opened in transcript.opened if opened.kept]
+        int(transcript.public["schema"]["features"]), transcript.public["channels"].keys()
+    except BadInput:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(index, _first_line(error)) from None
+    channels = {channel for attack in attacks for channel in attack.reads()}
+    for note in notes:
+        if note.channel in channels:
+            path = folder / f"{note.number:06d}.sfg"
+            try:
+                whole = digest(transcript.body(note.number)) == note.digest
+            except OSError as error:
+                raise _damaged(path, str(error.strerror)) from None
+            if not whole:
+                raise _damaged(path, "its content is not what was recorded")
+    return transcript
+
+
+def _damaged(path: Path, why: str) -> BadInput:
+    return BadInput(f"{path} is damaged ({why}): put a copy back, or run again with --set transcript=full")
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,0 +1,324 @@
+"""The leakage grid: algorithm x policy x attack x adversary x seed. A cell is refused, blind, or a score."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph import errors
+from secure_fedgraph.attacks import Attack
+from secure_fedgraph.audits.grid.attacked import LARGE, Keep, attacked, quietly
+from secure_fedgraph.audits.grid.cells import AIMS, EACH, LEFT, Audit, cells
+from secure_fedgraph.audits.grid.choices import (
+    AS_CONFIGURED,
+    CANARIES,
+    Variant,
+    adversaries,
+    choose,
+    controls,
+    left_out,
+    played_by,
+    readers,
+    variants,
+)
+from secure_fedgraph.audits.grid.estimates import (
+    Costs,
+    Kind,
+    Rehearsed,
+    kind_of,
+    rehearsed,
+    rounds_of,
+    telling,
+    told,
+)
+from secure_fedgraph.audits.grid.folders import audit_folder, finished
+from secure_fedgraph.audits.grid.groups import Group, keep, kept
+from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
+from secure_fedgraph.experiment.config import Experiment
+
+__all__ = [
+    "AIMS",
+    "AS_CONFIGURED",
+    "EACH",
+    "LARGE",
+    "LEFT",
+    "Audit",
+    "Keep",
+    "Variant",
+    "adversaries",
+    "audit",
+    "audit_folder",
+    "cells",
+    "choose",
+    "controls",
+    "finished",
+    "groups",
+    "played_by",
+    "readers",
+    "variants",
+]
+
+Progress = Callable[[str], None]
+MANY = 12
+"""So many runs are rehearsed, so that a grid of days says so before it starts."""
+ROUNDS = 30
+"""Runs of more rounds are rehearsed too, however few they are."""
+SMALL = 30.0
+"""Seconds of work below which no process is worth starting."""
+PATIENCE = 60.0
+"""Seconds for rehearsals; one that takes longer says at least that much."""
+RESERVE = 20.0
+"""Seconds of a budget that are kept for the page, and at most a tenth of it."""
+
+
+def audit(
+    experiment: Experiment | Sequence[Experiment],
+    policies: Iterable[str],
+    attacks: Iterable[type[Attack]],
+    seeds: Iterable[int],
+    out: Path | None = None,
+    progress: Progress = lambda text: None,
+    adversary: str | None = None,
+    controls: Collection[str] | None = None,
+    effort: float | None = None,
+    workers: int | None = 1,
+    budget: float | None = None,
+    say: Progress = lambda text: None,
+    canaries: int = 0,
+    probes: bool = False,
+) -> Audit:
+    """Runs the grid.
+
+    For every algorithm, policy and seed: one run as configured, and one for each setting that attacks declare
+    as controls, so that a weak result is seen beside a strong one. With a folder each run's cells are kept
+    under ``cells/`` as it ends, and a later call with the same configuration takes them from there.
+
+    Args:
+        experiment: one, or one for each algorithm.
+        adversary: this one only; by default all that the attacks declare.
+        controls: these control settings only, by name; by default all that the attacks declare.
+        effort: processor seconds that one search may take; by default the attacks' own limits.
+        workers: processes; None: two where there is memory and work enough for them.
+        budget: seconds that all of it may take. What did not fit is named in ``not_run``.
+        say: told the estimate, before a large grid starts.
+        canaries: for each policy that adds noise so many canaries, in runs of their own (first seed only).
+        probes: whether each algorithm and its protections are called again on little data (first seed only).
+    """
+    started = time.monotonic()
+    experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
+    attacks = list(attacks)
+    wanted = groups(
+        experiments, list(policies), attacks, list(seeds), adversary, controls, effort, canaries, probes
+    )
+    call = _Call(wanted, out, progress, workers, budget, say, started)
+    call.run()
+    found = call.audit(controls, effort)
+    found.not_run += _without_their_settings(wanted, attacks, controls)
+    return found
+
+
+def _without_their_settings(
+    wanted: Sequence[Group], attacks: Sequence[type[Attack]], controls: Collection[str] | None
+) -> list[dict[str, Any]]:
+    """The cells of controls whose settings an algorithm lacks: no run was ever wanted for them."""
+    chosen = {(g.chosen.algorithm, g.chosen.policy, g.chosen.seed): g for g in wanted}
+    return [
+        {
+            "algorithm": algorithm,
+            "policy": policy,
+            "seed": seed,
+            "attack": attack.id,
+            **attack.in_words(),
+            "adversary": adversary,
+            "variant": name,
+            "reason": reason,
+            "failed": False,
+        }
+        for (algorithm, policy, seed), group in chosen.items()
+        for attack, name, reason in left_out(group.chosen, attacks, controls)
+        for adversary in attack.adversaries
+        if adversary in group.who
+    ]
+
+
+def groups(
+    experiments: Sequence[Experiment],
+    policies: Sequence[str],
+    attacks: Sequence[type[Attack]],
+    seeds: Sequence[int],
+    adversary: str | None = None,
+    controls: Collection[str] | None = None,
+    effort: float | None = None,
+    canaries: int = 0,
+    probes: bool = False,
+) -> list[Group]:
+    """The runs of a grid, in the order of its table.
+
+    An attack whose channel an algorithm lacks is left out, where others of the attacks have theirs.
+    """
+    found, who = [], adversaries(attacks, adversary)
+    named = None if controls is None else tuple(controls)
+    for one in experiments:
+        mine = readers(one, attacks) or list(attacks) if len(experiments) > 1 else attacks
+        for seed in seeds:
+            for policy in policies:
+                chosen = one.under(policy).model_copy(update={"seed": seed})
+                for variant in variants(chosen, mine, controls):
+                    # probes depend on no seed, and controls are settings of what is attacked
+                    probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]
+                    found.append(Group(chosen, variant, who, named, effort, probed=probed))
+                if canaries and chosen.adds_noise and seed == seeds[0]:
+                    alone = Variant(CANARIES, {}, ())
+                    found.append(Group(chosen, alone, who, canaries=canaries))
+    return found
+
+
+def _earlier(group: Group, out: Path | None) -> dict[str, Any] | None:
+    group.experiment.make_algorithm()
+    return None if out is None else kept(out, group)
+
+
+def _is_long(group: Group) -> bool:
+    return rounds_of(group.experiment) > ROUNDS
+
+
+def _rehearse(group: Group) -> Rehearsed:
+    return rehearsed(group.experiment)
+
+
+class _Call:
+    """One call over a grid: what is there already, what is to be run, and what came out."""
+
+    def __init__(
+        self,
+        wanted: list[Group],
+        out: Path | None,
+        progress: Progress,
+        workers: int | None,
+        budget: float | None,
+        say: Progress,
+        started: float,
+    ) -> None:
+        self.wanted, self.out, self.progress = wanted, out, progress
+        self.workers, self.budget, self.say = workers, budget, say
+        self.deadline = None if budget is None else started + budget - min(RESERVE, budget / 10)
+        self.found: dict[int, dict[str, Any]] = {}
+        self.missing: dict[int, Failed] = {}
+        self.costs = Costs()
+        self.estimate: dict[str, Any] | None = None
+
+    def run(self) -> None:
+        for group in self.wanted:
+            earlier = tried(_earlier, group, self.out)
+            if isinstance(earlier, Failed):  # settings that do not go together, of a control
+                self._take_or_note(group, earlier)
+            elif earlier is not None:
+                self._take(group, earlier)
+        done = {*self.found, *self.missing}
+        todo = telling([group for group in self.wanted if id(group) not in done])
+        large = self.budget is not None or len(self.wanted) >= MANY or any(map(_is_long, todo))
+        if todo and not large and self.workers is None:
+            self._here(todo.pop(0))  # what it takes says whether processes are worth starting
+        workers = default_workers(len(todo)) if self.workers is None else self.workers
+        with Pool(workers) as pool:
+            if todo and large:
+                self._foresee(todo, workers, pool)
+            if self.budget is None and (workers == 1 or self._is_small(todo)):
+                for group in todo:
+                    self._here(group)
+            else:
+                self._side_by_side(pool, todo)
+        self._check_any()
+
+    def _is_small(self, todo: list[Group]) -> bool:
+        """Whether processes would cost more than they save."""
+        known = all(self.costs.of(group) is not None for group in todo)
+        return self.workers is None and known and self.costs.total(todo) < SMALL
+
+    def audit(self, controls: Collection[str] | None, effort: float | None) -> Audit:
+        """What was found, in the order of the grid's table, and what was not run."""
+        grid = Audit(controls=None if controls is None else tuple(controls), effort=effort)
+        grid.estimate = self.estimate
+        for group in self.wanted:
+            made = self.found.get(id(group))
+            if made is None:
+                reason = self.missing[id(group)].reason
+                failed = self.missing[id(group)].unforeseen
+                grid.not_run += [{**cell, "reason": reason, "failed": failed} for cell in group.cells()]
+                continue
+            for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):
+                getattr(grid, name).extend(made[name])
+        return grid
+
+    def _here(self, group: Group) -> None:
+        self._take_or_note(group, tried(attacked, group, self.out))
+
+    def _side_by_side(self, pool: Pool, todo: list[Group]) -> None:
+        waiting = telling(todo, self.costs)
+        while waiting or pool.working:
+            while waiting and pool.free:
+                group = next((one for one in waiting if self._fits(one)), None)
+                if group is None:
+                    break
+                waiting.remove(group)
+                pool.start(group, quietly, group, self.out)
+            if not pool.working:
+                break
+            for group, made in pool.finished(self.deadline):
+                self._take_or_note(group, made)
+        for group in waiting:
+            left = max(0.0, (self.deadline or 0.0) - time.monotonic())
+            cost = self.costs.of(group) or 0.0
+            self.missing[id(group)] = Failed(
+                f"about {cost:.0f} s are estimated for its run and {left:.0f} s of the budget were left",
+                stopped=True,
+            )
+
+    def _fits(self, group: Group) -> bool:
+        left = float("inf") if self.deadline is None else self.deadline - time.monotonic()
+        return left > 0 and (self.costs.of(group) or 0.0) <= left
+
+    def _foresee(self, todo: list[Group], workers: int, pool: Pool) -> None:
+        """Says the estimate, before the first run; rehearses what nothing is known of."""
+        unknown: dict[Kind, Group] = {}
+        for group in todo:
+            if not self.costs.measured(group) and not group.canaries:
+                unknown.setdefault(kind_of(group), group)
+        until = min(time.monotonic() + PATIENCE, self.deadline or float("inf"))
+        waiting = sorted(unknown.items(), key=lambda one: not one[1].configured)
+        while pool.working or (waiting and time.monotonic() < until):
+            while waiting and pool.free:
+                kind, group = waiting.pop(0)
+                pool.start(kind, _rehearse, group)
+            for kind, made in pool.finished(until):
+                if isinstance(made, Rehearsed):  # whatever is wrong with it will be said of its runs
+                    self.costs.rehearsals[kind] = made
+                elif made.stopped:
+                    self.costs.rehearsals[kind] = Rehearsed(PATIENCE, 0.0, whole=False)
+        self.estimate = dict(told(todo, self.costs, workers, self.budget))
+        self.say(self.estimate["sentence"])
+
+    def _take_or_note(self, group: Group, made: Any) -> None:
+        if isinstance(made, Failed):
+            self.missing[id(group)] = made
+            self.progress(f"{group.name}: {made.reason}")
+            return
+        unkept = tried(keep, self.out, group, made) if self.out is not None else None
+        if isinstance(unkept, Failed):
+            self._take_or_note(group, unkept)
+        else:
+            self._take(group, made)
+
+    def _take(self, group: Group, made: dict[str, Any]) -> None:
+        self.found[id(group)] = made
+        self.costs.seconds[id(group)] = (group, float(made["seconds"]))
+        self.progress(group.name)
+
+    def _check_any(self) -> None:
+        """Where no run came about for a reason of its own, that is the matter with the whole grid."""
+        failed = [one for one in self.missing.values() if not one.stopped]
+        if failed and not self.found:
+            kind = getattr(errors, failed[0].kind, None)
+            raise (kind if isinstance(kind, type) else errors.SecureFedGraphError)(failed[0].reason)

@@ -1,0 +1,137 @@
+"""A group of cells: one run and all attacks on it. What it takes to run one, and how its cells are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import secure_fedgraph
+from secure_fedgraph import attacks, audits
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, CANARIES, Variant
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.code_digest import of_code, of_rooms
+from secure_fedgraph.experiment.config import Experiment, load
+from secure_fedgraph.experiment.results import read_json, versions, write_json
+from secure_fedgraph.protocol.transcript import SERVER
+
+CELLS = "cells"
+SCHEMA = "secure-fedgraph/group/1"
+PARTS = {"cells", "runs", "reconstructions", "conformance", "empirical", "seconds"}
+"""What a group's file holds."""
+ROOMS = tuple(Path(room.__file__ or "").resolve().parent for room in (attacks, audits, secure_fedgraph))
+"""Where what is audited stands, what attacks share, and what grants them facts and scores them."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One run of a grid, and by whom and how it is attacked.
+
+    Args:
+        chosen: the experiment with its policy and seed.
+        variant: the settings over it, and the attacks.
+        who: adversaries.
+        controls, effort: as :func:`secure_fedgraph.audits.grid.grid.audit`'s.
+        canaries: how many its runs are to have in place of data; 0 for a run that is attacked.
+        probed: whether its algorithm and protections are called again on little data, besides.
+    """
+
+    chosen: Experiment
+    variant: Variant
+    who: tuple[str, ...]
+    controls: tuple[str, ...] | None = None
+    effort: float | None = None
+    canaries: int = 0
+    probed: bool = False
+
+    @property
+    def experiment(self) -> Experiment:
+        """With the variant's settings."""
+        changes = [f"{key}={json.dumps(value)}" for key, value in self.variant.settings.items()]
+        return load(None, self.chosen.model_dump(), changes)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.chosen.algorithm}, {self.chosen.policy}, seed {self.chosen.seed}: {self.variant.name}"
+
+    @property
+    def place(self) -> str:
+        """Where its run goes, below the audit's folder."""
+        parts = self.chosen.algorithm, self.chosen.policy, str(self.chosen.seed), self.variant.name
+        return "runs/" + "-".join(parts).replace(" ", "-").replace(":", ".").replace("/", "_")
+
+    @property
+    def configured(self) -> bool:
+        """Whether it is the run as configured, and no control."""
+        return self.variant.name == AS_CONFIGURED
+
+    def cells(self) -> list[dict[str, Any]]:
+        """What would be run, for whoever has to say that it was not."""
+        about = {"algorithm": self.chosen.algorithm, "policy": self.chosen.policy, "seed": self.chosen.seed}
+        if self.canaries:
+            return [{**about, "attack": CANARIES, "adversary": SERVER, "variant": self.variant.name}]
+        return [
+            {
+                **about,
+                "attack": attack.id,
+                **attack.in_words(),
+                "adversary": adversary,
+                "variant": self.variant.name,
+            }
+            for attack in self.variant.attacks
+            for adversary in attack.adversaries
+            if adversary in self.who
+        ]
+
+    @property
+    def key(self) -> str:
+        """Of everything that decides its cells: configuration, attacks, their code, and versions."""
+        experiment = self.experiment
+        kind = algorithm_named(experiment.algorithm)
+        decides = {
+            "config": experiment.model_dump(mode="json"),
+            "training": experiment.make_algorithm().settings.model_dump(mode="json"),
+            "algorithm": of_code(kind, *ROOMS),
+            "of_others": [of_code(function, *ROOMS) for function in experiment.of_others],
+            "variant": [self.variant.name, dict(self.variant.settings)],
+            "attacks": {attack.id: of_code(attack, *ROOMS) for attack in self.variant.attacks},
+            "code": of_rooms(*ROOMS),
+            "who": self.who,
+            "controls": self.controls,
+            "effort": self.effort,
+            "canaries": self.canaries,
+            "probed": self.probed,
+            "versions": versions(),
+        }
+        return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
+
+
+def keep(out: Path, group: Group, found: dict[str, Any]) -> None:
+    """Writes a group's cells, whole or not at all."""
+    write_json(out / CELLS / f"{group.key}.json", {"schema": SCHEMA, "group": group.name, **found}, out)
+
+
+def kept(out: Path, group: Group) -> dict[str, Any] | None:
+    """A group's cells from an earlier call; None where there are none, whole, of this very configuration."""
+    path = out / CELLS / f"{group.key}.json"
+    if not path.exists():
+        return None
+    try:
+        found = read_json(path, "group", out)
+    except BadInput:  # torn: it is run again
+        return None
+    return found if _is_whole(found) else None
+
+
+def _is_whole(found: dict[str, Any]) -> bool:
+    """Whether all parts are there, each a list of rows with names, and the seconds a number."""
+    return set(found) >= PARTS and all(
+        isinstance(found[part], int | float)
+        if part == "seconds"
+        else isinstance(found[part], list) and all(isinstance(row, dict) for row in found[part])
+        for part in PARTS
+    )

@@ -1,0 +1,182 @@
+"""``audit.json``: the cells, the runs behind them, and the verdict in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from secure_fedgraph.attacks import ATTACKS
+from secure_fedgraph.audits.conformance.rows import FAILED
+from secure_fedgraph.audits.empirical_dp.empirical import BROKEN
+from secure_fedgraph.audits.grid.cells import EACH, LEFT, Audit
+from secure_fedgraph.experiment import schema
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import versions
+from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.report.grouping import above, at_least, exact_of_too_few
+
+HIDDEN = {domain.value for domain in Domain if not domain.readable}
+
+
+def audit_result(
+    found: Audit,
+    experiment: Experiment,
+    policies: list[str],
+    seeds: list[int],
+    seconds: float,
+    command: str,
+    more: Sequence[Experiment] = (),
+) -> dict[str, Any]:
+    """The ``secure-fedgraph/audit/1`` object.
+
+    Args:
+        more: the experiments of further algorithms.
+    """
+    result = {
+        "schema": "secure-fedgraph/audit/1",
+        "command": command,
+        "config": experiment.model_dump(mode="json"),
+        **({"configs": [one.model_dump(mode="json") for one in (experiment, *more)]} if more else {}),
+        "policies": policies,
+        "seed": seeds,
+        "controls": None if found.controls is None else list(found.controls),
+        "effort": found.effort,
+        "versions": versions(),
+        "verdict": verdict(found.cells),
+        "broken": broken(found),
+        "seconds": round(seconds, 3),
+        "cells": found.cells,
+        "not_run": found.not_run,
+        "estimate": found.estimate,
+        "conformance": found.conformance,
+        "empirical": found.empirical,
+        "runs": found.runs,
+        "reconstructions": found.reconstructions,
+    }
+    return schema.checked(schema.AuditResult, result)
+
+
+def verdict(cells: list[dict[str, Any]]) -> str:
+    """One sentence a policy: what leaks about single owners, and what about all of them together."""
+    sentences = []
+    several = len({cell.get("algorithm") for cell in cells}) > 1
+    for algorithm, policy in dict.fromkeys((cell.get("algorithm"), cell["policy"]) for cell in cells):
+        mine = [c for c in cells if (c.get("algorithm"), c["policy"]) == (algorithm, policy)]
+        label = f"{algorithm} under {policy}" if several else policy
+        if all(c["outcome"] == "refused" for c in mine):
+            sentences.append(f"{label}: refused before round 1.")
+            continue
+        single = _leaking(mine, EACH)
+        union = _leaking(mine, LEFT)
+        parts = [
+            f"single owners are exposed to {', '.join(single)}"
+            if single
+            else "no attack that was tried reads a single owner"
+        ]
+        close = (c["attack"] for c in mine if _about(c) == EACH and exact_of_too_few(c))
+        unsure = [] if single else list(dict.fromkeys(close))
+        if unsure:
+            parts.append(f"exact about single owners, of too few to tell from a guess: {', '.join(unsure)}")
+        if union:
+            parts.append(f"all owners together are exposed to {', '.join(union)}")
+        stopped = sum(bool(c.get("details", {}).get("searches_stopped")) and c["score"] < 1 for c in mine)
+        if stopped:
+            parts.append(f"where a search was stopped ({stopped} of {len(mine)} cells) this is a lower bound")
+        sentences.append(f"{label}: {'; '.join(parts)}.")
+    return " ".join(sentences)
+
+
+def broken(found: Audit) -> list[str]:
+    """Claims that the audit saw fail, a sentence each.
+
+    A server that read single owners where nothing that it got was readable; an attack that scored surely
+    above what the claimed epsilon allows any attack; a check of conformance that a run failed; noise that
+    shows a larger epsilon than was charged for it.
+    """
+    return [*_read_hidden(found), *_above_ceiling(found), *_not_as_declared(found), *_refuted(found)]
+
+
+def _read_hidden(found: Audit) -> list[str]:
+    def place(row: dict[str, Any], seed: Any, variant: Any) -> tuple[Any, ...]:
+        return row.get("algorithm"), row["policy"], variant, seed
+
+    rows = {
+        place(run, run["result"]["seed"], run["variant"]): [
+            row for row in run["result"]["channels"] if row["domain"] in HIDDEN
+        ]
+        for run in found.runs
+    }
+
+    def hidden(cell: dict[str, Any]) -> bool:
+        """Whether nothing says that the server may read this: what sums give away may be declared."""
+        kind, variant = ATTACKS.get(cell["attack"]), cell["settings"]["variant"]
+        mine = [r for r in rows.get(place(cell, cell["seed"], variant), []) if r["name"] == cell["channel"]]
+        declared = kind is not None and kind.reads_sums and any(r.get("excess") for r in mine)
+        return bool(mine) and not declared
+
+    return [
+        f"{cell['attack']} read single owners from channel {cell['channel']!r} under {cell['policy']}, "
+        "where no upload should be readable by the server."
+        for cell in found.cells
+        if _surely_leaks(cell) and cell["settings"]["aim"] == EACH
+        if cell["adversary"] == SERVER and hidden(cell)
+    ]
+
+
+def _surely_leaks(cell: dict[str, Any]) -> bool:
+    """A leak that chance makes once in ten thousand cells, where the metric has such a bound."""
+    surely = cell.get("surely_at_least")
+    return bool(cell["leaks"]) and (surely is None or surely > (cell.get("baseline") or 0.0))
+
+
+def _above_ceiling(found: Audit) -> list[str]:
+    return [
+        f"{cell['attack']} by the {cell['adversary']} scored {cell['score']:.3f} "
+        f"(surely at least {at_least(cell):.3f}) under {cell['policy']}, and "
+        f"epsilon = {cell['claim']['epsilon']:g} for one {cell['claim']['unit']} "
+        f"allows any attack {cell['ceiling']:.3f}."
+        for cell in found.cells
+        if above(cell)
+    ]
+
+
+def _not_as_declared(found: Audit) -> list[str]:
+    rows: dict[tuple[str, str], list[str]] = {}
+    for row in found.conformance:
+        if row["outcome"] == FAILED:
+            rows.setdefault((row["policy"], row["check"]), row["findings"])
+    return [
+        f"A run under {policy} fails the check {check!r}: {findings[0]}."
+        for (policy, check), findings in rows.items()
+    ]
+
+
+def _refuted(found: Audit) -> list[str]:
+    return [
+        f"{row['noise']} under {row['policy']}: {row['of']} is charged epsilon {row['claim']:.3g} for one "
+        f"{row['unit']} against the {row['reader']}, and {row['trials']} trials show at least "
+        f"{row['lower']:.3g}."
+        for row in found.empirical
+        if row["outcome"] == BROKEN
+    ]
+
+
+def _leaking(cells: list[dict[str, Any]], aim: str) -> list[str]:
+    """The attacks that leak, with who ran them where that is not the server alone."""
+    hits: dict[str, list[str]] = {}
+    for cell in cells:
+        if _about(cell) == aim and cell["leaks"]:
+            who = hits.setdefault(cell["attack"], [])
+            if cell["adversary"] not in who:
+                who.append(cell["adversary"])
+    return [f"{name}{_by(who)}" for name, who in hits.items()]
+
+
+def _about(cell: dict[str, Any]) -> str:
+    """Single owners, or several together: what a defence leaves may be about single ones too."""
+    return EACH if cell.get("owners") == 1 else str(cell["settings"]["aim"])
+
+
+def _by(who: list[str]) -> str:
+    return "" if who == ["server"] else f" (by {' and '.join(who)})"

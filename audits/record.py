@@ -1,0 +1,84 @@
+"""A finished run as conformance reads it, and what a check has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.spending.ledger import Charge
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
+from secure_fedgraph.protocol.transcript import REFEREE, SERVER, Sent
+from secure_fedgraph.protocol.wire import Tree
+from secure_fedgraph.running.run import Run
+
+LEVEL = 1e-6
+"""The probability that chance alone makes a right run fail, over all statistical checks together."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it was promised.
+
+    Args:
+        check: the name of the check.
+        where: a channel, a client or a party.
+        what: a sentence with the figures.
+    """
+
+    check: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.where}: {self.what}"
+
+
+@dataclass
+class Record:
+    """A finished run, decoded once for all checks.
+
+    Args:
+        run: with its transcript kept in full.
+        level: for all statistical tests together.
+
+    Raises:
+        BadInput: for a transcript that kept no upload.
+    """
+
+    run: Run
+    level: float = LEVEL
+    replies: list[tuple[Sent, Tree]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        transcript = self.run.transcript
+        kept = [s for s in transcript.sent if s.kept and REFEREE not in (s.sender, s.recipient)]
+        if transcript.sent and not kept:
+            raise BadInput("the run kept no message: conformance needs keep=everything (transcript=full)")
+        self.replies = [
+            (s, Message.from_bytes(transcript.body(s.number)).tree())
+            for s in kept
+            if s.step == ANSWER and s.sender != SERVER and not s.channel.startswith(CARRIER)
+        ]
+
+    @property
+    def bounds(self) -> dict[str, Bound]:
+        """Channel -> its protection, without those that go to the referee."""
+        return {n: b for n, b in self.run.policy.bounds.items() if b.channel.to != REFEREE}
+
+    @cached_property
+    def each(self) -> float:
+        """The level of one test: at most three are made of each reply and of each value that was opened."""
+        return self.level / max(3 * (len(self.replies) + len(self.run.transcript.opened)), 1)
+
+    def charged(self) -> Iterator[Charge]:
+        """What this run charged for uploads."""
+        return (c for c in self.run.charges if c.channel in self.run.policy.bounds)
+
+
+def noise_of(bound: Bound | None) -> Gaussian | None:
+    """A protection's noise, where it has some."""
+    return next((s for s in bound.stages if isinstance(s, Gaussian)), None) if bound is not None else None

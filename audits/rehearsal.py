@@ -1,0 +1,232 @@
+"""A run's algorithm and protections on a small federation whose clients can be watched while they answer."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.client import Client
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.protection import Protection
+from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.protocol.transcript import Keep, everything, nothing
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.run import Run
+
+MOST_CLIENTS = 8
+SMALL = 3_000
+"""Nodes up to which a run's own data are small enough, where no synthetic data fit its algorithm."""
+SPLITS: Mapping[str, Mapping[str, Any]] = {
+    "label_skew": {"local_tests": 5, "local_share": 0.4},
+    "dirichlet": {"concentration": 5.0},
+}
+"""Settings with which partitions hand out little data."""
+SECONDS = 15.0
+"""Of processor time, that one probe's runs may take together."""
+
+Answer = Upload | ContributionRows | ContributionTrees
+Shown = Mapping[tuple[str, str], list[Answer]]
+"""(channel, client) -> what it answered in one round, in order."""
+Before = Callable[[Client], None]
+"""Called with the client, before it answers."""
+After = Callable[[Client, str, Any], None]
+"""Called with the client, the channel and the answer."""
+
+
+class OutOfTime(SecureFedGraphError):
+    """A probe's runs took longer than they may; nothing is known then."""
+
+
+@dataclass(frozen=True)
+class Usual:
+    """A first round as it is where nothing is changed.
+
+    Args:
+        run: with every message kept.
+        answers: what clients gave.
+        seconds: of processor time.
+    """
+
+    run: Run
+    answers: Shown
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What is played: an algorithm over a small federation, under the protections of the audited run.
+
+    Args:
+        algorithm: the audited run's, with its settings.
+        federation: small.
+        policy: gives every channel the protection that the run gave it.
+        evaluation: the run's.
+        known: its first round, where it was played already.
+    """
+
+    algorithm: Algorithm
+    federation: Federation
+    policy: Policy
+    evaluation: str = "referee"
+    known: Usual | None = field(default=None, repr=False)
+    started: float = field(default_factory=time.process_time)
+
+    @classmethod
+    def of(cls, run: Run) -> Rehearsal:
+        """On synthetic data of the run's kind; on the run's own where those do not fit and these are small.
+
+        Raises:
+            SecureFedGraphError: where neither will do.
+        """
+        refusal: SecureFedGraphError | None = None
+        for federation in _federations(run):
+            made = cls(run.algorithm, federation, same_protections(run, federation), run.evaluation)
+            try:
+                made.federation.check(made.algorithm, made.evaluation)
+                made.policy.bind(made.algorithm.in_use, made.federation.names)
+                return replace(made, known=made.usual())
+            except SecureFedGraphError as error:
+                refusal = refusal or error
+        raise refusal or OutOfTime("the run's own data are too large to be played through again")
+
+    def fresh(self) -> Rehearsal:
+        """The same with all its time ahead of it."""
+        return replace(self, started=time.process_time())
+
+    def usual(self) -> Usual:
+        """The first round; of each channel the first round in which clients are asked."""
+        if self.known is not None:
+            return self.known
+        answers: dict[tuple[str, str], list[Answer]] = {}
+        first: dict[tuple[str, str], int] = {}
+
+        def after(client: Client, channel: str, made: Any) -> None:
+            place = channel, client.name
+            if isinstance(made, Answer) and first.setdefault(place, client.round) == client.round:
+                answers.setdefault(place, []).append(made)
+
+        started = time.process_time()
+        run = self.play(1, after=after, keep=everything)
+        return Usual(run, answers, time.process_time() - started)
+
+    def play(
+        self,
+        rounds: int,
+        before: Before | None = None,
+        after: After | None = None,
+        owners: Mapping[str, Data] | None = None,
+        policy: Policy | None = None,
+        keep: Keep = nothing,
+    ) -> Run:
+        """A run.
+
+        Args:
+            before, after: called around every answer but those to the examiner.
+            owners: other data in the owners' place.
+            policy: another one.
+
+        Raises:
+            OutOfTime: beyond :data:`SECONDS`.
+        """
+        federation = self.federation if owners is None else replace(self.federation, owners=owners)
+
+        def in_time(client: Client) -> None:
+            if time.process_time() - self.started > SECONDS:
+                raise OutOfTime(f"a probe's runs took more than {SECONDS:g} s of processor time")
+            if before is not None:
+                before(client)
+
+        with watched(self.algorithm, in_time, after) as algorithm, silence():
+            return train(
+                algorithm,
+                federation,
+                policy or self.policy,
+                rounds=rounds,
+                evaluation=self.evaluation,
+                keep=keep,
+                allow_plaintext=True,  # as the audited run was, where it needed to
+            )
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """What clients and operators are told of such runs is about data that nobody owns."""
+    log = logging.getLogger("secure_fedgraph")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+@contextmanager
+def watched(algorithm: Algorithm, before: Before, after: After | None = None) -> Iterator[Algorithm]:
+    """A copy of an algorithm every answer of which shows its client first, and its answer afterwards."""
+    shown = copy.copy(algorithm)
+    for channel, name in algorithm.answers.items():
+        if channel != algorithm.OWN_TESTS.name:
+            setattr(shown, name, _around(getattr(algorithm, name), channel, before, after))
+    yield shown
+
+
+def _around(
+    work: Callable[[Any, Any], Any], channel: str, before: Before, after: After | None
+) -> Callable[[Any, Any], Any]:
+    def answer(client: Client, given: Any) -> Any:
+        before(client)
+        made = work(client, given)
+        if after is not None:
+            after(client, channel, made)
+        return made
+
+    return answer
+
+
+def _federations(run: Run) -> Iterator[Federation]:
+    clients = min(len(run.federation.names), MOST_CLIENTS)
+    partition = str(run.federation.facts.get("partition", {}).get("name", "random"))
+    kinds = {
+        GraphDataset.kind: ("synthetic-citation", {"nodes": 30 * max(clients, 3), "features": 16}),
+        GraphSetDataset.kind: ("synthetic-molecules", {"graphs": 20 * max(clients, 3)}),
+    }
+    if run.federation.schema.kind in kinds:
+        data, size = kinds[run.federation.schema.kind]
+        for settings in (SPLITS[partition], None) if partition in SPLITS else (None,):
+            try:
+                yield federate(data, clients, partition, 0, settings, **size)
+            except SecureFedGraphError:
+                continue
+    if sum(int(graph.num_nodes or 0) for graph in run.federation.owners.values()) <= SMALL:
+        yield run.federation
+
+
+def same_protections(run: Run, federation: Federation) -> Policy:
+    """A policy that gives each channel what the run's bound policy gave it; its quorum fits fewer clients."""
+    was, now = len(run.federation.names), len(federation.names)
+
+    def recipe(channel: Channel) -> Protection:
+        protection = run.policy[channel.name].protection
+        quorum = protection.quorum
+        if now >= was or isinstance(quorum, str) or quorum <= 1:  # shares and majorities scale by themselves
+            return protection
+        return replace(protection, quorum=max(2, math.ceil(quorum * now / was)))
+
+    about = run.policy.policy
+    return Policy(about.name, recipe, relation=about.relation, steps=about.steps, drawn=about.drawn)

@@ -1,0 +1,37 @@
+"""A run once more over other data: for adversaries who saw two, and for models with nodes left out."""
+
+from __future__ import annotations
+
+import warnings
+
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.protect import protect
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.protocol.transcript import Keep, nothing
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.run import Run
+
+
+def again(case: FinishedRun, federation: Federation, rounds: int | None = None, keep: Keep = nothing) -> Run:
+    """The audited run once more, over another federation: same algorithm, policy and seed.
+
+    It is the audit's own, so it is charged to no ledger that runs share.
+
+    Args:
+        rounds: as many as the audited run by default.
+        keep: which messages are kept in full.
+    """
+    experiment = Experiment(**case.result["config"]).model_copy(update={"ledger": None})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaintextWarning)
+        return train(
+            case.algorithm,
+            federation,
+            protect(experiment, case.algorithm, federation).policy,
+            rounds=experiment.rounds if rounds is None else rounds,
+            seed=case.seed,
+            keep=keep,
+            allow_plaintext=True,  # as the audited run was, where it needed to
+        )

@@ -1,0 +1,177 @@
+"""Judges of what FedSage+'s offers tell; whose embeddings they were is found by making the offers again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fedsageplus import FedSagePlus
+from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.attacks.neighgen_embeddings import EMBEDDED_LINKS, MISSING, NEIGHBOURS
+from secure_fedgraph.audits import intervals
+from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement
+from secure_fedgraph.audits.scoring import Score, ScoreKind
+from secure_fedgraph.policies import plaintext
+from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.upload import Upload
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.seams import ClientContext
+
+SHOWN = 4
+Offered = dict[str, tuple[np.ndarray, np.ndarray]]
+_OFFERED: WeakKeyDictionary[Transcript, Offered] = WeakKeyDictionary()
+
+
+def offered(case: FinishedRun) -> Offered:
+    """Owner -> the nodes of its first offer, and how many hidden neighbours each has.
+
+    The same seeds give the same first offer, so it is made again, with whose it was written down.
+    """
+    if case.transcript not in _OFFERED:
+        assert isinstance(case.algorithm, FedSagePlus)
+        kind = type(case.algorithm)
+        found: Offered = {}
+
+        class Again(kind):  # type: ignore[misc,valid-type]
+            @kind.GENERATOR.answer
+            def offer(self, client: ClientContext, given: State) -> Upload:
+                upload: Upload = super().offer(client, given)
+                model, impaired = self.own_generator(client), self.impaired(client)
+                with torch.no_grad():
+                    z = model.embed(impaired.graph.x, impaired.graph.edge_index)
+                nodes = torch.cdist(upload.values["z"].double(), z.double()).argmin(1)
+                found[client.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
+                return upload
+
+        settings = case.algorithm.settings.model_dump() | {"federated_epochs": 1}
+        train(Again(**settings), case.federation, plaintext(), rounds=1, seed=case.seed)
+        _OFFERED[case.transcript] = found
+    return _OFFERED[case.transcript]
+
+
+def neighbours(guess: Guess, case: FinishedRun) -> Judgement:
+    """Mean cosine of what was decoded with the mean of the node's true neighbours, over distinct nodes that
+    have any.
+
+    Trivial: the mean of all nodes in the same place, and the prediction of another node of the same offer.
+    """
+    right, mean, mixed, true, guessed = [], [], [], {}, {}
+    everybody = np.concatenate([graph.x.numpy() for graph in case.federation.owners.values()]).mean(0)
+    for owner, values in guess.values.items():
+        graph, (nodes, _) = case.federation.owners[owner], offered(case)[owner]
+        there, at = np.unique(nodes, return_index=True)
+        real = _neighbours(graph)[there]
+        some = real.any(1)
+        real, values = real[some], values[at][some]
+        right.append(_cosine(values, real))
+        mean.append(_cosine(np.broadcast_to(everybody, real.shape), real))
+        mixed.append(_cosine(np.roll(values, 1, axis=0), real))
+        true[owner], guessed[owner] = np.round(real[:SHOWN], 3), np.round(values[:SHOWN], 3)
+    found = np.concatenate(right)
+    trivial = {"the mean node": float(np.concatenate(mean).mean())}
+    trivial["another node's prediction"] = float(np.concatenate(mixed).mean())
+    score = Score(
+        "mean cosine",
+        float(found.mean()),
+        kind=ScoreKind.COSINE,
+        **intervals.bounds(lambda error: _of_cosines(found, error)),
+        baselines=trivial,
+        details={"nodes": float(len(found))},
+    )
+    return Judgement(score, true, guessed)
+
+
+def links(guess: Guess, case: FinishedRun) -> Judgement:
+    """AUC over all pairs of distinct nodes of an offer; trivial: the cosine of their features.
+
+    In the interval pairs at one node count together.
+    """
+    placed, trivial, pairs, true, guessed, of = [], [], [], {}, {}, 0
+    graphs = {}
+    for owner, values in guess.values.items():
+        graph, (nodes, _) = case.federation.owners[owner], offered(case)[owner]
+        there, at = np.unique(nodes, return_index=True)
+        linked = np.zeros((int(graph.num_nodes),) * 2, dtype=bool)
+        row, column = graph.edge_index.numpy()
+        linked[row, column] = linked[column, row] = True
+        pair = np.triu_indices(len(there), 1)
+        truth = linked[np.ix_(there, there)][pair]
+        x = graph.x.numpy()[there]
+        scores = values[np.ix_(at, at)][pair]
+        placed.append(_placed(scores, truth))
+        pairs.append(intervals.Scored(*pair, truth, scores))
+        trivial.append(_placed(_cosine(x[pair[0]], x[pair[1]]), truth))
+        of += int(truth.sum())
+        graphs[owner] = around(there[pair[0]], there[pair[1]], scores, truth)
+        best = np.argsort(-scores)[: 3 * SHOWN]
+        true[owner], guessed[owner] = truth[best].astype(int), np.ones(len(best), dtype=int)
+    found = np.concatenate(placed) if of else np.full(1, 0.5)
+    features = float(np.concatenate(trivial).mean()) if of else 0.5
+    baselines = {"cosine of the nodes' features": features, "random pairs": 0.5}
+    score = Score(
+        "link auc",
+        float(found.mean()),
+        kind=ScoreKind.RANK,
+        **intervals.bounds(lambda error: intervals.auc_interval(pairs, shared=False, error=error)),
+        baselines=baselines,
+        details={"links": float(of)},
+    )
+    return Judgement(score, true, guessed, graphs)
+
+
+def missing(guess: Guess, case: FinishedRun) -> Judgement:
+    """The share of nodes whose count is that of their hidden neighbours; trivial: the commonest number."""
+    right, of, common, true, guessed = 0, 0, 0, {}, {}
+    for owner, values in guess.values.items():
+        nodes, counts = offered(case)[owner]
+        _, at = np.unique(nodes, return_index=True)
+        right, of = right + int((values[at] == counts[at]).sum()), of + len(at)
+        common += int(np.bincount(counts[at]).max())
+        true[owner], guessed[owner] = counts[at][: 3 * SHOWN], values[at][: 3 * SHOWN]
+    score = Score(
+        "counts right",
+        right / of,
+        kind=ScoreKind.MEAN,
+        **intervals.bounds(lambda error: intervals.share(right, of, error)),
+        baselines={"the commonest number": common / of},
+        details={"nodes": float(of)},
+    )
+    return Judgement(score, true, guessed)
+
+
+def _neighbours(graph: Any) -> np.ndarray:
+    """The mean features of each node's neighbours, zeros where it has none."""
+    x, (row, column) = graph.x.numpy().astype(np.float64), graph.edge_index.numpy()
+    total, degree = np.zeros_like(x), np.bincount(column, minlength=len(x))
+    np.add.at(total, column, x[row])
+    found: np.ndarray = total / np.maximum(degree, 1)[:, None]
+    return found
+
+
+def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    found: np.ndarray = (one * other).sum(1) / np.maximum(size, 1e-12)
+    return found
+
+
+def _placed(scores: np.ndarray, linked: np.ndarray) -> np.ndarray:
+    """For each link the share of the other pairs that score lower."""
+    lower = rankdata(scores)[linked] - rankdata(scores[linked])
+    found: np.ndarray = lower / max(int((~linked).sum()), 1)
+    return found
+
+
+def _of_cosines(values: np.ndarray, error: float) -> tuple[float, float]:
+    low, high = intervals.mean(values, error)
+    return max(-1.0, low), min(1.0, high)
+
+
+JUDGES: Mapping[str, Judge] = {NEIGHBOURS: neighbours, EMBEDDED_LINKS: links, MISSING: missing}

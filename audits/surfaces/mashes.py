@@ -1,0 +1,317 @@
+"""Mashes: what attackers are granted, and judges of labels, averages, members and who was mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from secure_fedgraph.algorithms.fedego import batches
+from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
+from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.attacks.mashes.labels import BATCH_LABELS
+from secure_fedgraph.attacks.mashes.mixing import IDENTITIES, MIXING, shares_of
+from secure_fedgraph.attacks.mashes.noise import NOISED, prefixes
+from secure_fedgraph.attacks.mashes.pool import FILTERED_MEMBERS, MASH_MEMBERS, POOL, TRAINING_NODES
+from secure_fedgraph.audits import intervals, scoring, truth
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
+from secure_fedgraph.client import seeded
+from secure_fedgraph.errors import Refused
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.models.ego.mash import one_hot
+
+SHOWN = 3
+"""Targets, and their best candidates, that are kept for pictures."""
+
+
+def candidates(case: FinishedRun) -> np.ndarray:
+    """``[candidates, features]``: all that nodes of the data set look like, in an order that tells nothing.
+
+    Nodes that look the same are one candidate. Where owners overlap, these are the nodes of all owners and of
+    the referee's graph. Empty where an algorithm makes no mashes.
+    """
+    federation = case.federation
+    if not isinstance(case.algorithm, FedEgo):
+        return np.zeros((0, federation.schema.features))
+    if federation.pool is not None:
+        everybody = federation.pool.x.numpy()
+    else:
+        asked = getattr(federation.referee.test_set.inputs, "x", None)
+        parts = [graph.x.numpy() for graph in federation.owners.values()]
+        everybody = np.concatenate([*parts, *([] if asked is None else [asked.numpy()])])
+    rows = np.unique(everybody, axis=0)
+    order = np.random.default_rng(sub_seed(case.seed, "candidates")).permutation(len(rows))
+    shuffled: np.ndarray = rows[order]
+    return shuffled
+
+
+def drawn(case: FinishedRun, owner: str, round: int) -> np.ndarray:
+    """``[mashes, n]``: numbers of an owner's training nodes in its batches of a round; -1 where one is short.
+
+    Raises:
+        Refused: where batches are secret.
+    """
+    settings = cast(FedEgo, case.algorithm).settings
+    size = int(case.federation.owners[owner].train_mask.sum())
+    generator = partial(seeded, sub_seed(case.seed, "clients"), owner, round)
+    return batches.numbered(size, settings, batches.orders(settings, _secret, generator)).numpy()
+
+
+def mixing(case: FinishedRun) -> dict[str, dict[int, tuple[np.ndarray, int]]]:
+    """Owner -> round -> its batches by number, and how many training nodes it has; empty where secret."""
+    settings = case.algorithm.settings
+    if getattr(settings, "batching", "secret") == "secret":
+        return {}
+    rounds = sorted({note.round for note in case.transcript.sent if note.channel.startswith("egos")})
+    return {
+        owner: {t: (drawn(case, owner, t), int(graph.train_mask.sum())) for t in rounds}
+        for owner, graph in case.federation.owners.items()
+    }
+
+
+def training_rows(case: FinishedRun, owner: str) -> np.ndarray:
+    """``[training nodes, features]``, in the order that numbers count in."""
+    graph = case.federation.owners[owner]
+    rows: np.ndarray = graph.x[graph.train_mask].numpy()
+    return rows
+
+
+def _secret(size: int) -> torch.Tensor:
+    raise Refused("batches that the operating system drew cannot be drawn again")
+
+
+def _rounds(case: FinishedRun) -> list[int]:
+    return sorted({note.round for note in case.transcript.sent if note.channel.startswith("egos")})
+
+
+def _histograms(case: FinishedRun, owner: str) -> np.ndarray:
+    """``[mashes, classes]`` labels of an owner's batches in the first round."""
+    graph, classes = case.federation.owners[owner], case.federation.schema.classes
+    labels = graph.y[graph.train_mask].numpy()
+    batches = drawn(case, owner, _rounds(case)[0])
+    return np.stack([np.bincount(labels[b[b >= 0]], minlength=classes) for b in batches])
+
+
+def batch_labels(guess: Guess, case: FinishedRun) -> Judgement:
+    """Histograms of batches, where these can be drawn again; else of all of an owner's batches together."""
+    secret = _setting(case, "batching") == "secret"
+    counts = truth.label_counts(case.federation)
+    guesses: dict[str, np.ndarray] = {}
+    true: dict[str, np.ndarray] = {}
+    whose: dict[str, str] = {}
+    for target, owners in guess.targets.items():
+        found = guess.values[target]
+        if secret:
+            whose[target] = target
+            size = sum(counts[o].sum() for o in owners)
+            true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
+            guesses[target] = found.sum(0) / max(found.sum(), 1)
+            continue
+        there = np.sum([_histograms(case, o) for o in owners], axis=0)
+        for b, (row, right) in enumerate(zip(found, there, strict=True)):
+            name = f"{target}, mash {b}"
+            true[name], guesses[name], whose[name] = right, row / max(row.sum(), 1), target
+    counted = {t: v.astype(float) for t, v in true.items()}
+    score = scoring.label_shares(guesses, counted, whole_counts=not secret, whose=whose)
+    shown = list(true)[:SHOWN]
+    return Judgement(
+        replace(score, details={**score.details, "histograms": float(len(true))}),
+        {t: np.round(true[t], 1) for t in shown},
+        {t: np.round(guesses[t] * true[t].sum(), 1) for t in shown},
+    )
+
+
+def noised(guess: Guess, case: FinishedRun) -> Judgement:
+    """Means over rounds against the mash without noise: how much of one round's error is gone.
+
+    Where the reduction is trained, only the labels stay the same, and only these are judged.
+    """
+    frozen = _setting(case, "reduction") == "frozen"
+    errors: list[np.ndarray] = []  # [prefixes, cells]
+    for target, owners in guess.targets.items():
+        there = np.mean([_centres(case, o, frozen) for o in owners], axis=0)
+        found = guess.values[target][..., -there.shape[-1] :]
+        errors.append((found - there).reshape(len(found), -1))
+    squares = np.concatenate(errors, axis=1) ** 2
+    after = prefixes(int(_rounds(case)[-1]))[: len(squares)]
+    left = np.sqrt(squares.mean(1))
+    shares = squares / np.maximum(squares.mean(1, keepdims=True), 1e-300)
+    # Student's over cells, of the logarithm of the ratio of mean squares: its linear part, whose mean is zero
+    less, more = np.exp(np.divide(intervals.mean(shares[-1] - shares[0]), 2))
+    late = [i for i, t in enumerate(after) if t >= 5]
+    slope = (
+        np.polyfit(np.log([after[i] for i in late]), np.log(left[late]), 1)[0] if len(late) > 1 else np.nan
+    )
+    details = {f"rmse_after_{t}": float(e) for t, e in zip(after, left, strict=True)}
+    score = scoring.Score(
+        metric="noise averaged away",
+        kind=scoring.ScoreKind.UNBOUNDED,
+        value=float(1 - left[-1] / left[0]),
+        low=float(1 - more * left[-1] / left[0]),
+        high=float(1 - less * left[-1] / left[0]),
+        baselines={"the first round alone": 0.0},
+        details={
+            **details,
+            **({} if np.isnan(slope) else {"slope": float(slope)}),
+            "cells": float(squares.shape[1]),
+        },
+    )
+    target = next(iter(guess.targets))
+    there = np.mean([_centres(case, o, frozen) for o in guess.targets[target]], axis=0)
+    classes = case.federation.schema.classes
+    mine = guess.values[target][-1][:1, -classes:]
+    return Judgement(score, {target: there[:1, -classes:].round(3)}, {target: mine.round(3)})
+
+
+def _centres(case: FinishedRun, owner: str, frozen: bool) -> np.ndarray:
+    """``[mashes, width + classes]``: centres without noise; labels alone where training moves them."""
+    graph, schema = case.federation.owners[owner], case.federation.schema
+    rows = one_hot(graph.y, schema.classes)
+    if frozen:
+        start = case.algorithm.init(schema, sub_seed(case.seed, "initialisation"))
+        reduced = F.relu(graph.x @ start["reduction.weight"] + start["reduction.bias"])
+        rows = torch.cat([reduced, rows], dim=1)
+    shares = shares_of(drawn(case, owner, 1), int(graph.train_mask.sum()))
+    found: np.ndarray = shares @ rows[graph.train_mask].double().numpy()
+    return found
+
+
+def members(guess: Guess, case: FinishedRun) -> Judgement:
+    """Scores of candidates: of each mash, or of an owner's training nodes. A candidate is its features.
+
+    Batches of kept mashes are those of every round. B4's are judged at one false positive in a hundred, the
+    others by the area under the curve, whose interval is DeLong's.
+    """
+    pool = candidates(case)
+    ids = {row.tobytes(): i for i, row in enumerate(pool)}
+    scores: list[np.ndarray] = []
+    inside: list[np.ndarray] = []
+    names: list[str] = []
+    for target, owners in guess.targets.items():
+        found = np.atleast_2d(guess.values[target])
+        for b, row in enumerate(found):
+            held = np.zeros(len(pool), dtype=bool)
+            for owner in owners:
+                rows = training_rows(case, owner)
+                if guess.about != TRAINING_NODES:
+                    batch = drawn(case, owner, 1)[b]
+                    rows = rows[batch[batch >= 0]]
+                held[[ids[r.tobytes()] for r in rows]] = True
+            scores.append(row)
+            inside.append(held)
+            names.append(target if guess.about == TRAINING_NODES else f"{target}, mash {b}")
+    words = np.broadcast_to(pool.sum(1), (len(scores), len(pool)))
+    auc, found_at, found_at_tenth = (
+        _auc(scores, inside),
+        _hits(scores, inside, 0.01),
+        _hits(scores, inside, 0.001),
+    )
+    by_words = _auc(list(words), inside)["value"]
+    details = {
+        "auc": auc["value"],
+        "tpr_at_1_percent": found_at["value"],
+        "tpr_at_0.1_percent": found_at_tenth["value"],
+        "members": float(np.sum(inside)),
+        "candidates": float(len(pool)),
+        "mashes" if guess.about != TRAINING_NODES else "owners": float(len(scores)),
+    }
+    if guess.about == MASH_MEMBERS:
+        trivial = {"chance": 0.01, "words in a row": _hits(list(words), inside, 0.01)["value"]}
+        score = scoring.Score(
+            "tpr at 1 % fpr", kind=scoring.ScoreKind.MEAN, **found_at, baselines=trivial, details=details
+        )
+    else:
+        score = scoring.Score(
+            "auc",
+            kind=scoring.ScoreKind.RANK,
+            **auc,
+            baselines={"chance": 0.5, "words in a row": by_words},
+            details=details,
+        )
+    best = [np.argsort(-row)[: 4 * SHOWN] for row in scores[:SHOWN]]
+    return Judgement(
+        score,
+        {name: held[top][None].astype(int) for name, held, top in zip(names, inside, best, strict=False)},
+        {name: row[top][None].round(4) for name, row, top in zip(names, scores, best, strict=False)},
+    )
+
+
+def identities(guess: Guess, case: FinishedRun) -> Judgement:
+    """The share of training nodes that were looked up right in the pool, by their features."""
+    pool = candidates(case)
+    right, true, guessed, ranks, sizes = [], {}, {}, [], []
+    for target, owners in guess.targets.items():
+        rows = np.concatenate([training_rows(case, o) for o in owners])
+        found = pool[guess.values[target]]
+        same = (found == rows).all(1)
+        right.append(same)
+        true[target], guessed[target] = np.ones((1, 4), dtype=int), same[None, :4].astype(int)
+        mixing = MAKERS[MIXING](case)
+        matrix = np.concatenate(
+            [np.concatenate([shares_of(*mixing[o][t]) for o in owners], 1) for t in _rounds(case)]
+        )
+        ranks.append(np.linalg.matrix_rank(matrix, tol=1e-9))
+        sizes.append(len(rows))
+    hits = np.concatenate(right)
+    # one system of equations names all nodes of a target, or none: the targets are the terms
+    target_of = np.repeat(np.arange(len(right)), [len(r) for r in right])
+    score = scoring.Score(
+        metric="accuracy",
+        kind=scoring.ScoreKind.MEAN,
+        value=float(hits.mean()),
+        **intervals.bounds(lambda error: intervals.clustered_share(hits, target_of, error)),
+        baselines={"a random candidate": 1 / len(pool)},
+        details={"nodes": float(len(hits)), "rank": float(min(ranks)), "unknowns": float(max(sizes))},
+    )
+    return Judgement(score, true, guessed)
+
+
+def _setting(case: FinishedRun, name: str) -> Any:
+    return getattr(case.algorithm.settings, name)
+
+
+class _Reached(intervals.Bounds):
+    value: float
+
+
+def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> _Reached:
+    """Members above what that share of the others stay below, in each mash."""
+    found = [
+        row[held] > np.quantile(row[~held], 1 - rate, method="higher")
+        for row, held in zip(scores, inside, strict=True)
+    ]
+    hits = np.concatenate(found)
+    of = np.repeat(np.arange(len(found)), [len(one) for one in found])
+    # the members of a mash are found together, or not
+    ends = intervals.bounds(lambda error: intervals.clustered_share(hits, of, error))
+    return {"value": float(hits.mean()), **ends}
+
+
+def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> _Reached:
+    """The mean over mashes, with DeLong's interval.
+
+    Or with Student's over mashes, where it is wider: all candidates are held against one mash.
+    """
+    found = [intervals.delong(row[held], row[~held]) for row, held in zip(scores, inside, strict=True)]
+    values = [value for value, _ in found]
+    value, variance = float(np.mean(values)), sum(v for _, v in found) / len(found) ** 2
+    fewer = min(min(int(held.sum()), int((~held).sum())) for held in inside)
+    ends = intervals.bounds(lambda error: intervals.area(value, variance, fewer, values, error))
+    return {"value": value, **ends}
+
+
+JUDGES: Mapping[str, Judge] = {
+    BATCH_LABELS: batch_labels,
+    NOISED: noised,
+    MASH_MEMBERS: members,
+    FILTERED_MEMBERS: members,
+    TRAINING_NODES: members,
+    IDENTITIES: identities,
+}
+MAKERS: Mapping[str, Maker] = {POOL: candidates, MIXING: mixing}

@@ -1,0 +1,61 @@
+"""Who makes what attackers are granted, and who judges guesses: collected from the modules beside it.
+
+A module of a leak surface has ``JUDGES``, what a guess is about -> its judge, and ``MAKERS``, a fact's name
+-> who makes it. It is registered by standing in this folder. A maker may draw on public data and on data
+that the audit draws for itself, and never on what only a victim knows: whatever is granted is printed.
+"""
+
+from __future__ import annotations
+
+from secure_fedgraph.attacks.attack import Attack, Guess, Knowledge
+from secure_fedgraph.attacks.attack import Judge as AttacksOwn
+from secure_fedgraph.audits import surfaces
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Maker
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.registry import modules_below
+
+JUDGES: dict[str, Judge] = {}
+"""What a guess is about -> who scores it."""
+MAKERS: dict[str, Maker] = {}
+"""A fact's name -> who makes it."""
+
+
+def _collect() -> None:
+    for module in modules_below(surfaces):
+        for everybody, name in ((JUDGES, "JUDGES"), (MAKERS, "MAKERS")):
+            mine = {} if module.__name__ == __name__ else vars(module).get(name, {})
+            if twice := everybody.keys() & mine.keys():
+                raise BadInput(f"{module.__name__}.{name}: {min(twice)!r} stands in another surface too")
+            everybody.update(mine)
+
+
+_collect()
+
+
+def judge_of(attack: type[Attack], guess: Guess) -> Judge:
+    """The attack's own judge, or the one of this folder that the guess names.
+
+    Raises:
+        BadInput: where there is none.
+    """
+    own: AttacksOwn | None = attack.judge()
+    if own is None and guess.about not in JUDGES:
+        raise BadInput(
+            f"attack {attack.id}: nobody judges guesses about {guess.about!r}: define "
+            f"{attack.__name__}.judge, or name one of {', '.join(sorted(JUDGES))}"
+        )
+    return JUDGES[guess.about] if own is None else own
+
+
+def knowledge(attack: Attack, case: FinishedRun) -> Knowledge:
+    """The facts that an attack needs, with the sentences that say so.
+
+    Raises:
+        BadInput: for a fact that nobody makes.
+    """
+    makers = {**MAKERS, **attack.makers()}
+    for name in attack.needs:
+        if name not in makers:
+            raise BadInput(f"attack {attack.id} needs {name!r}, which nobody makes: define its makers")
+    return Knowledge(attack.grants, {name: makers[name](case) for name in attack.needs})

@@ -1,0 +1,158 @@
+"""Judges of what a released model gives away: links, words, members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.attacks.released import LINKS, WORDS
+from secure_fedgraph.attacks.released_shadow import MEMBERS
+from secure_fedgraph.audits import intervals, scoring
+from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement
+from secure_fedgraph.audits.surfaces.released_knowledge import coins
+from secure_fedgraph.evaluation import roc_auc
+
+RESAMPLES = 200
+SHOWN = 20
+"""Values that are kept for pictures."""
+
+
+def links(guess: Guess, case: FinishedRun) -> Judgement:
+    """AUC over all pairs of an owner's nodes, mean over owners; beside it that of alike features.
+
+    The interval comes from resampled nodes: pairs of one node are not independent.
+    """
+    rng, scores, plain, draws, hits, pairs = np.random.default_rng(0), [], [], [], 0, 0
+    graphs = {}
+    for owner, found in guess.values.items():
+        graph = case.federation.owners[owner]
+        nodes = graph.num_nodes
+        first, second = np.triu_indices(nodes, 1)
+        linked = np.zeros((nodes, nodes), dtype=bool)
+        linked[tuple(graph.edge_index.numpy())] = True
+        linked |= linked.T
+        true = linked[first, second]
+        if not true.any():
+            continue
+        x = graph.x.double().numpy()
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        scores.append(roc_auc(found, true))
+        plain.append(roc_auc((x @ x.T)[first, second], true))
+        order = np.argsort(found, kind="stable")
+        weights = [rng.multinomial(nodes, np.full(nodes, 1 / nodes)) for _ in range(RESAMPLES)]
+        draws.append([_weighted_auc(true[order], (w[first] * w[second])[order]) for w in weights])
+        guessed = order[-int(true.sum()) :]
+        hits, pairs = hits + int(true[guessed].sum()), pairs + int(true.sum())
+        graphs[owner] = around(first, second, found, true)
+    low, high = np.quantile(np.mean(draws, axis=0), [0.025, 0.975])
+    score = scoring.Score(
+        metric="auc",
+        kind=scoring.ScoreKind.RANK,
+        value=float(np.mean(scores)),
+        low=float(low),
+        high=float(high),
+        baselines={"random": 0.5, "alike features": float(np.mean(plain))},
+        details={"f1_at_as_many_links": hits / pairs, "links": float(pairs)},
+    )
+    shown = {t: np.sort(v)[-SHOWN:] for t, v in guess.values.items()}
+    nothing = {t: np.zeros(0) for t in shown}
+    return Judgement(score, nothing, {t: v.round(3) for t, v in shown.items()}, graphs)
+
+
+def _weighted_auc(true: np.ndarray, weights: np.ndarray) -> float:
+    """AUC of pairs in ascending order of their scores, each counted as often as it was drawn."""
+    negative = np.where(true, 0, weights).cumsum()
+    positive = np.where(true, weights, 0)
+    return float((positive * negative).sum() / max(positive.sum() * negative[-1], 1))
+
+
+def words(guess: Guess, case: FinishedRun) -> Judgement:
+    """Mean cosine with the features of the training nodes, and how often the own node is the nearest of all.
+
+    Beside it the mean of the nodes that nobody trained on, which an outsider has without an embedding.
+    """
+    found, plain, nearest = [], [], []
+    owners = case.federation.owners
+    public = np.concatenate([g.x[~g.train_mask].double().numpy() for g in owners.values()]).mean(0)
+    true = {owner: owners[owner].x[owners[owner].train_mask].double().numpy() for owner in guess.values}
+    for owner, rows in guess.values.items():
+        found.append(_cosine(rows, true[owner]))
+        plain.append(_cosine(np.broadcast_to(public, true[owner].shape), true[owner]))
+        alike = _unit(rows - public) @ _unit(true[owner] - public).T
+        nearest.append(alike.argmax(1) == np.arange(len(rows)))
+    cosines = np.concatenate(found)
+    low, high = intervals.mean(cosines)
+    hits = np.concatenate(nearest)
+    score = scoring.Score(
+        metric="cosine with the words",
+        kind=scoring.ScoreKind.COSINE,
+        value=float(cosines.mean()),
+        low=max(-1.0, low),
+        high=min(1.0, high),
+        baselines={"the mean of public nodes": float(np.concatenate(plain).mean())},
+        details={
+            "nodes": float(len(cosines)),
+            "own_node_is_nearest": float(hits.mean()),
+            "by_chance": float(np.mean([1 / len(rows) for rows in true.values()])),
+        },
+    )
+    return Judgement(
+        score,
+        {t: v[:2, :SHOWN].round(3) for t, v in true.items()},
+        {t: v[:2, :SHOWN].round(3) for t, v in guess.values.items()},
+    )
+
+
+def members(guess: Guess, case: FinishedRun) -> Judgement:
+    """AUC and the true positives at one false positive in a hundred, against the coins.
+
+    Coins are independent, answers are not: they come from one model. So the interval is DeLong's over nodes,
+    or that of the owners' own areas, whichever is wider.
+    """
+    inside, owners = coins(case), case.federation.owners
+    true = {owner: inside[owner][owners[owner].train_mask.numpy()] for owner in guess.values}
+    member, found = (np.concatenate([d[o] for o in guess.values]) for d in (true, guess.values))
+    value, variance = intervals.delong(found[member], found[~member])
+    parts = [(true[owner], guess.values[owner]) for owner in guess.values]
+    mine = [roc_auc(scores, held) for held, scores in parts if held.any() and not held.all()]
+    one, tenth = np.quantile(found[~member], [0.99, 0.999], method="higher")
+    hits, of = int((found[member] > one).sum()), int(member.sum())
+    tpr_low, tpr_high = intervals.share(hits, of)
+    fewer = min(of, len(member) - of)
+    score = scoring.Score(
+        metric="auc",
+        kind=scoring.ScoreKind.RANK,
+        value=value,
+        **intervals.bounds(lambda error: intervals.area(value, variance, fewer, mine, error, by_coins=True)),
+        baselines={"random": 0.5},
+        details={
+            "tpr_at_1_fpr": hits / of,
+            "tpr_low": tpr_low,
+            "tpr_high": tpr_high,
+            "tpr_at_0.1_percent": float((found[member] > tenth).mean()),
+            "members": float(of),
+            "others": float(len(member) - of),
+        },
+    )
+    return Judgement(
+        score,
+        {t: v[:SHOWN].astype(int) for t, v in true.items()},
+        {t: v[:SHOWN].round(3) for t, v in guess.values.items()},
+    )
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    found: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return found
+
+
+def _cosine(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (_unit(rows) * _unit(true)).sum(1)
+    return found
+
+
+JUDGES: Mapping[str, Judge] = {LINKS: links, WORDS: words, MEMBERS: members}

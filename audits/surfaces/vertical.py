@@ -1,0 +1,263 @@
+"""Judges of what attacks on a split by columns guess: links among all pairs, rows, labels of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.stats import rankdata
+
+from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.attacks.vertical.labels import CLUSTERS, NODE_LABELS
+from secure_fedgraph.attacks.vertical.lists import LINKS
+from secure_fedgraph.attacks.vertical.rows import ALIKE, ROWS
+from secure_fedgraph.audits import intervals
+from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Judge, Judgement
+from secure_fedgraph.audits.scoring import Score, ScoreKind
+from secure_fedgraph.audits.surfaces.vertical_knowledge import begun
+
+SAME = 1e-6
+"""A row's entry is exact where it is no further off, relative to the largest entry of the true rows."""
+SHOWN = 12
+
+
+class Pairs:
+    """All pairs that one guess has a score for, beside the truth.
+
+    Args:
+        scores: ``[nodes, nodes]``, symmetric, NaN where there is no guess; fewer nodes than there are is no
+        guess.
+        linked: ``[nodes, nodes]`` booleans.
+        alike: name -> features ``[nodes, words]``, whose cosines are a trivial guess.
+    """
+
+    def __init__(self, scores: np.ndarray, linked: np.ndarray, alike: Mapping[str, np.ndarray]) -> None:
+        row, column = np.triu_indices(len(scores), 1)
+        there = ~np.isnan(scores[row, column])
+        row, column = row[there], column[there]
+        self.row, self.column = row, column
+        self.scores, self.linked = scores[row, column], linked[row, column]
+        self.all_links = int(linked.sum()) // 2
+        self.trivial = {name: _cosine(x)[row, column] for name, x in alike.items()}
+
+    @property
+    def links(self) -> int:
+        """How many of these pairs are linked."""
+        return int(self.linked.sum())
+
+    @property
+    def scored(self) -> intervals.Scored:
+        """For the intervals."""
+        return intervals.Scored(self.row, self.column, self.linked, self.scores)
+
+    def hit(self, scores: np.ndarray) -> np.ndarray:
+        """For each link whether it is among the ``links`` best pairs, ties broken by chance."""
+        tie = np.random.default_rng(0).random(len(scores))
+        best = np.zeros(len(scores), dtype=bool)
+        best[np.lexsort((tie, -scores))[: self.links]] = True
+        found: np.ndarray = best[self.linked]
+        return found
+
+    def hits(self, scores: np.ndarray) -> int:
+        """How many links are: F1 at |E|, times |E|."""
+        return int(self.hit(scores).sum())
+
+    def placed(self, scores: np.ndarray) -> np.ndarray:
+        """For each link the share of pairs without one that score lower; their mean is the AUC."""
+        ranks = rankdata(scores)
+        lower = ranks[self.linked] - rankdata(scores[self.linked])
+        found: np.ndarray = lower / max(len(scores) - self.links, 1)
+        return found
+
+
+def links(guess: Guess, case: FinishedRun) -> Judgement:
+    """F1 of the best |E| pairs, among all pairs that the guess has a score for: there precision is recall.
+
+    The interval counts as one what is at one node, of whichever owner.
+    """
+    pairs = _pairs(guess, case)
+    of = sum(one.links for one in pairs.values())
+    right = sum(one.hits(one.scores) for one in pairs.values())
+    hit = [(one.scored, one.hit(one.scores)) for one in pairs.values()]
+    by = {n: sum(one.hits(one.trivial[n]) for one in pairs.values()) / max(of, 1) for n in _names(pairs)}
+    density = of / max(sum(len(one.scores) for one in pairs.values()), 1)
+    details = {
+        "auc": _auc(pairs),
+        "links": float(of),
+        "pairs": float(sum(len(one.scores) for one in pairs.values())),
+        "share_of_links_in_these_pairs": of / max(sum(one.all_links for one in pairs.values()), 1),
+    }
+    score = Score(
+        "f1 at |E|",
+        right / max(of, 1),
+        kind=ScoreKind.MEAN,
+        **intervals.bounds(lambda error: intervals.hits_interval(hit, shared=True, error=error)),
+        baselines={**by, "random pairs": density},
+        details=details,
+    )
+    return _judgement(score, pairs)
+
+
+def alike(guess: Guess, case: FinishedRun) -> Judgement:
+    """AUC of the pairs' scores, linked against not linked.
+
+    In the interval pairs at one node count together.
+    """
+    pairs = _pairs(guess, case)
+    placed = np.concatenate([one.placed(one.scores) for one in pairs.values()])
+    scored = [one.scored for one in pairs.values()]
+    by = {
+        n: float(np.concatenate([one.placed(one.trivial[n]) for one in pairs.values()]).mean())
+        for n in _names(pairs)
+    }
+    of = sum(one.links for one in pairs.values())
+    hits = sum(one.hits(one.scores) for one in pairs.values()) / max(of, 1)
+    details = {"f1_at_links": hits, "links": float(of)}
+    baselines = {**by, "random pairs": 0.5}
+    score = Score(
+        "link auc",
+        float(placed.mean()),
+        kind=ScoreKind.RANK,
+        **intervals.bounds(lambda error: intervals.auc_interval(scored, shared=True, error=error)),
+        baselines=baselines,
+        details=details,
+    )
+    return _judgement(score, pairs)
+
+
+def rows(guess: Guess, case: FinishedRun) -> Judgement:
+    """Rows of the first iteration: the share of entries that are exact to a millionth of the largest.
+
+    The truth of a guess about several owners is their mean. Trivial: zeros. In the interval a node's entries
+    count together.
+    """
+    made = begun(case).rows
+    true = {t: np.mean([made[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
+    off = {t: np.abs(guess.values[t] - true[t]) for t in true}
+    scale = max(float(np.abs(value).max()) for value in true.values())
+    all_off = np.concatenate([value.ravel() for value in off.values()])
+    whole = np.concatenate([value.ravel() for value in true.values()])
+    exact = all_off <= SAME * scale
+    nodes = np.concatenate([np.repeat(np.arange(len(value)), value.shape[1]) for value in off.values()])
+    single = {
+        f"largest_error_about_{owner}": float(np.abs(guess.values[t] - made[owner]).max())
+        for t, owners in guess.targets.items()
+        if len(owners) > 1
+        for owner in owners
+    }
+    score = Score(
+        "exact entries",
+        int(exact.sum()) / len(all_off),
+        kind=ScoreKind.MEAN,
+        **intervals.bounds(lambda error: intervals.clustered_share(exact, nodes, error)),
+        baselines={"zeros": float((np.abs(whole) <= SAME * scale).mean())},
+        details={"largest_error": float(all_off.max()), "largest_entry": scale, **single},
+    )
+    few = {t: np.round(value[:4], 4) for t, value in true.items()}
+    return Judgement(score, few, {t: np.round(guess.values[t][:4], 4) for t in few})
+
+
+def node_labels(guess: Guess, case: FinishedRun) -> Judgement:
+    """The share of right classes among the nodes that there is a guess for."""
+    return _labels(guess, case, named=True)
+
+
+def clusters(guess: Guess, case: FinishedRun) -> Judgement:
+    """Purity: the share of nodes whose cluster's commonest class is theirs."""
+    return _labels(guess, case, named=False)
+
+
+def _labels(guess: Guess, case: FinishedRun, *, named: bool) -> Judgement:
+    common, chance, true, guessed = 0, 0, {}, {}
+    hits, nodes = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)]
+    classes = case.federation.schema.classes
+    rng = np.random.default_rng(0)
+    for target, owners in guess.targets.items():
+        labels = case.federation.owners[owners[0]].y.numpy()
+        there = np.flatnonzero(guess.values[target] >= 0)
+        y, found = labels[there], guess.values[target][there].astype(int)
+        if not named:
+            shuffled = rng.permutation(found)
+            chance += int((_commonest(shuffled, y, classes)[shuffled] == y).sum())
+            found = _commonest(found, y, classes)[found]
+        hits.append(found == y)
+        nodes.append(there)
+        common += int(np.bincount(y, minlength=classes).max()) if len(y) else 0
+        true[target], guessed[target] = y[:SHOWN], found[:SHOWN]
+    # owners share nodes and labels: what several say of a node is one term of the interval
+    hit, node = np.concatenate(hits), np.concatenate(nodes)
+    right, of = int(hit.sum()), len(hit)
+    baselines = {"the commonest class": common / max(of, 1)}
+    if not named:
+        baselines["clusters drawn by chance"] = chance / max(of, 1)
+    score = Score(
+        "labels right" if named else "purity",
+        right / max(of, 1),
+        kind=ScoreKind.UNBOUNDED,
+        **intervals.bounds(lambda error: intervals.clustered_share(hit, node, error)),
+        baselines=baselines,
+        details={"nodes": float(of)},
+    )
+    return Judgement(score, true, guessed)
+
+
+def _commonest(found: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
+    table = np.zeros((found.max(initial=0) + 1, classes), dtype=int)
+    np.add.at(table, (found, y), 1)
+    labels: np.ndarray = table.argmax(1)
+    return labels
+
+
+def _pairs(guess: Guess, case: FinishedRun) -> dict[str, Pairs]:
+    owners, found = case.federation.owners, {}
+    for target, about in guess.targets.items():
+        nodes = int(owners[about[0]].num_nodes)
+        scores = np.full((nodes, nodes), np.nan, dtype=np.float32)
+        given = guess.values[target]
+        scores[: len(given), : len(given)] = given
+        linked = np.zeros((nodes, nodes), dtype=bool)
+        for owner in about:
+            row, column = owners[owner].edge_index.numpy()
+            linked[row, column] = True
+        np.fill_diagonal(linked, False)
+        of_target = np.concatenate([owners[o].x.numpy() for o in about], axis=1)
+        everything = np.concatenate([graph.x.numpy() for graph in owners.values()], axis=1)
+        trivial = {"cosine of the owner's features": of_target, "cosine of all features": everything}
+        found[target] = Pairs(scores, linked, trivial)
+    return found
+
+
+def _names(pairs: Mapping[str, Pairs]) -> list[str]:
+    return list(next(iter(pairs.values())).trivial)
+
+
+def _auc(pairs: Mapping[str, Pairs]) -> float:
+    return float(np.concatenate([one.placed(one.scores) for one in pairs.values()]).mean())
+
+
+def _cosine(x: np.ndarray) -> np.ndarray:
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    found: np.ndarray = unit @ unit.T
+    return found
+
+
+def _judgement(score: Score, pairs: Mapping[str, Pairs]) -> Judgement:
+    """The best pairs of each target: whether they are linked, beside what the guess says, which is yes."""
+    true, guessed = {}, {}
+    for target, one in pairs.items():
+        best = np.argsort(-one.scores)[:SHOWN]
+        true[target] = one.linked[best].astype(int)
+        guessed[target] = np.ones(len(best), dtype=int)
+    graphs = {t: around(one.row, one.column, one.scores, one.linked) for t, one in pairs.items()}
+    return Judgement(score, true, guessed, graphs)
+
+
+JUDGES: Mapping[str, Judge] = {
+    LINKS: links,
+    ALIKE: alike,
+    ROWS: rows,
+    NODE_LABELS: node_labels,
+    CLUSTERS: clusters,
+}

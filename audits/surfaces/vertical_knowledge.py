@@ -1,0 +1,125 @@
+"""What attackers of a split by columns are granted: who trains, and what an owner has itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from secure_fedgraph.attacks.vertical.labels import HEADS
+from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
+from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
+from secure_fedgraph.audits.finished_run import FinishedRun
+from secure_fedgraph.audits.judgement import Maker
+from secure_fedgraph.policies import plaintext
+from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.seams import ClientContext
+
+ROWS_SENT = ("hidden", "hidden_each")
+
+
+@dataclass(frozen=True)
+class Begun:
+    """How a run began: the same seeds give the same first iteration.
+
+    Args:
+        rows: owner -> its rows of the first aggregated layer in the first iteration, ``[nodes, width]``.
+        heads: owner -> its classifier before that, ``[classes, width]``.
+    """
+
+    rows: dict[str, np.ndarray] = field(repr=False)
+    heads: dict[str, np.ndarray] = field(repr=False)
+
+
+def begun(case: FinishedRun) -> Begun:
+    """The first iteration of a run, made again in the open from everybody's data and seeds."""
+    if case.transcript not in _BEGUN:
+        _BEGUN[case.transcript] = _again(case)
+    return _BEGUN[case.transcript]
+
+
+def _again(case: FinishedRun) -> Begun:
+    kind, heads = type(case.algorithm), dict[str, np.ndarray]()
+
+    class Again(kind):  # type: ignore[misc,valid-type]
+        def _tower(self, client: ClientContext, parties: int) -> Any:
+            tower = super()._tower(client, parties)
+            heads.setdefault(client.name, tower.head.weight.detach().double().numpy().copy())
+            return tower
+
+    run = train(
+        Again(**case.algorithm.settings.model_dump() | {"steps": 1}),
+        case.federation,
+        plaintext(),
+        rounds=1,
+        seed=case.seed,
+        keep=lambda channel, round: channel in ROWS_SENT,
+    )
+    view, names = run.transcript.view("server"), {channel.name for channel in run.algorithm.in_use}
+    seen = [one for name in ROWS_SENT if name in names for one in view.uploads(name)]
+    first = min((one.exchange for one in seen), default=0)
+    rows = {one.clients[0]: np.asarray(one.values["rows"]) for one in seen if one.exchange == first}
+    return Begun(rows, heads)
+
+
+_BEGUN: WeakKeyDictionary[Transcript, Begun] = WeakKeyDictionary()
+
+
+def by_columns(case: FinishedRun) -> bool:
+    """Whether the owners share all nodes: whether there is anything here to grant."""
+    return any(channel.name in ROWS_SENT for channel in case.algorithm.in_use)
+
+
+def first_owner(case: FinishedRun) -> str:
+    """Whom the audit puts in the place of a curious owner."""
+    return case.parties("client")[0]
+
+
+def training_nodes(case: FinishedRun) -> np.ndarray:
+    """Their numbers: every owner has all nodes in the same order, and knows which train."""
+    graph = case.federation.owners[first_owner(case)]
+    found: np.ndarray = torch.as_tensor(graph.train_mask).nonzero().flatten().numpy()
+    return found
+
+
+def own_links(case: FinishedRun) -> np.ndarray:
+    """The first owner's, ``[2, links]``."""
+    found: np.ndarray = case.federation.owners[first_owner(case)].edge_index.numpy()
+    return found
+
+
+def own_rows(case: FinishedRun) -> np.ndarray | None:
+    """The first owner's of the first iteration: it made them, though a masked message does not show them."""
+    return begun(case).rows.get(first_owner(case))
+
+
+def heads(case: FinishedRun) -> dict[str, np.ndarray]:
+    """The classifiers of those who hold labels, as they started."""
+    found = begun(case).heads
+    if case.algorithm.settings.model_dump().get("labels") == "one":
+        return {name: found[name] for name in case.federation.names[:1] if name in found}
+    return found
+
+
+def nodes(case: FinishedRun) -> int:
+    """How many nodes there are: as many at every owner."""
+    return int(case.federation.owners[first_owner(case)].num_nodes)
+
+
+def _where(made: Callable[[FinishedRun], Any]) -> Callable[[FinishedRun], Any]:
+    """None for algorithms that split nothing by columns: their views leave these attacks blind anyway."""
+    return lambda case: made(case) if by_columns(case) else None
+
+
+MAKERS: Mapping[str, Maker] = {
+    TRAINING: _where(training_nodes),
+    NODES: _where(nodes),
+    OWN_LINKS: _where(own_links),
+    OWN_ROWS: _where(own_rows),
+    HEADS: _where(heads),
+}

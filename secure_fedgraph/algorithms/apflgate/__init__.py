@@ -1,0 +1,1 @@
+"""APFLGate: a gate mixes a federated and a personal model."""

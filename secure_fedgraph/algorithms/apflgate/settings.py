@@ -1,0 +1,143 @@
+"""Settings of APFLGate and of the two methods that it joins."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from secure_fedgraph.algorithm import Settings
+from secure_fedgraph.algorithms.training.settings import LARGEST_GRADIENT
+from secure_fedgraph.models.molecules import HEADS
+
+
+class UnstableWarning(UserWarning):
+    """Settings under which gradient tracking diverges even where the clients' gradients are constant."""
+
+
+class SharedSettings(Settings):
+    """How the shared model trains; common to all three.
+
+    Args:
+        learning_rate: of plain SGD on the shared model. (Tracking corrects gradients; behind Adam's moments a
+            difference of weights is no mean gradient any more.)
+        server_rate: the server's step, gamma.
+        weight_decay: L2 penalty, part of every client's objective.
+        local_steps: R, steps of every client a round, the same for all, or the terms would compare unlike
+            sums.
+        batch: items (graphs, ratings, nodes) a step, or ``full``; 16 graphs, or all ratings or nodes, where
+            it is not given: these cost one pass over the owner's whole graph in any case.
+        hidden: widths of the layers, each even.
+        network: ``gcn``, ``gat`` or ``sage``; nodes are always classified by a GraphSAGE.
+        dropout: of a graph network's convolutions.
+        features: of users and products: ``constant``, ``degree`` or ``id_embedding`` (which stays at home).
+        habits: whether users' and products' own means are looked at (ratings).
+        loss: of ratings: ``l1`` or FedGraphNN's ``mse``.
+        largest_gradient: what the norm of a step's gradient is cut to, of the shared and of the personal
+            model; steps of honest runs stay below.
+    """
+
+    learning_rate: float = Field(0.1, gt=0, allow_inf_nan=False)
+    server_rate: float = Field(1.0, gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    local_steps: int = Field(10, ge=1)
+    batch: int | Literal["full"] | None = None
+    hidden: tuple[int, ...] = (32, 32)
+    network: Literal["gcn", "gat", "sage"] = "gcn"
+    dropout: float = Field(0.0, ge=0, lt=1)
+    features: Literal["constant", "degree", "id_embedding"] = "degree"
+    habits: bool = True
+    loss: Literal["l1", "mse"] = "l1"
+    largest_gradient: float = Field(LARGEST_GRADIENT, gt=0, allow_inf_nan=False)
+
+    @field_validator("batch", mode="before")
+    @classmethod
+    def _check_batch(cls, value: Any) -> Any:
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not whole and value not in ("full", None):
+            raise PydanticCustomError("batch", "give a number of items from 1, or full")
+        return value
+
+    @field_validator("hidden")
+    @classmethod
+    def _check_hidden(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or any(width < 2 or width % HEADS for width in value):
+            raise PydanticCustomError("hidden", "give one width a layer, each even")
+        return value
+
+
+class PersonalSettings(SharedSettings):
+    """How personal models train and mix.
+
+    Args:
+        alpha: share of the personal model in what is predicted, 0 to 1, or ``adaptive``: it starts at one
+            half and follows its gradient on the client, once a round.
+        alpha_rate: of that step.
+        personal_rate: of the personal model's steps; as ``learning_rate`` where it is not given.
+        personal_optimizer: ``sgd`` or ``adam`` (its moments stay with the client). Under SGD the chain rule
+            makes the personal step ``alpha`` times as long.
+    """
+
+    alpha: float | Literal["adaptive"] = 0.1
+    alpha_rate: float = Field(0.1, gt=0, allow_inf_nan=False)
+    personal_rate: float | None = Field(None, gt=0, allow_inf_nan=False)
+    personal_optimizer: Literal["sgd", "adam"] = "sgd"
+
+    @field_validator("alpha", mode="before")
+    @classmethod
+    def _check_alpha(cls, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+        if not number and value != "adaptive":
+            raise PydanticCustomError("alpha", "give a share from 0 to 1, or adaptive")
+        return value if value == "adaptive" else float(value)
+
+
+class TrackingSettings(SharedSettings):
+    """How local gradients are tracked.
+
+    A round takes the share ``gain`` of a client's error off its tracking term, where gradients are constant:
+    the term ends where it should if the gain is below 2, at once if it is 1, and runs away above 2.
+
+    Args:
+        tau: smaller is more tracking; the number of local steps where it is not given, FedGATE's choice.
+        gain: ``R/tau``, as the formula is printed; ``1/tau``, tau counted in rounds; or a number.
+        delta_norm: what the norm of a client's tracking term is clipped to; None for never.
+    """
+
+    tau: float | None = Field(None, gt=0, allow_inf_nan=False)
+    gain: Literal["R/tau", "1/tau"] | float = "R/tau"
+    delta_norm: float | None = Field(None, gt=0, allow_inf_nan=False)
+
+    @field_validator("gain", mode="before")
+    @classmethod
+    def _check_gain(cls, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+        if not number and value not in ("R/tau", "1/tau"):
+            raise PydanticCustomError("gain", "give R/tau, 1/tau, or a number from 0")
+        return float(value) if number else value
+
+    @model_validator(mode="after")
+    def _warn(self) -> TrackingSettings:
+        if self.gain_of_round > 2:
+            warnings.warn(
+                f"gain {self.gain_of_round:g} is above 2, so tracking terms run away even where gradients "
+                f"are constant: give tau of more than half of local_steps = {self.local_steps}, a lower "
+                "gain, or delta_norm",
+                UnstableWarning,
+                stacklevel=2,
+            )
+        return self
+
+    @property
+    def gain_of_round(self) -> float:
+        """The gain as a number."""
+        if isinstance(self.gain, float):
+            return self.gain
+        tau = self.local_steps if self.tau is None else self.tau
+        return (self.local_steps if self.gain == "R/tau" else 1) / tau
+
+
+class ApflGateSettings(PersonalSettings, TrackingSettings):
+    """APFLGate's: those of both."""

@@ -1,0 +1,1 @@
+"""FairGraphFL: agents are valued and paid; motif prototypes regularise their training."""

@@ -1,0 +1,131 @@
+"""FairGraphFL's settings: its paper's defaults, the readings of what the paper leaves open, its ablations."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from secure_fedgraph.algorithms.training.gin_classifier import GinSettings
+
+
+class FairGraphFLSettings(GinSettings):
+    """How FairGraphFL trains (as :class:`GinSettings`), values, rewards and pays.
+
+    Args:
+        server_rate: the eta of Eq. 2, for what is added to the global model and to agents' models.
+        shared: ``all`` parameters, so that a global model exists, or the ``conv`` olutions only, as released.
+        reading: what an agent's model becomes once it is given the sparse gradient. ``fill``: the components
+            it earned take the global update, the others keep its own; ``add``: its own update and the sparse
+            one; ``revert``: the sparse one without its own (CGSV's protocol).
+        valuation: ``plain``: the server reads every update; ``encrypted``: it computes values on ciphertexts.
+        value_rate: the alpha of Eq. 10.
+        beta_div: weight of the diversity in a value (Eq. 10).
+        beta_fair: the beta of Eq. 4; large values give every agent of positive value everything.
+        tanh_arg: ``r`` as printed, or ``Kr``: values scaled to a mean of 1, without which ``beta_fair`` does
+            next to nothing.
+        budget: what is paid a round.
+        rings: the longest rings that are motifs.
+        motif_keep: the share of its motifs that an agent keeps by TF-IDF.
+        idf: over the agent's own graphs (``local``), or all agents' (``global``, which needs their counts).
+        support: motifs in fewer of an agent's graphs than this stay with it; 1 as in the paper, where a motif
+            of one graph has that graph's embedding as its prototype.
+        vocabulary: ``exchanged``: agents list their motifs, and a list cannot be clipped or noised;
+            ``public``: they say which of all motifs that there can be they have. It has at most 4,096, and
+            leaves kinds of links out.
+        lists: of motifs. ``chosen`` by TF-IDF, which every graph has a part in, so that noise protects none;
+            ``counted`` (needs ``vocabulary=public``): each agent's numbers of graphs by motif, of which one
+            graph moves a bounded part, and whatever the server reads as ``support`` or more is on the list.
+            Bounded prototypes divide by the sum of these counts, and no others are sent. ``valued`` (needs
+            ``vocabulary=public``): lists are chosen by TF-IDF and valued unread: the server learns how many
+            motifs each agent lists, how each list agrees with all, and how many agents list each motif.
+        prototypes: ``sum``: the server reads their weighted sum over agents; ``each``: every agent's;
+            ``bounded``: sums of clipped embeddings and counts over all agents' graphs, of which one graph
+            moves a bounded part, so that noise protects it (needs ``vocabulary=public``; agents weigh by
+            their graphs, not by value); ``none``: there are none (the paper's ablation).
+        embedding: of bounded prototypes. ``frozen``: by the seeded model that all start from, released
+            once; ``own``: by the agent's own, every round, and then no noise protects a graph, since each
+            has moved the embeddings of all.
+        clip: L2 norm that a graph's embedding is clipped to for bounded prototypes.
+        motifs_per_graph: how many of its motifs, in the vocabulary's order, a graph counts for in them.
+        least_count: bounded prototypes of fewer (noised) graphs are left out.
+        regularisation: the lambda of Eq. 14.
+        regulariser: ``prototype``: distance of a batch's prototypes (Eq. 14), or ``graph``: of each graph's
+            embedding to the prototypes of its motifs, so that every graph has a gradient of its own.
+        distance: of Eq. 14. ``absolute``, as printed, or ``relative``: over a prototype's own mean square
+            where that is above one. Prototypes are sums over nodes: of dense graphs they are in the
+            hundreds, and the printed term then leaves nothing of the classification.
+        use_gradient, use_diversity: the two parts of a value (ablations).
+        sparse: False gives everybody the whole gradient (ablation "model gradient").
+        weighting: of the aggregate, by ``value`` or by ``size`` (ablation "aggregation").
+    """
+
+    server_rate: float = Field(1.0, gt=0, allow_inf_nan=False)
+    shared: Literal["all", "conv"] = "all"
+    reading: Literal["fill", "add", "revert"] = "fill"
+    valuation: Literal["plain", "encrypted"] = "plain"
+    value_rate: float = Field(0.05, gt=0, le=1)
+    beta_div: float = Field(1.0, ge=0, allow_inf_nan=False)
+    beta_fair: float = Field(0.5, gt=0, allow_inf_nan=False)
+    tanh_arg: Literal["r", "Kr"] = "r"
+    budget: float = Field(1.0, ge=0, allow_inf_nan=False)
+    rings: int = Field(4, ge=3, le=8)
+    motif_keep: float = Field(0.85, gt=0, le=1)
+    idf: Literal["local", "global"] = "local"
+    support: int = Field(1, ge=1)
+    vocabulary: Literal["exchanged", "public"] = "exchanged"
+    lists: Literal["chosen", "counted", "valued"] = "chosen"
+    prototypes: Literal["sum", "each", "bounded", "none"] = "sum"
+    embedding: Literal["frozen", "own"] = "frozen"
+    clip: float = Field(50.0, gt=0, allow_inf_nan=False)
+    motifs_per_graph: int = Field(8, ge=1)
+    least_count: float = Field(10.0, gt=0, allow_inf_nan=False)
+    regularisation: float = Field(0.1, ge=0, allow_inf_nan=False)
+    regulariser: Literal["prototype", "graph"] = "prototype"
+    distance: Literal["relative", "absolute"] = "relative"
+    use_gradient: bool = True
+    use_diversity: bool = True
+    sparse: bool = True
+    weighting: Literal["value", "size"] = "value"
+
+    @field_validator("prototypes")
+    @classmethod
+    def _check_vocabulary(cls, value: str, info: ValidationInfo) -> str:
+        if value == "bounded" and info.data.get("vocabulary") != "public":
+            raise PydanticCustomError(
+                "vocabulary", "which motifs agents list depends on every graph: set vocabulary=public too"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _check_lists(self) -> FairGraphFLSettings:
+        if self.lists == "counted" and self.vocabulary != "public":
+            raise PydanticCustomError(
+                "lists", "counted lists have a place for every motif: set vocabulary=public too"
+            )
+        if self.lists == "counted" and self.prototypes in ("sum", "each"):
+            raise PydanticCustomError(
+                "lists",
+                "counted lists are noised, and other prototypes need exact ones: set prototypes=bounded",
+            )
+        if self.lists == "counted" and self.idf == "global":
+            raise PydanticCustomError("lists", "counted lists are chosen by no idf: leave idf=local")
+        if self.lists == "valued" and self.vocabulary != "public":
+            raise PydanticCustomError(
+                "lists", "valued lists have a place for every motif: set vocabulary=public too"
+            )
+        if self.lists == "valued" and (self.idf == "global" or self.prototypes == "each"):
+            raise PydanticCustomError(
+                "lists", "valued lists are read of nobody: leave idf=local, and prototypes other than each"
+            )
+        return self
+
+    @field_validator("use_diversity")
+    @classmethod
+    def _check_parts(cls, value: bool, info: ValidationInfo) -> bool:
+        if not value and not info.data.get("use_gradient", True):
+            raise PydanticCustomError(
+                "parts", "with use_gradient off as well, a value has nothing to be made of"
+            )
+        return value

@@ -1,0 +1,1 @@
+"""FedEgo: clients share mashes of ego-graphs."""

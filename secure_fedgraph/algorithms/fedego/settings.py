@@ -1,0 +1,158 @@
+"""How FedEgo trains: its settings, with the values behind its paper's tables as defaults."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
+
+
+class FedEgoSettings(TrainingSettings):
+    """How FedEgo trains. ``batch`` is also the number ``n`` of ego-graphs that a mash mixes.
+
+    Args:
+        server_epochs: passes of the server a round.
+        server_share: of the mashes of the round, drawn afresh for each pass.
+        gamma: exponent of the mixing coefficient; below 1 it favours the global layers.
+        mixing: ``adaptive`` (Eq. 15), or the coefficient itself, from 0 (the paper's "w/o PL": nothing is
+            mixed, so no mash is sent) to 1 ("FedEgo-Server").
+        mash: ``client``, as in the paper: the server reads every client's mashes; ``across``: it reads the
+            sums over clients of the first, second ... mash, each of ``n`` times the cohort's ego-graphs.
+        mashes: how many every client makes a round under ``across``, a public number.
+        batching: which ego-graphs are mashed together. ``secret``: whole batches that the operating system
+            draws afresh every round. **The other two give nodes away and exist for audits only.**
+            ``released``, as the released code: the same batches every round, in the order of the pool, what
+            is left over as a mash of its own (where that is one node, its neighbourhood in the clear), and
+            slots by running index; ``seeded``: drawn afresh every round from the run's seed, remainder
+            included, so that whoever knows the seed knows the mixing.
+        mixup: False sends the first ego-graph of each batch as it is (the paper's ablation). It is one
+            node's neighbourhood in the clear.
+        linear: FedEgo-Linear: no ReLU after the first aggregation.
+        ego: False for the paper's "w/o EGO": the aggregation moves into the reduction.
+        average_reduction: False for the paper's "w/o RL".
+        profile: ``paper`` (Algorithm 1: the averaged reduction and the mixed layers are evaluated) or
+            ``released`` (the released code evaluates the client's own reduction).
+        redraw: whether training draws its ego-graphs afresh for every batch, as the released code and FedAvg
+            here do. False trains on the table that mashes are made from. Stable slots never redraw.
+        slots: of ego-graphs, ``sampled`` or ``stable`` (rule R2 of node-level bounds).
+        once: whether a node occurs at most once in a mash (rule R3).
+        rules: ``node``: mashes are made from a table of occurrences that is drawn once, with stable slots,
+            each node once a mash and ``caps`` times in all (rules R1 to R3), of rows that are shortened, so
+            that one node moves a known part of them; ``paper``: none of it.
+        caps: under ``rules="node"``, how often a node occurs as a neighbour, as a neighbour's neighbour ...
+            in all mashes of a round; by default what the fan-out makes of it, 6 and 36.
+        filled: under ``rules="node"``, how many places of an ego-graph are filled at most, its centre
+            counted; 0 is all. Stable slots fill few on sparse graphs, and the bound counts what could be.
+        clip: under ``rules="node"``, the L2 norm that reduced features are shortened to, in training too.
+        label_clip: under ``rules="node"``, the length of a node's label beside them: labels are noised as
+            much as features, and count for this much of the bound.
+        reduction: ``frozen``: the reduction layer is random, public and never trained, so that a node's
+            reduced features depend on nobody else (rule R4); ``trained`` as in the paper.
+        mash_rounds: mashes are uploaded in the first so many rounds, and used again in the later ones; 0 is
+            every round.
+    """
+
+    learning_rate: float = Field(3e-4, gt=0, allow_inf_nan=False)
+    batch: int = Field(32, ge=1)
+    epochs: int = Field(5, ge=1)
+    fanout: tuple[int, ...] = (6, 6)
+    hidden: tuple[int, ...] = Field((512, 512), validate_default=True)
+    network: Literal["ego"] = Field("ego", validate_default=True)
+    share: float = Field(0.2, gt=0, le=1)
+    dropout: float = Field(0.5, ge=0, lt=1)
+    server_epochs: int = Field(5, ge=1)
+    server_share: float = Field(0.2, gt=0, le=1)
+    gamma: float = Field(0.5, gt=0, allow_inf_nan=False)
+    mixing: Literal["adaptive"] | float = "adaptive"
+    mash: Literal["client", "across"] = "client"
+    mashes: int = Field(16, ge=1)
+    batching: Literal["secret", "released", "seeded"] = "secret"
+    mixup: bool = True
+    linear: bool = False
+    ego: bool = True
+    average_reduction: bool = True
+    profile: Literal["paper", "released"] = "paper"
+    redraw: bool = True
+    slots: Literal["sampled", "stable"] = "sampled"
+    once: bool = False
+    rules: Literal["paper", "node"] = "paper"
+    caps: tuple[int, ...] = ()
+    filled: int = Field(0, ge=0)
+    clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+    label_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+    reduction: Literal["trained", "frozen"] = "trained"
+    mash_rounds: int = Field(0, ge=0)
+
+    @field_validator("batch", mode="before")
+    @classmethod
+    def _check_batch(cls, value: Any) -> Any:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise PydanticCustomError("batch", "a mash mixes that many nodes: give a whole number from 1")
+        return value
+
+    @field_validator("mixing", mode="before")
+    @classmethod
+    def _check_mixing(cls, value: Any) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+        if not number and value != "adaptive":
+            raise PydanticCustomError("mixing", "give adaptive, or a share of the global layers from 0 to 1")
+        return value if value == "adaptive" else float(value)
+
+    @field_validator("ego")
+    @classmethod
+    def _check_ego(cls, value: bool, info: ValidationInfo) -> bool:
+        if not value and info.data.get("linear"):
+            raise PydanticCustomError(
+                "ego", "linear is a variant of the model with ego-graphs: set one of them"
+            )
+        return value
+
+    @field_validator("average_reduction")
+    @classmethod
+    def _check_exchange(cls, value: bool, info: ValidationInfo) -> bool:
+        if not value and info.data.get("mixing") == 0:
+            raise PydanticCustomError(
+                "exchange", "with mixing 0 nothing is exchanged: use the algorithm local"
+            )
+        return value
+
+    @field_validator("rules")
+    @classmethod
+    def _check_rules(cls, value: str, info: ValidationInfo) -> str:
+        data = info.data
+        if value == "node" and data.get("batching", "secret") != "secret":
+            raise PydanticCustomError(
+                "rules", "rules for mashes draw batches in secret and keep them: leave batching as it is"
+            )
+        if value == "node" and not (
+            data.get("ego", True) and data.get("mixup", True) and data.get("mixing", 1)
+        ):
+            raise PydanticCustomError(
+                "rules", "rules for mashes need mashes of ego-graphs: leave ego, mixup and mixing as they are"
+            )
+        return value
+
+    @field_validator("caps")
+    @classmethod
+    def _check_caps(cls, value: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
+        levels = len(info.data.get("fanout", value))
+        if value and (len(value) != levels or min(value) < 0):
+            raise PydanticCustomError(
+                "caps",
+                "give one number a level of fanout, which has {levels}, each 0 or more",
+                {"levels": levels},
+            )
+        return value
+
+    @field_validator("reduction")
+    @classmethod
+    def _check_reduction(cls, value: str, info: ValidationInfo) -> str:
+        if value == "frozen" and not (info.data.get("mixing", 1) and info.data.get("ego", True)):
+            raise PydanticCustomError(
+                "reduction",
+                "with a frozen reduction the mashes are all that is exchanged: leave mixing and ego",
+            )
+        return value

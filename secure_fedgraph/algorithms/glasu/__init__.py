@@ -1,0 +1,1 @@
+"""GLASU: one graph, split by columns and links among owners."""

@@ -1,0 +1,221 @@
+"""One GLASU iteration at one client: index sets, its part of the joint inference, and its updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.graph.partition.vertical import UNKNOWN
+from secure_fedgraph.graph.sample.layers import Links, draw_batch, grow, links_between, public_set
+from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.models.finite import finite, note_divergence
+from secure_fedgraph.models.vertical import Noise, Tower, locally
+
+Draw = Callable[[str], torch.Generator]
+
+
+@dataclass
+class Pass:
+    """What one client holds during one iteration, dropped at its end.
+
+    Layers are counted from 0 (features) to L; ``sets[l]`` is this client's index set of layer ``l``.
+
+    Args:
+        tower: its layers, trained in place.
+        graph: its own.
+        table: its own links.
+        settings: of the algorithm.
+        step: of the round.
+        parties: how many clients, and this one's ``place`` among them.
+        draw: purpose -> generator, of this client and round.
+    """
+
+    tower: Tower
+    graph: Data
+    table: NeighbourTable
+    settings: GlasuSettings
+    step: int
+    parties: int
+    place: int
+    draw: Draw
+    sets: dict[int, Tensor] = field(default_factory=dict)
+    inner: dict[int, Tensor] = field(default_factory=dict)
+    """Number of a stretch -> what this client computed for its aggregation, ``H+``."""
+    given: dict[int, Tensor] = field(default_factory=dict)
+    """Number of a stretch -> what was aggregated after it, ``H``."""
+    among: dict[int, int] = field(default_factory=dict)
+    """Number of a stretch -> how many clients' rows its mean is of; all, but where some dropped out."""
+    gradient: Tensor | None = None
+    """The label holder's, where this client has no labels."""
+    _links: dict[int, list[Links]] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The aggregated layers, ascending."""
+        return tuple(stretch.stop for stretch in self.tower.stretches)
+
+    @property
+    def block(self) -> int | None:
+        """This client's block of a concatenation; None for the mean."""
+        return self.place if self.settings.aggregation == "concat" else None
+
+    @property
+    def width(self) -> int:
+        """Of what is aggregated."""
+        return self.settings.hidden * (self.parties if self.block is not None else 1)
+
+    @property
+    def holds_labels(self) -> bool:
+        """Whether this client computes a loss."""
+        return self.settings.labels == "all" or not self.place
+
+    def begin(self, seed: int) -> None:
+        """Draws the batch, and the public sets where there are any, from the server's seed."""
+        s, nodes = self.settings, self.table.num_nodes
+        training = self.graph.train_mask.nonzero().flatten()
+        everywhere = torch.arange(nodes)
+        batch = training if s.sampler == "full" else draw_batch(training, s.batch, seed)
+        self.sets[self.ends[-1]] = batch
+        for end in self.ends[:-1]:
+            if s.sampler == "full":
+                self.sets[end] = everywhere
+            elif s.sampler == "public":
+                self.sets[end] = public_set(batch, nodes, s.public_nodes, seed)
+        if s.sampler == "full":
+            self.sets[0] = everywhere
+
+    def descend(self, number: int) -> Tensor:
+        """The sets of one stretch, from its aggregated end down to its start, which is returned."""
+        layers = self.tower.stretches[number]
+        if layers.stop not in self.sets:
+            raise HostileMessage(f"the nodes of stretch {number} were asked for out of turn")
+        shared = self.sets.get(layers.start)
+        for layer in reversed(layers):
+            if layer in self.sets:
+                continue
+            if shared is not None:  # public: what lies between two public sets is the lower one
+                self.sets[layer] = shared
+                continue
+            generator = self.draw(f"neighbours/{self.step}/{layer}")
+            self.sets[layer] = grow(self.table, self.sets[layer + 1], self.settings.fanout, generator)
+        return self.sets[layers.start]
+
+    def links(self, number: int) -> list[Links]:
+        """One stretch's links, a layer each."""
+        if number not in self._links:
+            self.descend(number)
+            self._links[number] = [
+                links_between(self.table, self.sets[layer], self.sets[layer + 1], self.tower.loop)
+                for layer in self.tower.stretches[number]
+            ]
+        return self._links[number]
+
+    def forward(self, number: int, rows: Tensor | None, update: int, settle: bool) -> Tensor:
+        """One stretch in training. Update 0 draws what the joint inference draws."""
+        seed = self.draw(f"dropout/{self.step}/{number}/{update}").initial_seed()
+        noise = Noise(self.settings.dropout, seed, settle)
+        links = self.links(number)
+        x = self.graph.x[self.sets[self.tower.stretches[number].start]]
+        self.tower.train()
+        return self.tower.stretch(number, rows, x, links, noise)
+
+    def joint(self, number: int) -> Tensor:
+        """One stretch of the joint inference: what this client has aggregated."""
+        if (number and number - 1 not in self.given) or number in self.inner:
+            raise HostileMessage(f"stretch {number} was asked for out of turn")
+        if self.settings.backward == "server":
+            self.inner[number] = self.forward(number, self.given.get(number - 1), 0, settle=True)
+        else:
+            with torch.no_grad():
+                self.inner[number] = self.forward(number, self.given.get(number - 1), 0, settle=False)
+        return self.inner[number].detach()
+
+    def take(self, number: int, aggregate: Tensor, among: int) -> None:
+        """Keeps what was aggregated after a stretch."""
+        if number not in self.inner or number in self.given:
+            raise HostileMessage(f"an aggregate of stretch {number} was given out of turn")
+        self.among[number] = among
+        self.given[number] = aggregate.clone().requires_grad_(self.settings.backward == "server")
+
+    def loss(self, top: Tensor) -> Tensor:
+        """Cross entropy on the batch, or the stale gradient's inner product where others hold the labels."""
+        if self.holds_labels:
+            labels = self.graph.y[self.sets[self.ends[-1]]]
+            if len(labels) and int(labels.min()) <= UNKNOWN:
+                raise HostileMessage("a loss is asked of a client that holds no labels")
+            return F.cross_entropy(self.tower.scores(top), labels)
+        if self.gradient is None:
+            raise HostileMessage("an update was asked for before the label holder's gradient came")
+        return (self.gradient * top).sum()
+
+    # -- gradients through the server -------------------------------------------------------------
+
+    def back_from_the_top(self) -> Tensor:
+        """The gradient of this client's loss at the last aggregate; zero where it holds no labels."""
+        top = self.given[len(self.ends) - 1]
+        if top.grad is not None:
+            raise HostileMessage("the gradient at the last aggregate was asked for a second time")
+        if self.holds_labels:
+            self.loss(top).backward()
+        return torch.zeros_like(top) if top.grad is None else top.grad
+
+    def back_through(self, number: int, gradient: Tensor) -> Tensor | None:
+        """Through one stretch: from the gradient at its end to the one at its start, None at the features."""
+        inner = self.inner.pop(number, None)
+        before = self.given.get(number - 1)
+        if inner is None or inner.grad_fn is None or (number and before is None):
+            raise HostileMessage(f"the gradient of stretch {number} was given out of turn")
+        if self.block is not None:
+            gradient = gradient[:, self.block * inner.shape[1] :][:, : inner.shape[1]]
+        inner.backward(gradient)
+        if not number:
+            return None
+        found = self.given[number - 1].grad
+        assert found is not None
+        return found
+
+    # -- updates ----------------------------------------------------------------------------------
+
+    def update_locally(self, rate: float) -> None:
+        """Q updates, the others' rows as they were (Algorithm 4)."""
+        for update in range(self.settings.local_steps):
+            self.loss(self.local_top(update)).backward()
+            self.descend_gradient(rate)
+
+    def local_top(self, update: int) -> Tensor:
+        """The last representation with local aggregation in the server's place."""
+        rows: Tensor | None = None
+        for number in range(len(self.ends)):
+            fresh = self.forward(number, rows, update, settle=True)
+            rows = locally(self.given[number], self.inner[number], fresh, self.among[number], self.block)
+        assert rows is not None
+        return rows
+
+    def update_alone(self, rate: float) -> None:
+        """One update without anybody else."""
+        for number in reversed(range(len(self.ends))):
+            self.descend(number)
+        rows: Tensor | None = None
+        for number in range(len(self.ends)):
+            rows = self.forward(number, rows, 0, settle=True)
+        assert rows is not None
+        self.loss(rows).backward()
+        self.descend_gradient(rate)
+
+    @torch.no_grad()
+    def descend_gradient(self, rate: float) -> None:
+        """Plain SGD with weight decay."""
+        decay = self.settings.weight_decay / self.parties
+        gradients = [p.grad for p in self.tower.parameters() if p.grad is not None]
+        note_divergence(f"party {self.place}", all(bool(torch.isfinite(g.sum())) for g in gradients))
+        for p in self.tower.parameters():
+            if p.grad is not None:
+                p.sub_(finite(p.grad + decay * p), alpha=rate).nan_to_num_()
+                p.grad = None

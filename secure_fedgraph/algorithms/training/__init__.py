@@ -1,0 +1,1 @@
+"""Local training that algorithms share: steps, losses by task, weights of clients."""

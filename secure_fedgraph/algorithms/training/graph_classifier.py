@@ -1,0 +1,213 @@
+"""What is learned from owners' data, as one small interface; and the two tasks that give classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models.gin import Gin
+from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.models.molecules import Convolution, GraphNet
+from secure_fedgraph.models.parameters import Parameters, glorot, parameters_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of an owner's items (nodes, graphs, ratings), ready for a model.
+
+    Args:
+        graph: what the model reads.
+        chosen: which of it is asked for; None for all.
+        answers: the items' classes or ratings.
+    """
+
+    graph: Data
+    chosen: Tensor | None
+    answers: Tensor
+
+
+class Task(Protocol):
+    """What an algorithm has to know of a kind of data: nothing else in it does."""
+
+    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
+        """A fresh model; with an owner's graph, its own tables too."""
+
+    def start(self, schema: Schema, seed: int) -> Parameters:
+        """First parameters of what is shared."""
+
+    def own(self, model: nn.Module) -> tuple[str, ...]:
+        """Names of the parameters that never leave their client."""
+
+    def part(self, graph: Data, chosen: Tensor | None) -> Part:
+        """Some items of an owner; with None all of them."""
+
+    def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
+        """What the model says about them: scores ``[n, C]`` or predictions ``[n]``."""
+
+    def loss(self, outputs: Tensor, part: Part) -> Tensor:
+        """The mean over the items."""
+
+    def marked(self, outputs: Tensor, graph: Data) -> dict[str, Tensor]:
+        """``[part, whole]`` by name, ``test`` and ``validation`` among them, of all of an owner's items."""
+
+
+class Classifying:
+    """What classes of nodes and of graphs have in common: cross entropy and accuracy."""
+
+    def start(self, schema: Schema, seed: int) -> Parameters:
+        """Glorot, as the papers."""
+        model = self.model(schema)
+        glorot(model, seed)
+        return parameters_of(model)
+
+    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
+        """Of a subclass."""
+        raise NotImplementedError
+
+    def own(self, model: nn.Module) -> tuple[str, ...]:
+        """Nothing: all parameters are shared."""
+        return ()
+
+    def loss(self, outputs: Tensor, part: Part) -> Tensor:
+        """Cross entropy."""
+        return F.cross_entropy(outputs, part.answers)
+
+    def marked(self, outputs: Tensor, graph: Data) -> dict[str, Tensor]:
+        """Right answers and their number; ``loss`` on the validation items."""
+        found = {}
+        for name, mask in (("test", graph.test_mask), ("validation", graph.val_mask)):
+            right = (outputs.argmax(1) == graph.y)[mask]
+            found[name] = torch.stack([right.sum(), mask.sum()]).float()
+        held_out = graph.val_mask
+        loss = F.cross_entropy(outputs[held_out], graph.y[held_out], reduction="sum")
+        found["loss"] = torch.stack([loss, held_out.sum()]).float()
+        return found
+
+
+@dataclass(frozen=True)
+class NodeTask(Classifying):
+    """Classes of nodes, from whole neighbourhoods.
+
+    Args:
+        hidden: widths of the layers, each even.
+    """
+
+    hidden: Sequence[int]
+
+    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
+        """A GraphSAGE."""
+        return GraphSage(schema.features, schema.classes, self.hidden)
+
+    def part(self, graph: Data, chosen: Tensor | None) -> Part:
+        """Some nodes."""
+        return Part(graph, chosen, _answers(graph, chosen))
+
+    def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
+        """Class scores of the nodes."""
+        scores: Tensor = model(part.graph.x, part.graph.edge_index)
+        return scores if part.chosen is None else scores[part.chosen]
+
+
+@dataclass(frozen=True)
+class GraphTask(Classifying):
+    """Classes of whole graphs.
+
+    Args:
+        hidden: widths of the convolutions.
+        convolution: ``gcn``, ``gat`` or ``sage``.
+        dropout: of the convolutions' outputs.
+        readout: width of the head.
+    """
+
+    hidden: Sequence[int]
+    convolution: Convolution = "gcn"
+    dropout: float = 0.0
+    readout: int = 64
+
+    def model(self, schema: Schema, graph: Data | None = None) -> nn.Module:
+        """A network with a pooled head."""
+        return GraphNet(
+            schema.features,
+            schema.classes,
+            self.hidden,
+            self.convolution,
+            schema.atoms,
+            schema.bonds,
+            self.dropout,
+            self.readout,
+        )
+
+    def part(self, graph: Data, chosen: Tensor | None) -> Part:
+        """Some graphs."""
+        return Part(graph if chosen is None else some(graph, chosen), None, _answers(graph, chosen))
+
+    def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
+        """Class scores of the graphs."""
+        scores: Tensor = model(part.graph, noise)
+        return scores
+
+
+def graph_network(schema: Schema, settings: Any) -> nn.Module:
+    """The network of whole graphs that ``settings.network`` names: for whoever trains any classifier.
+
+    Args:
+        schema: of a set of graphs.
+        settings: with ``network`` (``gin``, ``gcn``, ``gat`` or ``sage``), ``hidden`` and ``dropout``.
+
+    Raises:
+        BadInput: for a network of nodes.
+    """
+    if settings.network == "gin":
+        return Gin(
+            schema.features, schema.classes, settings.hidden[0], len(settings.hidden), settings.dropout
+        )
+    if settings.network not in get_args(Convolution):
+        raise BadInput(
+            f"network = {settings.network!r} classifies nodes, and these data are whole graphs: use gin"
+        )
+    return GraphTask(settings.hidden, settings.network, settings.dropout).model(schema)
+
+
+def training_items(graph: Data) -> Tensor:
+    """The places of an owner's training items."""
+    items: Tensor = graph.train_mask.nonzero().flatten()
+    if not len(items):
+        raise BadInput("a client has nothing to train on: use fewer clients or another seed")
+    return items
+
+
+def batches(
+    items: Tensor, steps: int, size: int | Literal["full"], generator: torch.Generator
+) -> list[Tensor]:
+    """``steps`` batches, walking through the items again and again in fresh orders.
+
+    What is left over at the end of a walk is passed over, so no batch holds an item twice.
+
+    >>> [len(b) for b in batches(torch.arange(5), 3, 2, torch.Generator().manual_seed(0))]
+    [2, 2, 2]
+    """
+    if size == "full" or size >= len(items):
+        return [items] * steps
+    walk = len(items) // size
+    found: list[Tensor] = []
+    while len(found) < steps:
+        order = items[torch.randperm(len(items), generator=generator)]
+        found += order[: walk * size].split(size)
+    return found[:steps]
+
+
+def _answers(graph: Data, chosen: Tensor | None) -> Tensor:
+    y: Any = graph.get("y")  # a referee's question has none
+    if y is None:
+        return torch.empty(0, dtype=torch.long)
+    answers: Tensor = y if chosen is None else y[chosen]
+    return answers

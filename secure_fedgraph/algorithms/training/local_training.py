@@ -1,0 +1,96 @@
+"""Local training: what every averaging algorithm does inside a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
+from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
+from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.models.finite import note_divergence, take_step
+from secure_fedgraph.models.given import scores_of
+from secure_fedgraph.seams import ClientContext
+
+Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
+"""Training nodes -> their sampled trees, level by level."""
+
+
+def fit(
+    client: ClientContext,
+    graph: Data,
+    model: nn.Module,
+    settings: TrainingSettings,
+    penalty: Penalty | None = None,
+    trees: Trees | None = None,
+) -> None:
+    """Trains a model in place on the client's own training nodes, for one round.
+
+    The optimiser's moments live in the client's memory and stay there.
+
+    Args:
+        client: the client.
+        graph: what it trains on: its own graph, or what it made of it.
+        model: with ``forward_tree`` it is trained on sampled trees, else on the client's whole graph.
+        settings: how.
+        penalty: an extra loss term of the model, e.g. FedProx's.
+        trees: gives the trees of a batch; by default they are sampled afresh for every batch.
+    """
+    if client.training is not None:
+        return fit_privately(client, graph, model, settings, penalty)
+    optimizer = optimizer_of(model, settings)
+    restore(optimizer, client.memory.get("optimizer", {}))
+    loss_of = _loss(client, graph, model, settings, trees)
+    model.train()
+    sound = True
+    for batch in _batches(client, graph, settings):
+        optimizer.zero_grad()
+        loss = loss_of(batch)
+        if penalty is not None:
+            loss = loss + penalty(model)
+        loss.backward()
+        sound &= bound_gradients(model.parameters(), settings.largest_gradient)
+        take_step(optimizer)
+    note_divergence(client.name, sound)
+    client.memory["optimizer"] = moments(optimizer)
+
+
+def _loss(
+    client: ClientContext, graph: Data, model: nn.Module, settings: TrainingSettings, trees: Trees | None
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    if graph.get("graph") is not None:  # a union of whole graphs, which are the items
+        dropout = client.generator("dropout")
+        return lambda batch: F.cross_entropy(scores_of(model, some(graph, batch), dropout), graph.y[batch])
+    forward_tree = getattr(model, "forward_tree", None)
+    if forward_tree is None:
+        return lambda batch: F.cross_entropy(scores_of(model, graph)[batch], graph.y[batch])
+    prepared = getattr(model, "prepared", None)
+    x = graph.x if prepared is None else prepared(graph.x)
+    draw = trees or _fresh_trees(client, graph, settings)
+    noise = {"generator": client.generator("dropout")} if settings.dropout else {}
+
+    def sampled(batch: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(forward_tree(x, draw(batch), **noise), graph.y[batch])
+
+    return sampled
+
+
+def _fresh_trees(client: ClientContext, graph: Data, settings: TrainingSettings) -> Trees:
+    table = NeighbourTable(graph.edge_index, graph.num_nodes)
+    generator = client.generator("neighbours")
+    return lambda batch: table.sample_tree(batch, settings.fanout, generator)
+
+
+def _batches(client: ClientContext, graph: Data, settings: TrainingSettings) -> Iterator[torch.Tensor]:
+    nodes = graph.train_mask.nonzero().flatten()
+    drawn = max(1, min(len(nodes), int(settings.share * graph.num_nodes)))
+    size = drawn if settings.batch == "full" else settings.batch
+    generator = client.generator("batches")
+    for _ in range(settings.epochs):
+        yield from nodes[torch.randperm(len(nodes), generator=generator)[:drawn]].split(size)

@@ -1,0 +1,174 @@
+"""Classification of nodes or whole graphs: the model and its predictions, shared by whoever trains one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.algorithms.training.graph_classifier import graph_network
+from secure_fedgraph.algorithms.training.private_training import check_crowd, check_no_dropout, touched
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.kinds import GraphSetDataset
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models import given
+from secure_fedgraph.models.ego.model import EgoSage
+from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.models.parameters import glorot, load
+from secure_fedgraph.models.per_record import check_model
+from secure_fedgraph.protocol.given import Expected
+from secure_fedgraph.seams import ClientContext
+
+
+class NodeClassifier(Algorithm):
+    """An algorithm that trains one classifier: of nodes, or of whole graphs where the data are sets of them.
+
+    Args:
+        model: an instance, a class or a factory (``schema -> Module``) of any ``torch.nn.Module`` whose
+            ``forward(x, edge_index)`` gives class scores; by default what the settings name. ``forward`` may
+            take ``edge_weight``, ``edge_attr`` and ``batch`` too, by name. For whole graphs
+            ``forward(packed, generator)`` serves as well, where the generator draws dropout. It keeps its
+            own initialisation: an instance starts with the weights that it has, and is itself left alone.
+        settings: :class:`~secure_fedgraph.algorithms.training.settings.TrainingSettings`.
+    """
+
+    partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew", "file_order", "dirichlet")
+    Settings: ClassVar[type[TrainingSettings]] = TrainingSettings
+    settings: TrainingSettings
+
+    own_models: ClassVar[bool] = True
+    """Whether it trains a model that a user gives."""
+
+    def __init__(self, model: given.Given | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        if model is not None and not self.own_models:
+            raise BadInput(f"model: {self.name} works on the layers of its own model and takes no other")
+        if model is not None and self.settings.head != "glorot":
+            raise BadInput(
+                f"head = {self.settings.head!r} is of the built-in networks: a model of your own starts as "
+                "you initialise it"
+            )
+        self._make = None if model is None else given.kept(model)
+
+    def made_with(self) -> dict[str, Any]:
+        """The model, or its maker, where one was given."""
+        return {} if self._make is None else {"model": self._make}
+
+    @property
+    def hops(self) -> int:
+        """Sampling depth: a node at most this far from a training node can be touched."""
+        return len(self.settings.fanout)
+
+    def occurrences(self, unit: str) -> int:
+        """One graph is one record; a node's removal changes the trees that it is in, and what it leaves."""
+        return touched(self.settings, unit)
+
+    def check_touched(self, graph: Data, unit: str) -> None:
+        """How many neighbours of one node have more links than places."""
+        if unit == "node":
+            check_crowd(graph, self.settings)
+
+    def check_records(self, schema: Schema, unit: str) -> None:
+        """The fan-outs, and the model that the settings or the caller make."""
+        super().check_records(schema, unit)
+        given.check_steps(self.model(schema))
+        whole = schema.kind == GraphSetDataset.kind
+        if whole:
+            check_no_dropout(self.settings)
+        check_model(self.model(schema), whole)
+
+    def takes(self, channel: str, schema: Schema) -> Expected | None:
+        """For its scores: the model that is released."""
+        if channel in (self.METRICS.name, self.OWN_TESTS.name):
+            return self._takes_released(schema)
+        return super().takes(channel, schema)
+
+    def check(self, schema: Schema) -> None:
+        """The kind of data, and that a model of the user's own fits them.
+
+        Raises:
+            BadInput: as :func:`~secure_fedgraph.models.given.check_fits`, or for a model that reads what
+                generated links do not have.
+        """
+        super().check(schema)
+        if self._make is None:
+            return
+        given.check_fits(self._make, schema)
+        read = self.reads(schema)
+        if read and type(self).training_graph is not NodeClassifier.training_graph:
+            raise BadInput(
+                f"model reads {' and '.join(read)}, and the links that {self.name} generates have none: use "
+                "fedavg, or data without"
+            )
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        """Which of the data's edge fields the model takes."""
+        if self._make is None:
+            return ()
+        return tuple(key for key in given.reads(self.model(schema)) if key in schema.edge_fields)
+
+    def model(self, schema: Schema) -> nn.Module:
+        """A fresh model of the right shape."""
+        if self._make is not None:
+            return given.made(self._make, schema, 0)
+        settings = self.settings
+        if schema.kind == GraphSetDataset.kind:
+            return graph_network(schema, settings)
+        if settings.network not in ("sage", "ego"):
+            raise BadInput(
+                f"network = {settings.network!r} classifies whole graphs, not nodes: use sage or ego"
+            )
+        if settings.network == "ego":
+            return EgoSage(
+                schema.features, schema.classes, settings.hidden[0], settings.fanout, dropout=settings.dropout
+            )
+        return GraphSage(schema.features, schema.classes, settings.hidden)
+
+    def start(self, schema: Schema, seed: int) -> nn.Module:
+        """A model with seeded first weights.
+
+        A user's own keeps the weights that its author gives it; the built-in networks start by their own rule
+        or else Glorot, the head as the settings say.
+        """
+        if self._make is not None:
+            return given.made(self._make, schema, seed)
+        model = self.model(schema)
+        initialise = getattr(model, "initialise", None)
+        if callable(initialise):
+            initialise(seed)
+        else:
+            glorot(model, seed)
+        head = getattr(model, "head", None)
+        if self.settings.head == "zeros" and isinstance(head, nn.Module):
+            with torch.no_grad():
+                for p in head.parameters():
+                    p.zero_()
+        return model
+
+    def training_graph(self, client: ClientContext) -> Data:
+        """What a client trains on: its own graph."""
+        graph: Data = client.graph
+        return graph
+
+    @contextmanager
+    def drawing(self, client: ClientContext) -> Iterator[None]:
+        """Around the training of a user's own model, whose layers draw from torch's generator: seeded."""
+        if self._make is None:
+            yield
+            return
+        with given.seeded(client.generator("model").initial_seed()):
+            yield
+
+    def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
+        """Class scores from whole neighbourhoods."""
+        model = self.model(schema)
+        load(model, params)
+        model.eval()
+        with torch.no_grad():
+            return given.scores_of(model, graph)

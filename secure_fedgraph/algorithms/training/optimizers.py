@@ -1,0 +1,55 @@
+"""Optimisers whose state a client keeps between rounds, and gradients that a server cannot make huge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
+from secure_fedgraph.models.finite import finite_moments
+
+
+def optimizer_of(model: nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """A fresh optimiser of the model's parameters."""
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(
+            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+    return torch.optim.Adam(
+        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+    )
+
+
+def bound_gradients(parameters: Iterable[nn.Parameter], largest: float) -> bool:
+    """Makes gradients finite and their norm over all parameters at most ``largest``, in place, before a step.
+
+    A server chooses the model that a client trains from. On one with huge weights the gradients are huge, and
+    an optimiser that keeps their squares would hardly move for the rest of the run.
+
+    Returns:
+        Whether all of them were finite.
+    """
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    sound = all(bool(torch.isfinite(gradient.sum())) for gradient in gradients)
+    for gradient in gradients:  # each element first: squares of larger ones overflow
+        gradient.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).clamp_(-largest, largest)
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if float(norm) > largest:
+        for gradient in gradients:
+            gradient.mul_(largest / norm)
+    return sound
+
+
+def moments(optimizer: torch.optim.Optimizer) -> dict[str, dict[str, torch.Tensor]]:
+    """What an optimiser keeps for the next round, all of it finite."""
+    state = optimizer.state_dict()["state"]
+    return {str(i): finite_moments(slots) for i, slots in state.items()}
+
+
+def restore(optimizer: torch.optim.Optimizer, moments: dict[str, dict[str, torch.Tensor]]) -> None:
+    """Gives a fresh optimiser a copy of a state: its steps change what it holds, and a memory may go back."""
+    if moments:
+        state = {int(i): {k: v.clone() for k, v in slots.items()} for i, slots in moments.items()}
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

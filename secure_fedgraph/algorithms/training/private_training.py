@@ -1,0 +1,131 @@
+"""Local training by noisy steps, where a client's policy has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithms.training.optimizers import moments, optimizer_of, restore
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.occurrences import capped_neighbours, crowd, occurrences, trees
+from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
+from secure_fedgraph.seams import ClientContext
+
+Penalty = Callable[[nn.Module], torch.Tensor]
+"""A model -> an extra term of its loss."""
+MADE = (
+    "a graph that was completed or otherwise made of the client's own has no records: one node's data are in "
+    "the others' trees; train under noise with fedsage"
+)
+
+
+def fit_privately(
+    client: ClientContext,
+    graph: Data,
+    model: nn.Module,
+    settings: TrainingSettings,
+    penalty: Penalty | None = None,
+) -> None:
+    """A round of the client's noisy steps: on trees of a frozen table, or on whole graphs.
+
+    ``batch``, ``epochs`` and ``share`` of the settings give way to the steps' own rate and number: batches
+    are drawn by coins.
+
+    Raises:
+        BadInput: where a record of the data is not the unit that the steps protect.
+    """
+    training, whole = client.training, graph.get("graph") is not None
+    assert training is not None  # callers ask for it first
+    if graph is not client.graph:
+        raise BadInput(MADE)
+    optimizer = optimizer_of(model, settings)
+    restore(optimizer, client.memory.get("optimizer", {}))
+    model.train()
+    items = graph.train_mask.nonzero().flatten()
+    if whole:
+        check_no_dropout(settings)
+
+        def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            return graph_gradients(model, some(graph, items[chosen]))
+
+        times = 1
+    else:
+        depth = _fanout(settings)[1]
+        if "frozen" not in client.memory:
+            check_crowd(graph, settings)
+            client.memory["frozen"] = neighbours_of(client, graph, settings)
+        table = client.memory["frozen"]
+
+        def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            nodes = items[chosen]
+            return tree_gradients(model, graph.x, trees(table, nodes, depth), graph.y[nodes])
+
+        times = touched(settings, training.unit)
+    pull = None if penalty is None else lambda: penalty(model).backward()
+    training.run(optimizer, dict(model.named_parameters()), len(items), gradients, times, pull)
+    client.memory["optimizer"] = moments(optimizer)
+
+
+def neighbours_of(client: ClientContext, graph: Data, settings: TrainingSettings) -> torch.Tensor:
+    """The table that a client's trees are made from, under its secret key: the same whenever it is made."""
+    most, depth = _fanout(settings)
+    nodes = int(graph.num_nodes or 0)
+    return capped_neighbours(
+        graph.edge_index, nodes, most, client.link_priorities, _places(settings), _rows(graph, depth)
+    )
+
+
+def check_no_dropout(settings: TrainingSettings) -> None:
+    """That training on whole graphs draws nothing for several at once.
+
+    Raises:
+        BadInput: for settings with dropout.
+    """
+    if settings.dropout:
+        raise BadInput("dropout draws for whole batches: under noisy steps set training.dropout=0")
+
+
+def touched(settings: TrainingSettings, unit: str) -> int:
+    """How many records one unit's removal changes at most."""
+    if unit == "graph":
+        return 1
+    return occurrences(_places(settings), _fanout(settings)[1], settings.crowd)
+
+
+def check_crowd(graph: Data, settings: TrainingSettings) -> None:
+    """That no node has more neighbours with many links than the public bound says.
+
+    Raises:
+        BadInput: where one has. How many stays out of a sentence that others may read.
+    """
+    places, depth = _places(settings), _fanout(settings)[1]
+    if crowd(graph.edge_index, int(graph.num_nodes or 0), places, _rows(graph, depth)) > settings.crowd:
+        raise BadInput(
+            f"training.crowd = {settings.crowd}: a node has more neighbours than that with over {places} "
+            "links each, and removing it would change more records than are counted: raise training.crowd "
+            "(the largest degree is always enough) or training.places"
+        )
+
+
+def _places(settings: TrainingSettings) -> int:
+    return settings.places or _fanout(settings)[0]
+
+
+def _rows(graph: Data, depth: int) -> torch.Tensor | None:
+    """Whose neighbours are looked up: of the trees' centres alone where they have no others."""
+    mask: torch.Tensor = graph.train_mask
+    return mask if depth == 1 else None
+
+
+def _fanout(settings: TrainingSettings) -> tuple[int, int]:
+    if len(set(settings.fanout)) > 1:
+        raise BadInput(
+            f"fanout = {settings.fanout}: the frozen table of noisy steps caps every layer alike; give equal "
+            "numbers, such as 5, 5"
+        )
+    return settings.fanout[0], len(settings.fanout)

@@ -1,0 +1,221 @@
+"""The work of ``audit``: what an adversary learns, attack by attack and policy by policy."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid.report import audit_result
+from secure_fedgraph.cli import tables
+from secure_fedgraph.cli.options import (
+    asked_for,
+    command_line,
+    default_folder,
+    listed,
+    names,
+    read_experiment,
+)
+from secure_fedgraph.cli.own_algorithm import check_own
+from secure_fedgraph.cli.screen import Screen, plain_warnings
+from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
+from secure_fedgraph.experiment.compare import forget
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.results import fresh_folder, read_json, rehearse, write_json
+from secure_fedgraph.graph.data.datasets import KINDS
+from secure_fedgraph.report.page import write_report
+
+
+def audit(
+    folder: Path | None,
+    policy: str | None,
+    attack: str,
+    adversary: str | None,
+    control: tuple[str, ...],
+    effort: float | None,
+    workers: int | None,
+    budget_minutes: float | None,
+    canaries: int,
+    **flags: Any,
+) -> None:
+    """Measures what an adversary learns, attack by attack and policy by policy."""
+    if flags.get("logging"):
+        raise BadInput(f"--log {flags['logging']}: an audit has attacks and no course to log; give it to run")
+    screen = Screen(flags)
+    attacks = grid.choose(names("attack", attack))
+    grid.adversaries(attacks, adversary)  # an unknown one is refused before work starts
+    attacks = grid.played_by(attacks, adversary)
+    for kind in attacks:
+        kind(effort)  # one that is no limit is refused before work starts
+    started = time.perf_counter()
+    if folder is not None:
+        grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
+        out = _folder_for_audit_of(folder, {**flags, "policy": policy, "control": control}, grid_only)
+        if attack == "all":
+            attacks = grid.readers(grid.finished(folder)[1], attacks) or attacks
+        experiment, found = grid.audit_folder(folder, attacks, adversary, effort)
+        if out != folder:
+            fresh_folder(out, flags["overwrite"])
+        policies, seeds = [experiment.policy], [experiment.seed]
+        more: list[Experiment] = []
+    else:
+        policies = ["strictest"] if policy is None else listed("policy", policy)
+        experiments, seeds = _experiments({**flags, "policy": policies[0]})
+        experiment, *more = experiments
+        rows = [one.under(name) for one in experiments for name in policies]
+        check_intent(asked_for(None, {**flags, "policy": policy}), rows, "audit")
+        if canaries and not any(one.adds_noise for one in rows):
+            raise BadInput(
+                f"--canaries {canaries} would be ignored: no policy of {', '.join(policies)} adds noise"
+            )
+        for one in experiments:
+            for name in policies:
+                # every name is checked before work starts
+                one.under(name).make_policy()
+            check_own(one)
+        if attack == "all" and not more:  # those that read a channel of this algorithm, if any does
+            attacks = grid.readers(experiment, attacks) or attacks
+        controls = grid.controls(attacks, [name for one in control for name in names("control", one)])
+        out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
+        total = len(grid.groups(experiments, policies, attacks, seeds, adversary, controls, effort, canaries))
+        with screen.bar("auditing", total) as advance, plain_warnings():
+            found = grid.audit(
+                experiments,
+                policies,
+                attacks,
+                seeds,
+                out,
+                advance,
+                adversary,
+                controls,
+                effort,
+                workers=workers,
+                budget=None if budget_minutes is None else 60 * budget_minutes,
+                say=screen.note,
+                canaries=canaries,
+                probes=True,
+            )
+    result = audit_result(
+        found, experiment, policies, seeds, time.perf_counter() - started, command_line(), more
+    )
+    write_json(out / "audit.json", result)
+    page = write_report(out)
+    screen.finish(result, tables.audit_tables(result), page)
+    if result["broken"]:
+        raise BrokenClaim(" ".join(result["broken"]))
+    if not found.cells and not found.empirical:
+        raise SecureFedGraphError(
+            f"nothing was run: {found.not_run[0]['reason']}" if found.not_run else "nothing was run"
+        )
+    failed = {cell["reason"] for cell in found.not_run if cell["failed"]}
+    if failed:
+        raise SecureFedGraphError(f"some runs ended before they were attacked: {' '.join(sorted(failed))}")
+
+
+def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
+    """One for each algorithm: on its own default data, or on the first of those named that it learns from."""
+    algorithms: list[str | None] = [None]
+    if flags["algorithm"]:
+        algorithms = [*listed("algorithm", flags["algorithm"])]
+    data = listed("data", flags["data"]) if flags["data"] else []
+    found: list[Experiment] = []
+    for algorithm in algorithms:
+        mine = {**flags, "algorithm": algorithm, "data": _fitting(algorithm, data)}
+        if len(algorithms) > 1:
+            mine["assignments"] = [a for a in flags["assignments"] if _known(a, algorithm, algorithms)]
+        experiment, seeds = read_experiment(None, mine)
+        found.append(experiment)
+    unused = [name for name in data if name not in {experiment.data for experiment in found}]
+    if unused:
+        raise BadInput(
+            f"--data {unused[0]} would be ignored: each algorithm takes the first that it learns from"
+        )
+    return found, seeds
+
+
+def _fitting(algorithm: str | None, data: list[str]) -> str | None:
+    """The first data set of a kind that an algorithm learns from."""
+    if len(data) < 2 or algorithm is None:
+        return data[0] if data else None
+    kinds = algorithm_named(algorithm).kinds
+    fits = [name for name in data if KINDS.get(name) in kinds]
+    if not fits:
+        raise BadInput(f"--data {','.join(data)}: {algorithm} learns from kind {' or '.join(kinds)}; add one")
+    return fits[0]
+
+
+def _known(assignment: str, algorithm: str | None, others: list[str | None]) -> bool:
+    """Whether a setting is this algorithm's: one that another of the list knows alone is that one's."""
+    key = assignment.partition("=")[0]
+    if not key.startswith("training."):
+        return True
+    known = {
+        name: key.split(".")[1] in algorithm_named(name).Settings.model_fields for name in others if name
+    }
+    return known.get(algorithm or "", True) or not any(known.values())
+
+
+def _folder_for_grid(
+    flags: dict[str, Any],
+    experiments: list[Experiment],
+    policies: list[str],
+    seeds: list[int],
+    controls: tuple[str, ...] | None,
+    effort: float | None,
+) -> Path:
+    """A fresh folder, or one in which the same grid was begun: it goes on with what is missing."""
+    out: Path = flags["out"] or default_folder(experiments[0], "audit")
+    cells = out / "cells"
+    if flags["overwrite"]:
+        rehearse(experiments[0].under("plaintext"))
+        forget(out)
+        fresh_folder(out, True)
+    elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):
+        return out
+    return fresh_folder(out, False)
+
+
+def _same_grid(
+    path: Path,
+    experiments: list[Experiment],
+    policies: list[str],
+    seeds: list[int],
+    controls: tuple[str, ...] | None,
+    effort: float | None,
+) -> bool:
+    if not path.is_file():
+        return True  # killed before its end: cells of other configurations are not taken
+    earlier = read_json(path, "audit")
+    configs = earlier.get("configs") or [earlier["config"]]
+    asked = {
+        "configs": [one.model_dump(mode="json") for one in experiments],
+        "policies": policies,
+        "seed": seeds,
+        "controls": None if controls is None else list(controls),
+        "effort": effort,
+    }
+    return asked == {**{key: earlier.get(key) for key in asked}, "configs": configs}
+
+
+def _folder_for_audit_of(folder: Path, flags: dict[str, Any], grid_only: dict[str, Any]) -> Path:
+    """Where the audit of a finished run goes: beside its result, which stays, or to ``--out``."""
+    for name, value in grid_only.items():
+        if value:
+            raise BadInput(
+                f"--{name} {value:g} is for runs that are yet to come: drop it, or drop the folder"
+            )
+    fixed = ("policy", "norm", "multiplier", *Experiment.model_fields)
+    ignored = [key for key in fixed if flags.get(key) is not None]
+    ignored += ["control"] if flags["control"] else []
+    if ignored or flags["assignments"] or flags["seeds"] is not None:
+        name = (ignored or ["set" if flags["assignments"] else "seeds"])[0]
+        raise BadInput(f"--{name} cannot change the finished run in {folder}: drop it, or drop the folder")
+    out: Path = flags["out"] or folder
+    if out.resolve() != folder.resolve():
+        return out
+    if (folder / "audit.json").exists() and not flags["overwrite"]:
+        raise BadInput(f"{folder} already holds audit.json: give another --out, or --overwrite")
+    return folder

@@ -1,0 +1,76 @@
+"""The command ``audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from secure_fedgraph.cli.options import experiment_options
+
+AUDIT_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph audit --algorithm fedsage --data cora --policy plaintext,masked,homomorphic --attack all
+  secure-fedgraph audit --policy plaintext --attack a4 --seeds 3 --set rounds=1
+  secure-fedgraph audit --algorithm fedsage+ --policy strictest --attack neighgen --effort 20
+  secure-fedgraph audit --algorithm fedsage,glasu --policy plaintext,masked --budget-minutes 60
+  secure-fedgraph audit runs/masked        # a finished run that kept its transcript
+"""
+
+
+@click.command(epilog=AUDIT_EXAMPLES)
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--policy", help="Policies, separated by commas.")
+@click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
+@click.option(
+    "--adversary", help="Who attacks, by commas: server, client, malicious-client, ... All by default."
+)
+@click.option(
+    "--control",
+    multiple=True,
+    metavar="NAME",
+    help="Only these control settings beside the configured ones, by commas; see 'list attacks'.",
+)
+@click.option(
+    "--effort",
+    type=float,
+    metavar="SECONDS",
+    help="Processor seconds that one search of an attack may take; the attack's own limit by default.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1), help="Processes; two where there is memory and work enough."
+)
+@click.option(
+    "--budget-minutes",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Run the most telling cells first, for N minutes; the page names those that were not run.",
+)
+@click.option(
+    "--canaries",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Put about N canaries into runs of their own under each noised policy: a lower bound on epsilon.",
+)
+@experiment_options
+def audit(
+    folder: Path | None,
+    policy: str | None,
+    attack: str,
+    adversary: str | None,
+    control: tuple[str, ...],
+    effort: float | None,
+    workers: int | None,
+    budget_minutes: float | None,
+    canaries: int,
+    **flags: Any,
+) -> None:
+    """Measure what an adversary learns, attack by attack and policy by policy."""
+    from secure_fedgraph.cli import auditing
+
+    auditing.audit(
+        folder, policy, attack, adversary, control, effort, workers, budget_minutes, canaries, **flags
+    )

@@ -1,0 +1,66 @@
+"""The command ``budget``."""
+
+from __future__ import annotations
+
+import click
+
+EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph budget --noise-multiplier 1 --sampling-rate 0.01 --steps 1000 --delta 1e-5
+  secure-fedgraph budget --noise-multiplier 69.1 --sampling-rate 0.032 --steps 1000 \\
+      --unit node --occurrences 43
+  secure-fedgraph budget --epsilon 8 --sampling-rate 0.01 --steps 1000     # the noise that it takes
+"""
+
+
+UNITS = ("record", "graph", "client", "node", "edge")
+RELATIONS = ("zero-out", "add-remove", "replace")
+
+
+@click.command(epilog=EXAMPLES)
+@click.option(
+    "--noise-multiplier", type=float, help="Standard deviation of the noise on the sum, over the clip."
+)
+@click.option("--epsilon", type=float, help="A budget: prints the noise that it takes.")
+@click.option("--sampling-rate", type=float, default=1.0, show_default=True, help="Poisson rate of a step.")
+@click.option("--steps", type=int, required=True, help="How many steps.")
+@click.option("--delta", type=float, default=1e-5, show_default=True, help="The failure probability.")
+@click.option(
+    "--unit", type=click.Choice(UNITS), default="record", show_default=True, help="Who is protected."
+)
+@click.option(
+    "--relation",
+    type=click.Choice(RELATIONS),
+    default="zero-out",
+    show_default=True,
+    help="Which data sets are neighbours.",
+)
+@click.option(
+    "--occurrences",
+    type=int,
+    help="Records that change at most where one unit is removed (docs/guarantees.md).",
+)
+@click.option("--records", type=int, help="How many there are: warns of a delta that is too large for them.")
+@click.option("--accountant", help="Which, by commas: pld, rdp, prv. All by default.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+def budget(
+    noise_multiplier: float | None,
+    epsilon: float | None,
+    sampling_rate: float,
+    steps: int,
+    delta: float,
+    unit: str,
+    relation: str,
+    occurrences: int | None,
+    records: int | None,
+    accountant: str | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Print what DP-SGD with this noise costs, or the noise that a budget takes."""
+    from secure_fedgraph.cli import budgeting
+
+    training = budgeting.Training(sampling_rate, steps, delta, unit, relation, occurrences, records)
+    budgeting.budget(training, noise_multiplier, epsilon, accountant, as_json)

@@ -1,0 +1,29 @@
+"""The command ``compare``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from secure_fedgraph.cli.options import experiment_options
+
+COMPARE_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph compare --algorithm fedsage,fedavg --data pubmed --clients 200 --epsilon 1,8,inf --seeds 3
+  secure-fedgraph compare --algorithm fedsage --policy plaintext,masked,homomorphic --rounds 5 --attack a1,a4
+"""
+
+
+@click.command(epilog=COMPARE_EXAMPLES)
+@click.option("--policy", help="Policies, by commas; distributed_dp with a budget, else strictest.")
+@click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
+@click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
+@partial(experiment_options, epsilon=str)
+def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
+    """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
+    from secure_fedgraph.cli import comparing
+
+    comparing.compare(policy, attack, workers, **flags)

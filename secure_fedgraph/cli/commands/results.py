@@ -1,0 +1,38 @@
+"""The commands ``list`` and ``report``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from secure_fedgraph.cli import names, tables
+from secure_fedgraph.errors import unknown_name
+
+
+@click.command("list", epilog="\b\nExample:\n  secure-fedgraph list policies --json")
+@click.argument("what", type=str)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--debug", is_flag=True, hidden=True)
+def list_names(what: str, as_json: bool, debug: bool) -> None:
+    """Print what works today: algorithms, policies, attacks or datasets."""
+    what = what.lower()
+    if what not in names.KINDS:
+        raise unknown_name("list", what, names.KINDS)
+    rows = names.listed(what)
+    if as_json:
+        click.echo(json.dumps({what: rows}, indent=1))
+    else:
+        Console().print(tables.listing_table(what, rows))
+
+
+@click.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--debug", is_flag=True, hidden=True)
+def report(folder: Path, debug: bool) -> None:
+    """Rebuild report.html from the JSON in a folder."""
+    from secure_fedgraph.report.page import write_report
+
+    click.echo(write_report(folder))

@@ -1,0 +1,42 @@
+"""The commands ``run`` and ``resume``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from secure_fedgraph.cli.options import experiment_options
+
+RUN_EXAMPLES = """
+\b
+Examples:
+  secure-fedgraph run --algorithm fedsage --data cora --clients 3 --policy masked --out runs/masked
+  secure-fedgraph run --policy local_dp --norm 1.0 --multiplier 1.1 --rounds 10
+  secure-fedgraph run experiment.toml --set rounds=5 --set training.batch=32
+"""
+
+
+@click.command(epilog=RUN_EXAMPLES)
+@click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
+@click.option("--policy", help="How uploads are protected; see 'list policies'.")
+@experiment_options
+def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
+    """Train under a policy and write result.json, report.html and the privacy ledger."""
+    from secure_fedgraph.cli import running
+
+    running.run(experiment_file, policy, **flags)
+
+
+@click.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--epsilon", type=float, help="A larger budget; a round that is done again is paid again.")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
+    """Go on with a run that was killed, or stopped by its budget, after its last whole round."""
+    from secure_fedgraph.cli import running
+
+    running.resume(folder, epsilon, **flags)

@@ -1,0 +1,126 @@
+"""The attacks under the points of a comparison: what each makes of single owners."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import expected
+
+BLIND = "blind"
+
+
+def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
+    """The attacks by name; of a family, or of ``all``, those that an algorithm here is open to.
+
+    Raises:
+        BadInput: for a name of which nothing reads a channel of these algorithms.
+    """
+    from secure_fedgraph.audits.grid import grid
+
+    sent: dict[str, set[str]] = {}
+    for point in chosen:
+        with suppress(Refused):
+            channels = {channel.name for channel in expected(point.experiment(0)).in_use}
+            sent.setdefault(point.algorithm, set()).update(channels)
+    used = set[str]().union(*sent.values())
+    found: dict[str, None] = {}
+    for name in asked:
+        kinds = grid.choose([name])
+        fitting = [kind.id for kind in kinds if used & set(kind.reads())]
+        if not fitting:
+            read = sorted({channel for kind in kinds for channel in kind.reads()})
+            raise BadInput(
+                f"--attack {name} reads {' or '.join(read)}, which {' and '.join(sent)} "
+                f"{'does' if len(sent) == 1 else 'do'} not send as configured: leave it out, or compare an "
+                "algorithm that does"
+            )
+        found.update(dict.fromkeys(fitting))
+    return Attacks(tuple(found))
+
+
+@dataclass(frozen=True)
+class Attacks:
+    """Attacks on one point's run as configured.
+
+    Args:
+        attacks: their ids.
+    """
+
+    attacks: tuple[str, ...]
+
+    def key(self, config: dict[str, Any]) -> str:
+        """Of the run, the attacks, the code of both, and versions."""
+        from secure_fedgraph.audits.grid import grid
+
+        experiment, kinds = self._fitting(config)
+        wanted = (
+            grid.groups([experiment], [experiment.policy], kinds, [experiment.seed], controls=())
+            if kinds
+            else []
+        )
+        told = json.dumps([self.attacks, [group.key for group in wanted]])
+        return hashlib.sha256(told.encode()).hexdigest()[:20]
+
+    def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
+        """The strongest of what each attack makes of single owners: a score or a word, and what it beats."""
+        from secure_fedgraph.audits.grid import grid
+
+        experiment, kinds = self._fitting(config)
+        made = grid.Audit()
+        if kinds:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made = grid.audit(experiment, [experiment.policy], kinds, [experiment.seed], controls=())
+        failed = [cell["reason"] for cell in made.not_run]
+        if failed:
+            raise SecureFedGraphError(failed[0])
+        best: dict[str, dict[str, Any]] = {}
+        for cell in made.cells:
+            # what all owners' sum shows is no single owner's, but what a defence leaves may be
+            if cell["settings"]["aim"] == grid.EACH or cell.get("owners") == 1:
+                known = best.setdefault(cell["attack"], cell)
+                best[cell["attack"]] = max(known, cell, key=_strength)
+        told = {attack: best.get(attack, {"outcome": BLIND}) for attack in self.attacks}
+        return {
+            "leak": {attack: _score(cell) for attack, cell in told.items()},
+            "leaks": {attack: _beats(cell) for attack, cell in told.items() if _strength(cell)[0]},
+        }
+
+    def _fitting(self, config: dict[str, Any]) -> tuple[Experiment, list[Any]]:
+        """The experiment, and the attacks that read what it sends: all others are blind, without a run."""
+        from secure_fedgraph.audits.grid import grid
+
+        experiment = Experiment(**{**config, "logging": None})
+        try:
+            sent = {channel.name for channel in expected(experiment).in_use}
+        except Refused:  # its row says so
+            return experiment, []
+        return experiment, [kind for kind in grid.choose(self.attacks) if sent & set(kind.reads())]
+
+
+def _strength(cell: dict[str, Any]) -> tuple[bool, bool, float]:
+    scored = cell.get("score") is not None
+    return scored, bool(cell.get("leaks")), float(cell["score"]) if scored else 0.0
+
+
+def _score(cell: dict[str, Any]) -> float | str:
+    return float(cell["score"]) if _strength(cell)[0] else str(cell["outcome"])
+
+
+def _beats(cell: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "score": float(cell["score"]),
+        "baseline": cell["baseline"],
+        "low": cell["low"],
+        "leaks": bool(cell["leaks"]),
+        "adversary": cell["adversary"],
+        "aim": cell["settings"]["aim"],
+    }

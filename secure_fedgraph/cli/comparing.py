@@ -1,0 +1,136 @@
+"""The work of ``compare``: accuracy under privacy, side by side."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph.audits.grid.pool import Pool
+from secure_fedgraph.cli import tables
+from secure_fedgraph.cli.compare_attacks import attacks_on
+from secure_fedgraph.cli.options import (
+    asked_for,
+    command_line,
+    default_folder,
+    listed,
+    names,
+    read_experiment,
+)
+from secure_fedgraph.cli.own_algorithm import check_own
+from secure_fedgraph.cli.screen import Screen
+from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
+from secure_fedgraph.experiment import compare as comparison
+from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.results import fresh_folder, write_json
+from secure_fedgraph.experiment.run_logs.opening import check_log
+from secure_fedgraph.report import text as words
+from secure_fedgraph.report.page import write_report
+
+LONG = 30.0
+"""Seconds of work that are said before they pass."""
+
+
+def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
+    """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
+    screen, started = Screen(flags), time.perf_counter()
+    algorithms = listed("algorithm", flags["algorithm"] or "fedsage")
+    budgets = flags.pop("epsilon")
+    epsilons = _epsilons(budgets)
+    budgeted = any(math.isfinite(epsilon) for epsilon in epsilons)
+    policies = listed("policy", policy or ("distributed_dp" if budgeted else "strictest"))
+    base, seeds = read_experiment(
+        None, {**flags, "algorithm": algorithms[0], "policy": policies[0], "epsilon": None}, made=False
+    )
+    check_log(base)
+    chosen = comparison.points(base, algorithms, policies, epsilons)
+    comparison.make_all(chosen)
+    asked = asked_for(None, {**flags, "policy": policy, "epsilon": budgets if budgeted else None})
+    compared = [point.experiment(0) for point in chosen if point.kind != comparison.ALONE]
+    check_intent(asked, compared, "compare")
+    leaks = None if attack is None else attacks_on(chosen, names("attack", attack))
+    out: Path = flags["out"] or default_folder(base, "compare")
+    if not flags["overwrite"]:
+        comparison.check_folder(out, base, chosen, seeds)
+    for algorithm in algorithms:
+        check_own(base.model_copy(update={"algorithm": algorithm}))
+    workers = workers or os.cpu_count() or 1
+    with Pool(workers) as pool:
+        todo = chosen if flags["overwrite"] else comparison.unfinished(chosen, seeds, out)
+        with screen.bar("checking", len(todo)) as advance:
+            comparison.check(todo, seeds[0], pool, advance)
+        if flags["overwrite"]:
+            comparison.forget(out)
+            fresh_folder(out, True)
+        elif not (out / "compare.json").exists() and not comparison.is_begun(out):
+            fresh_folder(out, False)
+        total = len(chosen) * (len(seeds) + (leaks is not None))
+        with screen.bar("comparing", total) as advance:
+            rows = comparison.compare(
+                chosen,
+                seeds,
+                out,
+                pool,
+                workers,
+                lambda text, left: advance(f"{text}; {_left(left)} left" if left else text),
+                partial(_foresee, screen, total, workers),
+                leaks,
+            )
+    attacks = [] if leaks is None else list(leaks.attacks)
+    seconds = time.perf_counter() - started
+    result = comparison.compare_result(base, rows, seeds, seconds, command_line(), attacks)
+    write_json(out / "compare.json", result)
+    comparison.write_tables(rows, out)
+    page = write_report(out)
+    screen.finish(result, tables.compare_tables(result), page)
+    _raise_for(rows)
+
+
+def _foresee(screen: Screen, total: int, workers: int, jobs: int, seconds: float) -> None:
+    if seconds > LONG:
+        on = f"on {workers} process{'es' * (workers > 1)}"
+        screen.note(f"{jobs} of {total} runs are left: {_left(seconds)} {on}")
+
+
+def _left(seconds: float | None) -> str:
+    return f"about {words.seconds(float(round(seconds or 0.0)))}"
+
+
+def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
+    """The exit status of a comparison that is written: what failed is no success, whatever else ran.
+
+    Raises:
+        Refused: where every point was refused.
+        BadInput: where no point ran, and a setting is why.
+        SecureFedGraphError: where a point, or attacks on one, failed.
+    """
+    failed = [row for row in rows if row["outcome"] == "failed"]
+    told = [f"{row['name']}: {row['reason']}" for row in failed]
+    told += [f"attacks on {row['name']}: {row['leak_failed']}" for row in rows if "leak_failed" in row]
+    if all(row["outcome"] == "refused" for row in rows):
+        raise Refused(f"every point was refused: {rows[0]['reason']}")
+    if not told:
+        return
+    text = f"{len(told)} of {len(rows)} points failed, and the others are written. {' '.join(told)}"
+    if len(failed) == len(rows) and failed[0]["class"] == BadInput.__name__:
+        raise BadInput(f"no point ran. {told[0]}")
+    raise SecureFedGraphError(text)
+
+
+def _epsilons(text: Any) -> list[float]:
+    """Budgets by commas; ``inf`` is the baseline without privacy, which is there anyway."""
+    found = []
+    for part in [] if text is None else str(text).split(","):
+        try:
+            found.append(float(part))
+        except ValueError:
+            found.append(-1.0)
+        if not found[-1] > 0:
+            raise BadInput(
+                f"--epsilon {text}: {part!r} is no budget; give positive numbers or inf, by commas"
+            )
+    return found

@@ -1,0 +1,89 @@
+"""What works today, for ``list``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.cli.screen import plain_warnings
+from secure_fedgraph.graph.data.datasets import DATASETS, available
+from secure_fedgraph.privacy.policy import RECIPES
+
+
+def algorithms() -> list[dict[str, Any]]:
+    """Name, what it is, what leaves a client."""
+    return [
+        {
+            "name": name,
+            "summary": kind.summary,
+            "channels": [f"{c.name} ({c.reveal.value}, {c.unit.value}, to {c.to})" for c in kind.channels],
+            "federated": not kind.pools,
+            "reference": kind.reference,
+            "package": ALGORITHMS.package_of(name),
+        }
+        for name, kind in ALGORITHMS.items()
+    ]
+
+
+def policies() -> list[dict[str, Any]]:
+    """Name, what it is, its settings."""
+    return [
+        {
+            "name": name,
+            "summary": (inspect.getdoc(recipe) or "").split("\n")[0],
+            "settings": [
+                p for p in inspect.signature(recipe).parameters if p not in ("policies", "relation")
+            ],
+            "package": RECIPES.package_of(name),
+        }
+        for name, recipe in RECIPES.items()
+    ]
+
+
+def attacks() -> list[dict[str, Any]]:
+    """Id, family, adversaries, what it reads and what it is granted."""
+    from secure_fedgraph.attacks import ATTACKS
+
+    return [
+        {
+            "id": kind.id,
+            "family": kind.family,
+            "summary": kind.summary,
+            "adversaries": list(kind.adversaries),
+            "behaviour": kind.behaviour,
+            "reads": ", ".join(kind.reads()),
+            "granted": list(kind.grants),
+            "cost": kind.cost,
+            "controls": {control.name: dict(control.settings) for control in kind.controls},
+            "package": ATTACKS.package_of(kind.id),
+        }
+        for kind in ATTACKS.values()
+    ]
+
+
+def datasets() -> list[dict[str, Any]]:
+    """Name, description, where it would come from on this machine."""
+    return [
+        {"name": name, "summary": text, "source": source, "package": DATASETS.package_of(name)}
+        for name, text, source in available()
+    ]
+
+
+def _plainly(rows: Callable[[], list[dict[str, Any]]]) -> Callable[[], list[dict[str, Any]]]:
+    """A plugin that cannot be used is named in one line beside the list."""
+
+    def listed() -> list[dict[str, Any]]:
+        with plain_warnings():
+            return rows()
+
+    return listed
+
+
+LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "algorithms": _plainly(algorithms),
+    "policies": _plainly(policies),
+    "attacks": _plainly(attacks),
+    "datasets": _plainly(datasets),
+}

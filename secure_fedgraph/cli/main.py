@@ -1,0 +1,67 @@
+"""The command line: run, resume, compare, audit, budget, list, report, schema."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import click
+
+from secure_fedgraph import __version__
+from secure_fedgraph.cli.commands.audit import audit
+from secure_fedgraph.cli.commands.budget import budget
+from secure_fedgraph.cli.commands.compare import compare
+from secure_fedgraph.cli.commands.results import list_names, report
+from secure_fedgraph.cli.commands.run import resume, run
+from secure_fedgraph.cli.commands.schema import schema
+from secure_fedgraph.cli.screen import leave_the_pipe
+from secure_fedgraph.errors import SecureFedGraphError
+
+
+class _Errors(click.Group):
+    """Turns this package's errors into one line and its exit status."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        given = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
+        debug = "--debug" in given
+        try:
+            status = super().main(*args, **{**kwargs, "standalone_mode": False})
+            sys.exit(status if isinstance(status, int) else 0)
+        except SecureFedGraphError as error:
+            _fail(error, str(error), error.exit_status, debug)
+        except click.ClickException as error:
+            _fail(error, error.format_message(), 2, debug)
+        except (click.Abort, KeyboardInterrupt) as interrupt:
+            _fail(None, str(interrupt.__cause__ or interrupt) or "interrupted", 130, False)
+        except BrokenPipeError:  # whoever reads, as head does, has enough
+            leave_the_pipe()
+            sys.exit(0)
+        except Exception as error:
+            _fail(error, f"{type(error).__name__}: {error} (run with --debug for the traceback)", 1, debug)
+
+
+def _fail(error: BaseException | None, message: str, status: int, debug: bool) -> NoReturn:
+    if debug and error is not None:
+        traceback.print_exception(error)
+    click.echo(f"secure-fedgraph: {message}", err=True)
+    sys.exit(status)
+
+
+@click.group(cls=_Errors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="secure-fedgraph")
+def main() -> None:
+    """Train graph neural networks across data silos, under protection, and measure what leaks.
+
+    \b
+    Exit status: 0 done, 2 bad arguments or configuration, 3 refused for privacy,
+    4 an audit found a broken claim, 1 anything else.
+    """
+
+
+for command in (run, resume, compare, audit, budget, list_names, report, schema):
+    main.add_command(command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What ``list`` prints, kept on this machine for this code and these data: finding it out imports torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from secure_fedgraph import __version__
+
+KINDS = ("algorithms", "policies", "attacks", "datasets")
+PACKAGE = Path(__file__).resolve().parents[1]
+DATA = "SECURE_FEDGRAPH_DATA"
+_DEPTH = 3
+"""Of the folders that a data set's raw files stand in, under a data root."""
+
+
+def listed(kind: str) -> list[dict[str, Any]]:
+    """The rows of one list.
+
+    Args:
+        kind: one of :data:`KINDS`.
+
+    Returns:
+        What :mod:`~secure_fedgraph.cli.listing` says, from the last time that it was asked under the same
+        code, installed packages and data folders. Where that cannot be kept, it is made again.
+    """
+    kept = platformdirs.user_cache_path("secure-fedgraph") / "lists" / f"{kind}-{_key(kind)}.json"
+    with suppress(OSError, ValueError):
+        rows = json.loads(kept.read_text(encoding="utf-8"))
+        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+            return rows
+    from secure_fedgraph.cli import listing
+
+    rows = listing.LISTS[kind]()
+    with suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft = kept.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(rows), encoding="utf-8")
+        draft.replace(kept)
+    return rows
+
+
+def _key(kind: str) -> str:
+    """Changes with what could change a list: this package's files, what is installed, the data folders."""
+    seen = hashlib.sha256(f"{__version__} {sys.version} {sys.path} {os.environ.get(DATA)}".encode())
+    for folder in (PACKAGE, PACKAGE / "attacks"):
+        for path in sorted(folder.rglob("*.py")):
+            state = path.stat()
+            seen.update(f"{path} {state.st_mtime_ns} {state.st_size}\n".encode())
+    for found in sorted(f"{point.group} {point.name} {point.value}" for point in _entry_points()):
+        seen.update(found.encode())
+    if kind == "datasets":
+        for root in (os.environ.get(DATA), str(platformdirs.user_cache_path("secure-fedgraph") / "data")):
+            for entry in sorted(_below(root, _DEPTH)):
+                seen.update(entry.encode())
+    return seen.hexdigest()[:24]
+
+
+def _entry_points() -> Iterator[metadata.EntryPoint]:
+    for kind in KINDS:
+        yield from metadata.entry_points(group=f"secure_fedgraph.{kind}")
+
+
+def _below(root: str | None, depth: int) -> Iterator[str]:
+    if root is None or not depth:
+        return
+    with suppress(OSError), os.scandir(root) as entries:
+        for entry in entries:
+            yield entry.path
+            if entry.is_dir():
+                yield from _below(entry.path, depth - 1)

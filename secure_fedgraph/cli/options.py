@@ -1,0 +1,140 @@
+"""What commands that make experiments share: their flags, and the experiment that the flags are."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from secure_fedgraph.errors import BadInput
+
+if TYPE_CHECKING:
+    from secure_fedgraph.experiment.config import Experiment
+
+Command = Callable[..., Any]
+
+
+def experiment_options(command: Command, epsilon: Any = float) -> Command:
+    options = [
+        click.option("--algorithm", help="An algorithm's name; see 'list algorithms'."),
+        click.option("--data", help="A data set's name; see 'list datasets'."),
+        click.option("--clients", type=int, help="How many owners."),
+        click.option("--partition", help="How nodes are handed out; the paper's by default."),
+        click.option("--rounds", type=int, help="Training rounds; the algorithm's own number by default."),
+        click.option("--norm", type=float, help="The clip: an L2 norm."),
+        click.option("--multiplier", type=float, help="Noise standard deviation over sensitivity."),
+        click.option("--epsilon", type=epsilon, help="A privacy budget; noise is planned from it."),
+        click.option("--unit", help="Whose data: client, graph, node, edge, label or feature."),
+        click.option("--against", help="Whom it holds against: server, peers or outsider."),
+        click.option("--ledger", type=click.Path(path_type=Path), help="A ledger that several runs share."),
+        click.option("--relation", help="Neighbouring relation: zero-out, add-remove or replace."),
+        click.option("--delta", type=float, help="For every printed epsilon (1e-5)."),
+        click.option("--seed", type=int, help="One run with this seed."),
+        click.option(
+            "--seeds", type=click.IntRange(1), help="That many runs, seeds 0, 1, ..., and their mean."
+        ),
+        click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Overrides any key."),
+        click.option(
+            "--allow-plaintext",
+            is_flag=True,
+            default=None,
+            help="Run although strictest leaves a channel in plaintext.",
+        ),
+        click.option("--log", "logging", help="Also to mlflow:URI or tensorboard:FOLDER."),
+        click.option("--out", type=click.Path(path_type=Path), help="Folder for results."),
+        click.option("--overwrite", is_flag=True, help="Replace an earlier result in --out."),
+        click.option("--quiet", is_flag=True, help="Print nothing but errors."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
+        click.option("--debug", is_flag=True, help="Show a traceback with an error."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user named in a file, by flags and by ``--set``, by dotted key."""
+    from secure_fedgraph.experiment.config import Experiment, read_values
+    from secure_fedgraph.experiment.intent import given_keys
+
+    named = {key: flags.get(key) for key in Experiment.model_fields}
+    clip = {key: flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
+    given = given_keys(read_values(path, named, flags["assignments"]))
+    return {**given, **{f"protection.{key}": value for key, value in clip.items()}}
+
+
+def read_experiment(
+    path: Path | None, flags: dict[str, Any], made: bool = True
+) -> tuple[Experiment, list[int]]:
+    """The experiment that a file and flags describe, and its seeds."""
+    from secure_fedgraph.experiment.config import Experiment, load, read_values
+
+    if flags["seed"] is not None and flags["seeds"] is not None:
+        raise BadInput("--seed runs one and --seeds runs many: give one of them")
+    protection = [
+        f"protection.{key}={flags[key]}" for key in ("norm", "multiplier") if flags[key] is not None
+    ]
+    keys = Experiment.model_fields.keys() & flags.keys()
+    given = {key: flags[key] for key in keys if flags[key] is not None}
+    given |= {f"protection.{key}": flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
+    experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
+    _no_contradiction(given, flags["assignments"])
+    if flags["seeds"] is not None and "seed" in read_values(path, {}, flags["assignments"]):
+        where = (
+            "--set seed="
+            if any(one.startswith("seed=") for one in flags["assignments"])
+            else f"seed in {path}"
+        )
+        raise BadInput(f"--seeds {flags['seeds']} runs many and {where} runs one: give one of them")
+    experiment.make_algorithm()
+    if made:
+        experiment.with_default_budget().make_policy()
+    seeds = [experiment.seed] if flags["seeds"] is None else list(range(flags["seeds"]))
+    return experiment, seeds
+
+
+def _no_contradiction(given: Mapping[str, Any], assignments: Iterable[str]) -> None:
+    """Refuses a setting that a flag and ``--set`` give differently: neither is silently the stronger."""
+    for assignment in assignments:
+        key, _, text = assignment.partition("=")
+        if key in given and not _same(given[key], text):
+            option = key.removeprefix("protection.")
+            raise BadInput(
+                f"--{option} {given[key]} and --set {assignment} contradict each other: give one of them"
+            )
+
+
+def _same(given: Any, text: str) -> bool:
+    try:
+        return float(given) == float(text)
+    except (TypeError, ValueError):
+        return str(given) == text.strip("\"'")
+
+
+def names(option: str, given: str) -> list[str]:
+    """What stands between the commas, each once."""
+    names = [name.strip() for name in given.split(",")]
+    if not all(names):
+        raise BadInput(f"--{option} {given!r} leaves a name empty: give names, separated by commas")
+    return list(dict.fromkeys(names))
+
+
+def listed(option: str, given: str) -> list[str]:
+    """The same, of algorithms, data or policies, as ``list`` prints them."""
+    from secure_fedgraph.experiment.config import as_listed
+
+    return list(dict.fromkeys(as_listed(option, name) for name in names(option, given)))
+
+
+def default_folder(experiment: Experiment, kind: str) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{kind}-{experiment.algorithm}-{experiment.data}-{stamp}"
+
+
+def command_line() -> str:
+    return shlex.join(["secure-fedgraph", *sys.argv[1:]])

@@ -1,0 +1,152 @@
+"""The work of ``run`` and ``resume``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph import files
+from secure_fedgraph.cli import tables
+from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
+from secure_fedgraph.cli.own_algorithm import check_own
+from secure_fedgraph.cli.screen import Screen, plain_warnings
+from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.experiment.compare import forget
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.intent import check_intent
+from secure_fedgraph.experiment.results import (
+    begin,
+    begun,
+    execute,
+    finish,
+    fresh_folder,
+    is_begun,
+    mean_result,
+    read_json,
+    rehearse,
+    run_result,
+    write_json,
+)
+from secure_fedgraph.experiment.run_logs.opening import logged
+from secure_fedgraph.report.page import write_report
+
+NO_NOISE_GIVEN = " (the default, since no noise was given: --epsilon, or --norm and --multiplier, choose it)"
+
+
+def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
+    """Trains under a policy, and writes result.json, report.html and the privacy ledger."""
+    screen = Screen(flags)
+    flags["policy"] = policy
+    asked, seeds = read_experiment(experiment_file, flags)
+    check_intent(asked_for(experiment_file, flags), [asked])
+    experiment = asked.with_default_budget()
+    note = "" if experiment is asked else NO_NOISE_GIVEN
+    check_own(experiment)
+    if flags["overwrite"]:
+        rehearse(experiment)  # an earlier result goes only for a run that starts
+        if flags["out"] is not None:
+            forget(flags["out"])
+    out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
+    with _can_go_on(out):
+        _run_seeds(out, experiment, seeds, command_line(), screen, note)
+
+
+def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
+    """Goes on after the last whole round of a run that was killed, or stopped by its budget."""
+    screen = Screen(flags)
+    if (folder / "result.json").exists():
+        result = read_json(folder / "result.json", "run")
+        if epsilon is not None:
+            raise BadInput(f"--epsilon {epsilon:g}: {folder} is finished, and no budget changes it; drop it")
+        finish(folder)
+        if not (folder / "report.html").exists():
+            write_report(folder)
+        screen.say(f"{folder} is finished: nothing to resume", result)
+        return
+    experiment, seeds, command = begun(folder)
+    if epsilon is not None:
+        experiment = _with_budget(experiment, epsilon)
+    with _can_go_on(folder):
+        _run_seeds(folder, experiment, seeds, command, screen)
+
+
+@contextmanager
+def _can_go_on(out: Path) -> Iterator[None]:
+    """Whatever stops a run says how it goes on; one that never began leaves no empty folder."""
+    go_on = f"go on with: secure-fedgraph resume {shlex.quote(str(out))}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {go_on}" if is_begun(out) else "interrupted") from None
+    except OSError as error:
+        if not is_begun(out):
+            raise
+        raise SecureFedGraphError(
+            f"{error.strerror or error} ({error.filename or out}): mend that, then {go_on}"
+        ) from error
+    finally:
+        if out.is_dir() and not any(out.iterdir()):
+            out.rmdir()
+
+
+def _with_budget(experiment: Experiment, epsilon: float) -> Experiment:
+    """The same experiment with a larger budget; its noise stays as it was."""
+    if experiment.epsilon is None:
+        raise BadInput(f"--epsilon {epsilon:g}: this run has no budget that could be larger")
+    if not epsilon >= experiment.epsilon:
+        raise BadInput(f"--epsilon {epsilon:g}: the run was started with {experiment.epsilon:g}; give more")
+    return experiment.model_copy(update={"epsilon": epsilon})
+
+
+def _begin(asked: dict[Path, tuple[Experiment, list[int]]], command: str) -> None:
+    for folder, (experiment, seeds) in asked.items():
+        begin(folder, experiment, seeds, command)
+
+
+def _run_seeds(
+    out: Path, experiment: Experiment, seeds: list[int], command: str, screen: Screen, note: str = ""
+) -> None:
+    results: list[dict[str, Any]] = []
+
+    def first_line(text: str) -> None:
+        if not results:  # of several seeds the first says it
+            screen.lead(text + note)
+
+    for seed in seeds:
+        one = experiment.model_copy(update={"seed": seed})
+        folder = out if len(seeds) == 1 else out / f"seed-{seed}"
+        if folder != out:
+            files.refuse_link(folder)
+        if (folder / "result.json").exists():  # finished before the others were killed
+            results.append(read_json(folder / "result.json", "run"))
+            continue
+        rounds = one.rounds or one.make_algorithm().rounds
+        with (
+            screen.bar(f"{one.algorithm} under {one.policy}, seed {seed}", rounds) as advance,
+            plain_warnings(),
+        ):
+            started = partial(_begin, {out: (experiment, seeds), folder: (one, [seed])}, command)
+            with logged(one, folder.name) as log:
+                on_round = partial(_each, advance, log.round)
+                finished = execute(
+                    one, folder, on_round, checkpoints=True, on_start=started, on_form=first_line
+                )
+                results.append(run_result(finished, one, command))
+                log.result(results[-1])
+        if len(seeds) > 1:
+            write_json(folder / "result.json", results[-1])
+            finish(folder)
+    result = results[0] if len(seeds) == 1 else mean_result(results)
+    write_json(out / "result.json", result)
+    finish(out)
+    page = write_report(out)
+    screen.finish(result, tables.run_tables(result), page)
+
+
+def _each(advance: Callable[..., None], log: Callable[[dict[str, Any]], None], row: dict[str, Any]) -> None:
+    advance(row)
+    log(row)

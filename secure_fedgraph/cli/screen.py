@@ -1,0 +1,106 @@
+"""What a command shows: a progress bar, tables at the end, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Screen:
+    """What the user sees: a progress bar on a terminal, tables at the end, or one JSON object."""
+
+    def __init__(self, flags: dict[str, Any]) -> None:
+        self._json, self._quiet = flags["as_json"], flags["quiet"]
+        self._console = Console(stderr=True)
+
+    @contextmanager
+    def bar(self, text: str, total: int) -> Iterator[Callable[..., None]]:
+        hidden = self._json or self._quiet or not self._console.is_terminal
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._console, disable=hidden, transient=True) as progress:
+            task = progress.add_task(text, total=total)
+
+            def advance(note: object = None) -> None:
+                progress.update(task, advance=1, description=note if isinstance(note, str) else None)
+
+            yield advance
+
+    def note(self, text: str) -> None:
+        """One line on standard error, before work that takes a while."""
+        if not self._quiet:
+            self._console.print(text, soft_wrap=True)
+
+    def lead(self, text: str) -> None:
+        """The first line of output: what is about to run. JSON says it by its keys."""
+        if not self._json and not self._quiet:
+            with to_a_pipe():
+                click.echo(text)
+
+    def say(self, text: str, result: dict[str, Any]) -> None:
+        """One line, or the result as JSON."""
+        with to_a_pipe():
+            if self._json:
+                click.echo(json.dumps(result))
+            elif not self._quiet:
+                click.echo(text)
+
+    def finish(self, result: dict[str, Any], found: list[Any], page: Path) -> None:
+        with to_a_pipe():
+            if self._json:
+                click.echo(json.dumps(result))
+            elif not self._quiet:
+                console = Console()
+                for table in found:
+                    console.print(table)
+                console.print(f"Report: {page}", soft_wrap=True)
+
+
+@contextmanager
+def to_a_pipe() -> Iterator[None]:
+    """Output whose reader may leave early, as ``head`` does: what is computed and written goes on."""
+    try:
+        yield
+    except BrokenPipeError:
+        leave_the_pipe()
+    except SystemExit:  # what rich makes of a broken pipe
+        leave_the_pipe()
+
+
+def leave_the_pipe() -> None:
+    """Whatever else is printed goes nowhere, so that Python's last flush finds no broken pipe."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Channels in plaintext, deltas too large, plugins left out: each is said once, in one line."""
+    from secure_fedgraph.privacy.policy import PlaintextWarning
+    from secure_fedgraph.privacy.protection import CutWarning
+    from secure_fedgraph.privacy.spending.budget import DeltaWarning
+    from secure_fedgraph.registry import PluginWarning
+
+    said: set[str] = set()
+
+    def say(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            click.echo(f"secure-fedgraph: warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PlaintextWarning)
+        warnings.simplefilter("always", DeltaWarning)
+        warnings.simplefilter("always", CutWarning)
+        warnings.simplefilter("always", PluginWarning)
+        warnings.showwarning = say
+        yield

@@ -1,0 +1,216 @@
+"""The course of a comparison: all points checked before any work, every run once, a row for whatever came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.experiment.compare.points import ALONE, Point
+from secure_fedgraph.experiment.compare.remaining import Job, Remaining
+from secure_fedgraph.experiment.compare.rows import RAN, Failure, gains, row_of
+from secure_fedgraph.experiment.compare.runs import kept, readable, rehearse_point, run_key, run_point
+from secure_fedgraph.experiment.results import write_json
+
+Told = Callable[[str, float | None], None]
+"""A job that ended, and the seconds that all others still take, where that is known."""
+
+
+class Pool(Protocol):
+    """Processes that give each task's result, or a :class:`Failure`, also where the process died."""
+
+    @property
+    def free(self) -> bool:
+        """Whether a task would be started at once."""
+        ...
+
+    @property
+    def working(self) -> bool:
+        """Whether a task is on its way."""
+        ...
+
+    def start(self, name: Any, work: Callable[..., Any], *arguments: Any) -> None:
+        """Gives a task to a free process."""
+        ...
+
+    def finished(self) -> list[tuple[Any, Any]]:
+        """Waits until tasks have ended: names with results or failures."""
+        ...
+
+
+class Leaks(Protocol):
+    """Attacks on a point's run as configured."""
+
+    def key(self, config: dict[str, Any]) -> str:
+        """Of everything that decides what they score."""
+        ...
+
+    def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
+        """``leak`` and ``leaks`` of a row."""
+        ...
+
+
+def unfinished(chosen: Iterable[Point], seeds: Sequence[int], out: Path) -> list[Point]:
+    """The points of which a run is still to be made."""
+    return [
+        point
+        for point in chosen
+        if any(kept(point.run_folder(out, s), run_key(point.experiment(s))) is None for s in seeds)
+    ]
+
+
+def make_all(chosen: Iterable[Point]) -> None:
+    """Makes every point's algorithm and policy. A refusal is no mistake: the point's row says it.
+
+    Raises:
+        BadInput: for a name or a setting that is none, or that is missing.
+    """
+    for point in chosen:
+        with suppress(Refused):
+            experiment = point.experiment(0)
+            experiment.make_algorithm()
+            experiment.make_policy()
+
+
+def check(
+    chosen: Sequence[Point], seed: int, pool: Pool, progress: Callable[[str], None] = lambda text: None
+) -> None:
+    """Finds what is wrong with any point before work starts: settings, data that are too small for them.
+
+    Raises:
+        BadInput: naming the point, as its run would.
+    """
+    waiting, wrong = list(chosen), dict[str, str]()
+    while waiting or pool.working:
+        while waiting and pool.free:
+            point = waiting.pop(0)
+            pool.start(point.name, rehearse_point, point.experiment(seed).model_dump(mode="json"))
+        for name, made in pool.finished():
+            if made is not None and made.kind == BadInput.__name__:  # anything else its run will say
+                wrong[name] = made.reason
+            progress(name)
+    for point in chosen:
+        if point.name in wrong:
+            raise BadInput(f"{point.name}: {wrong[point.name]}")
+
+
+def compare(
+    chosen: Sequence[Point],
+    seeds: Sequence[int],
+    out: Path,
+    pool: Pool,
+    workers: int = 1,
+    progress: Told = lambda text, left: None,
+    foresee: Callable[[int, float], None] = lambda jobs, seconds: None,
+    leaks: Leaks | None = None,
+) -> list[dict[str, Any]]:
+    """Runs what is not finished, and gives every point's row.
+
+    A run is taken from an earlier call where it is of this very configuration, code and versions. What a run
+    fails with, its process's death included, is its row's, and costs no other.
+
+    Args:
+        workers: processes of the pool.
+        foresee: told once how many jobs are left and the seconds that they take, as soon as a run of each
+            algorithm says so.
+        leaks: attacks on each point, on its first seed.
+    """
+    call = _Call(chosen, seeds, out, leaks)
+    call.run(pool, Remaining(workers), progress, foresee)
+    rows = [call.row(point) for point in chosen]
+    alone = next((r for r in rows if r["kind"] == ALONE and r["outcome"] == RAN), None)
+    return [row | gains(row, alone) for row in rows]
+
+
+class _Call:
+    """One call: its jobs, what is there of them, and why others failed."""
+
+    def __init__(self, chosen: Sequence[Point], seeds: Sequence[int], out: Path, leaks: Leaks | None) -> None:
+        self.seeds, self.out, self.leaks = seeds, out, leaks
+        runs = [Job(point, seed) for seed in seeds for point in chosen]
+        first = {job.point.algorithm: job for job in reversed(runs)}.values()  # they tell what others take
+        self.jobs = [*first, *(job for job in runs if job not in first)]
+        self.jobs += [Job(point, None) for point in chosen] if leaks is not None else []
+        self.keys = {job: self._key(job) for job in self.jobs}
+        self.found: dict[Job, dict[str, Any]] = {}
+        self.failed: dict[Job, Failure] = {}
+
+    def _key(self, job: Job) -> str:
+        if job.seed is not None:
+            return run_key(job.point.experiment(job.seed))
+        return self.leaks.key(self._config(job)) if self.leaks is not None else ""
+
+    def _config(self, job: Job) -> dict[str, Any]:
+        seed = self.seeds[0] if job.seed is None else job.seed
+        return job.point.experiment(seed).model_dump(mode="json")
+
+    def _leak(self, job: Job) -> Path:
+        return job.point.folder(self.out) / f"leak-{self.keys[job]}.json"
+
+    def _kept(self, job: Job) -> dict[str, Any] | None:
+        if job.seed is not None:
+            return kept(job.point.run_folder(self.out, job.seed), self.keys[job])
+        made = readable(self._leak(job), self.out)
+        return made if made is not None and set(made) >= {"leak", "leaks"} else None
+
+    def run(
+        self, pool: Pool, remaining: Remaining, progress: Told, foresee: Callable[[int, float], None]
+    ) -> None:
+        """Every job that an earlier call did not finish."""
+        waiting = []
+        for job in self.jobs:
+            if (made := self._kept(job)) is None:
+                waiting.append(job)
+            else:
+                self.found[job] = made
+                progress(job.name, None)
+        todo, said = list(waiting), False
+        while waiting or pool.working:
+            while waiting and pool.free:
+                job = waiting.pop(0)
+                remaining.started(job)
+                self._start(pool, job)
+            for job, made in pool.finished():
+                remaining.ended(job, self._take(job, made))
+                left = remaining.left(waiting)
+                if not said and waiting and left is not None and remaining.knows(todo):
+                    said = True
+                    foresee(len(waiting), left)
+                progress(job.name, left)
+
+    def _start(self, pool: Pool, job: Job) -> None:
+        if job.seed is not None:
+            folder = job.point.run_folder(self.out, job.seed)
+            pool.start(job, run_point, self._config(job), folder, self.keys[job])
+        else:
+            pool.start(job, _attack, self.leaks, self._config(job), self._leak(job))
+
+    def _take(self, job: Job, made: Any) -> float | None:
+        """Notes a job's end; what it took, where that says something of others."""
+        if not isinstance(made, float):
+            self.failed[job] = made
+            return None
+        found = self._kept(job)
+        assert found is not None, f"{job.name} ended and left nothing"
+        self.found[job] = found
+        return None if "reason" in found else made
+
+    def row(self, point: Point) -> dict[str, Any]:
+        """A point's row, whatever came of it."""
+        jobs = [Job(point, seed) for seed in self.seeds]
+        found = {job.seed: self.found[job] for job in jobs if job in self.found and job.seed is not None}
+        failed = {job.seed: self.failed[job] for job in jobs if job in self.failed and job.seed is not None}
+        attacks = Job(point, None)
+        row = row_of(point, found, failed, self.found.get(attacks))
+        if attacks in self.failed:
+            row["leak_failed"] = self.failed[attacks].reason
+        return row
+
+
+def _attack(leaks: Leaks, config: dict[str, Any], path: Path) -> float:
+    started = time.perf_counter()
+    write_json(path, leaks(config), path.parents[2])  # below the comparison's own folder
+    return time.perf_counter() - started

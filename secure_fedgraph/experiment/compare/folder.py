@@ -1,0 +1,75 @@
+"""The folder of a comparison: what may lie in it, and what ``--overwrite`` takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph import files
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.compare.points import Point
+from secure_fedgraph.experiment.compare.runs import KEY
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import read_json
+
+OTHERS = {"audit.json": "an audit", "result.json": "a run", "cells": "an audit that did not finish"}
+WRITTEN = ("compare.csv", "compare.parquet", "report.html")
+ELSEWHERE = ("algorithm", "policy", "epsilon", "seed", "logging")
+"""Keys of the configuration that points and seeds say, or that change no run."""
+
+
+def is_begun(out: Path) -> bool:
+    """Whether an earlier call began runs in a folder."""
+    return any(out.glob(f"runs/*/seed-*/{KEY}"))
+
+
+def check_folder(out: Path, base: Experiment, chosen: Sequence[Point], seeds: Sequence[int]) -> None:
+    """Checks that nothing is replaced that is not part of this comparison; more points or seeds may come in.
+
+    Raises:
+        BadInput: where the folder holds another kind's result, or a comparison of something else.
+    """
+    for name, kind in OTHERS.items():
+        if (out / name).exists():
+            raise BadInput(
+                f"{out} already holds {name} of {kind}, whose page a comparison would replace: give another "
+                "--out, or --overwrite"
+            )
+    if not (out / "compare.json").exists():
+        return
+    differs = _first_difference(read_json(out / "compare.json", "compare"), base, chosen, seeds)
+    if differs:
+        raise BadInput(
+            f"{out} already holds compare.json of another comparison ({differs}): give another --out, or "
+            "--overwrite"
+        )
+
+
+def _first_difference(
+    earlier: Mapping[str, Any], base: Experiment, chosen: Sequence[Point], seeds: Sequence[int]
+) -> str:
+    there, here = earlier.get("config") or {}, base.model_dump(mode="json")
+    for key in (k for k in {**there, **here} if k not in ELSEWHERE):
+        if there.get(key) != here.get(key):
+            return f"its {key} is {str(there.get(key))[:60]} and would be {str(here.get(key))[:60]}"
+    left_out = [row.get("name") for row in earlier.get("points") or ()]
+    left_out = [name for name in left_out if name not in {point.name for point in chosen}]
+    if left_out:
+        return f"its {left_out[0]} would be left out"
+    gone = [seed for seed in earlier.get("seeds") or () if seed not in seeds]
+    return f"its seed {gone[0]} would be left out" if gone else ""
+
+
+def forget(out: Path) -> None:
+    """Takes away what earlier comparisons wrote. Whatever else lies there, also below ``runs/``, stays."""
+    for note in out.glob(f"runs/*/seed-*/{KEY}"):
+        files.remove_folder(note.parent, out)
+    for leak in out.glob("runs/*/leak-*.json"):
+        files.remove(leak, out)
+    for folder in (*out.glob("runs/*"), out / "runs"):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    if (out / "compare.json").exists():
+        for name in WRITTEN:
+            files.remove(out / name)

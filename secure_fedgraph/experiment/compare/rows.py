@@ -1,0 +1,145 @@
+"""What a comparison says of each point: means over seeds, what was spent, what leaks, who beats whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any, Protocol
+
+from scipy.stats import t as student
+
+from secure_fedgraph.experiment.compare.points import Point
+
+RAN, REFUSED, FAILED = "ran", "refused", "failed"
+
+
+class Failure(Protocol):
+    """Why a run, or attacks, came to no end: a reason, and the error's class where there was one."""
+
+    @property
+    def reason(self) -> str:
+        """One sentence."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """The error's class; empty where a process died."""
+        ...
+
+
+def row_of(
+    point: Point,
+    found: Mapping[int, Mapping[str, Any]],
+    failed: Mapping[int, Failure],
+    leaks: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A point's means over seeds, or why there are none.
+
+    Args:
+        found: seed -> the run's result, or its refusal.
+        failed: seed -> why a run came to no end.
+        leaks: what attacks made of it.
+    """
+    unit = point.config["unit"]
+    row: dict[str, Any] = {
+        "name": point.name,
+        "kind": point.kind,
+        "algorithm": point.algorithm,
+        "policy": point.policy,
+        "unit": unit,
+        "epsilon": "inf" if point.epsilon is None else point.epsilon,
+        "budget": point.epsilon,
+    }
+    refused = [one["reason"] for one in found.values() if "reason" in one]
+    if refused:
+        return {**row, "outcome": REFUSED, "reason": refused[0], "seeds": 0}
+    if failed:
+        seed, why = next(iter(failed.items()))
+        told = {"reason": f"seed {seed}: {why.reason}", "class": why.kind}
+        return {**row, "outcome": FAILED, **told, "seeds": len(found)}
+    results = list(found.values())
+    keys = [k for k, v in results[0]["accuracy"].items() if isinstance(v, float)]
+    scores = {key: [r["accuracy"][key] for r in results if key in r["accuracy"]] for key in keys}
+    held = results[0]["privacy"].get(unit, {})
+    spent = _json(max(float(r["privacy"].get(unit, {}).get("epsilon", "inf")) for r in results))
+    return {
+        **row,
+        "epsilon": spent if point.epsilon is None else point.epsilon,
+        "outcome": RAN,
+        "spent": spent,
+        "accountant": held.get("accountant", ""),
+        "computational": held.get("computational", False),
+        "form": results[0].get("form", {}),
+        "measure": results[0]["metric"],
+        "accuracy": {key: fmean(values) for key, values in scores.items()},
+        "std": {key: stdev(values) if len(values) > 1 else 0.0 for key, values in scores.items()},
+        "interval": {key: _interval(values) for key, values in scores.items()},
+        "seeds": len(results),
+        "each": [
+            {"seed": seed, "accuracy": {k: r["accuracy"].get(k) for k in keys}} for seed, r in found.items()
+        ],
+        "bytes": round(fmean(r["bytes"]["up"] for r in results)),
+        "seconds": round(fmean(r["seconds"] for r in results), 1),
+        **{"leak": {}, "leaks": {}, **(leaks or {})},
+    }
+
+
+def _json(epsilon: float) -> float | str:
+    """JSON has no infinity."""
+    return "inf" if math.isinf(epsilon) else epsilon
+
+
+def _interval(values: Sequence[float]) -> list[float] | None:
+    """The 95 % interval of a mean of few seeds, by Student's t; None for one seed."""
+    if len(values) < 2:
+        return None
+    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return [fmean(values) - half, fmean(values) + half]
+
+
+def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a row has over every owner alone, seed by seed: mean and 95 % interval of the differences.
+
+    Returns:
+        ``over_alone``: measure -> ``mean`` and ``interval`` (None for one seed); errors count downwards.
+    """
+    if alone is None or row is alone or row["outcome"] != RAN:
+        return {}
+    others = {one["seed"]: one["accuracy"] for one in alone["each"]}
+    found = {}
+    for key in row["accuracy"]:
+        sign = -1.0 if key == "mae" else 1.0
+        pairs = [(one["accuracy"].get(key), others.get(one["seed"], {}).get(key)) for one in row["each"]]
+        apart = [sign * (mine - other) for mine, other in pairs if mine is not None and other is not None]
+        if apart:
+            found[key] = {"mean": fmean(apart), "interval": _interval(apart)}
+    return {"over_alone": found}
+
+
+def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The points that no other beats in accuracy where it spends as little.
+
+    What counts is what was spent, not what was allowed: a local-only owner spends nothing.
+
+    >>> told = lambda name, e, a: {"name": name, "outcome": "ran", "spent": e, "accuracy": {"global": a}}
+    >>> pareto([told("a", 1.0, 0.5), told("b", 2.0, 0.4), told("c", "inf", 0.9)])
+    ['a', 'c']
+    """
+    ran = [
+        (r["name"], float(r.get("spent", r.get("epsilon"))), score_of(r)) for r in rows if r["outcome"] == RAN
+    ]
+    return [
+        name
+        for name, epsilon, score in ran
+        if not any(
+            e <= epsilon and s >= score and (e, s) != (epsilon, score) for other, e, s in ran if other != name
+        )
+    ]
+
+
+def score_of(row: Mapping[str, Any]) -> float:
+    """The score that a point is judged by: everybody's tests where there are any; lower errors are higher."""
+    accuracy = row["accuracy"]
+    key = next(k for k in ("global", "auc", "local", "mae", *accuracy) if k in accuracy)
+    return -float(accuracy[key]) if key == "mae" else float(accuracy[key])

@@ -1,0 +1,149 @@
+"""One run of a point: what decides it, what an earlier call left of it, and running it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph import files
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.errors import Refused
+from secure_fedgraph.experiment.code_digest import of_code, of_rooms
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import (
+    begin,
+    execute,
+    finish,
+    rehearse,
+    run_result,
+    versions,
+    write_json,
+)
+from secure_fedgraph.experiment.run_logs.opening import logged
+
+KEY, RESULT, REFUSED = "key.json", "result.json", "refused.json"
+EVERY = 10
+"""Rounds from checkpoint to checkpoint: two hundred clients that keep their memories after each are slow."""
+NEEDED = {"config", "accuracy", "privacy", "metric", "bytes", "seconds"}
+"""What a result must hold to be a row's: one that does not is incomplete, and run again."""
+
+
+def run_key(experiment: Experiment) -> str:
+    """Of everything that decides a run: its whole configuration with its seed, the code, and versions."""
+    decides = {
+        "config": experiment.model_dump(mode="json", exclude={"logging"}),
+        "training": experiment.make_algorithm().settings.model_dump(mode="json"),
+        "algorithm": of_code(algorithm_named(experiment.algorithm)),
+        "of_others": [of_code(function) for function in experiment.of_others],
+        "code": of_rooms(),
+        "versions": versions(),
+    }
+    return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
+
+
+def readable(path: Path, root: Path | None = None) -> dict[str, Any] | None:
+    """A JSON object; None where none is there, or it is torn, or a link stands in its place."""
+    try:
+        value = json.loads(files.read(path, root=root))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def kept(folder: Path, key: str) -> dict[str, Any] | None:
+    """What an earlier call made of the very run of this key, a result or a refusal; None where nothing."""
+    root = _root(folder)
+    if (readable(folder / KEY, root) or {}).get("key") != key:
+        return None
+    refused, result = readable(folder / REFUSED, root), readable(folder / RESULT, root)
+    if result is not None and _is_whole(result):
+        return result
+    return refused if refused is not None and isinstance(refused.get("reason"), str) else None
+
+
+def _is_whole(result: dict[str, Any]) -> bool:
+    """Whether all that a row is made of is there and of its type; a result that is damaged is made again."""
+    tables = [result.get(key) for key in ("config", "accuracy", "privacy", "bytes")]
+    if not set(result) >= NEEDED or not all(isinstance(table, dict) for table in tables):
+        return False
+    claims = [claim for claim in result["privacy"].values() if isinstance(claim, dict)]
+    return (
+        len(claims) == len(result["privacy"])
+        and any(isinstance(value, float) for value in result["accuracy"].values())
+        and all(_number(claim.get("epsilon"), "inf") for claim in claims)
+        and isinstance(result["metric"], str)
+        and _number(result["bytes"].get("up"))
+        and _number(result["seconds"])
+    )
+
+
+def _number(value: Any, *words: str) -> bool:
+    return value in words or (type(value) in (int, float) and math.isfinite(value))
+
+
+def _root(folder: Path) -> Path:
+    """The comparison's own folder, above ``runs/POINT/seed-N``: below it no link is followed."""
+    return folder.parents[2]
+
+
+def rehearse_point(config: dict[str, Any]) -> None:
+    """Finds what is wrong with a point before anything runs; a refusal is for its row to say.
+
+    Raises:
+        BadInput: as the run would.
+    """
+    with suppress(Refused):
+        rehearse(Experiment(**config))
+
+
+def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> float:
+    """One run, unless it is finished; in a process of its own.
+
+    A run that was stopped goes on from its last checkpoint, or begins anew where it adds noise. Whatever lies
+    in the folder of another configuration, code or version is taken away.
+
+    Args:
+        key: of the run; by default made of the configuration.
+
+    Returns:
+        Seconds that it took.
+    """
+    experiment, started = Experiment(**config), time.perf_counter()
+    key = key or run_key(experiment)
+    if kept(folder, key) is not None:
+        return 0.0
+    # A run with noise that is killed inside a round has paid for that round, and a budget that is planned to
+    # the last round has no room to pay twice; its noise cannot be drawn again either. So it begins anew, and
+    # keeps nothing on the way; but where its ledger is shared with others, what it paid stays paid.
+    shared = experiment.ledger is not None
+    whole = experiment.adds_noise and not shared
+    every = experiment.checkpoint_every if shared else EVERY
+    if whole or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
+        files.remove_folder(folder, _root(folder))
+    write_json(folder / KEY, {"key": key}, _root(folder))
+    name = f"{folder.parent.name}/{folder.name}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is left in plaintext is a column of the table
+        try:
+            with logged(experiment, name) as log:
+                run = execute(
+                    experiment.model_copy(update={"checkpoint_every": every}),
+                    None if whole and experiment.transcript != "full" else folder,
+                    on_round=log.round,
+                    checkpoints=not whole,
+                    on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
+                )
+                result = run_result(run, experiment)
+                log.result(result)
+        except Refused as error:
+            write_json(folder / REFUSED, {"reason": str(error), "class": type(error).__name__})
+            return time.perf_counter() - started
+    write_json(folder / RESULT, result)
+    finish(folder)
+    return time.perf_counter() - started

@@ -1,0 +1,530 @@
+"""One experiment, validated before anything starts: from a file, flags and ``--set KEY=VALUE``."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from secure_fedgraph import files
+from secure_fedgraph.algorithm import Algorithm, check_switches
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
+from secure_fedgraph.algorithms.training.weighting import AveragingSettings
+from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.graph.data import synthetic
+from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
+from secure_fedgraph.graph.kinds import GraphSetDataset
+from secure_fedgraph.graph.partition.handouts import BY_KIND, names
+from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
+from secure_fedgraph.privacy.input_dp.registry import DRAWINGS
+from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
+from secure_fedgraph.privacy.protection import MAJORITY, PRESENCE
+from secure_fedgraph.privacy.spending.planning import TRAINING
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+
+NORM = 1.0
+"""The clip of a run with a budget that names none."""
+LARGEST = 2**18
+"""Bytes of an experiment's file: it names settings, and parsers take long over what is larger."""
+DEEPEST = 40
+"""Tables in tables of an experiment."""
+EPSILON = 8.0
+"""The budget of a policy of noise that is asked for by name alone."""
+SURVIVE = ("masked", "distributed_dp", "strictest")
+"""The policies under which a sum opens without clients that stop answering."""
+ADAPTIVE = "adaptive"
+"""What ``training.clip`` is where a budget names no norm."""
+
+
+class Experiment(BaseModel):
+    """Everything that a run is made of. Dotted keys of ``--set`` are the field names here.
+
+    Args:
+        algorithm, data, policy: names, as ``list`` prints them; your own algorithm as ``module:Class``.
+        partition: how the data is handed out. This, ``data`` and ``clients`` are by default as in the
+            algorithm's paper.
+        clients: how many owners.
+        rounds: by default the algorithm's own number.
+        seed: of data, partition, split, initialisation and sampling, each by a sub-seed.
+        delta: for every printed epsilon.
+        epsilon: a budget. Noise is planned from it where none is set by hand, and the run stops before the
+            message that would exceed it.
+        unit: whose data the budget is about.
+        against: the reader that it holds against.
+        budget: the channels' weights in it, e.g. ``budget.update``; 1 each by default.
+        steps: noisy training steps in the clients, e.g. ``steps.noise``, ``steps.clip``, ``steps.rate``.
+        links, labels, features: an epsilon each: every client draws these of its own anew with it, once.
+        feature_range: what features lie between, which is public; drawn ones need it.
+        ledger: a file that runs over the same data share, so that what they spend adds up.
+        relation: the neighbouring relation of sensitivities.
+        evaluation: ``referee`` (outside the guarantee) or ``in_band``.
+        transcript: ``sizes`` and digests only, or every message in ``full``.
+        isolated: every client in a process of its own.
+        allow_plaintext: run although ``strictest`` leaves a channel in plaintext.
+        dropouts: the share of each round's cohort that a simulation keeps from answering, where the policy
+            survives it.
+        answer_within: seconds that an isolated client has for an answer, before the run goes on without it
+            or ends.
+        checkpoint_every: that many rounds, for ``resume``; 0 never.
+        logging: ``mlflow:URI`` or ``tensorboard:FOLDER``, where the run's scores go besides.
+        training: the algorithm's settings, e.g. ``training.batch``.
+        protection: the policy's settings, e.g. ``protection.norm``.
+        dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
+        split: the partition's settings, e.g. ``split.delta`` of ``louvain``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    algorithm: str = "fedsage"
+    data: str = "cora"
+    clients: int = Field(3, ge=1)
+    partition: str = "louvain"
+    policy: str = "strictest"
+    rounds: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0)
+    delta: float = Field(1e-5, gt=0, lt=1)
+    relation: Relation = Relation.ZERO_OUT
+    epsilon: float | None = Field(None, gt=0, allow_inf_nan=False)
+    unit: Unit = Unit.CLIENT
+    against: Reader = Reader.SERVER
+    budget: dict[str, float] = {}
+    ledger: Path | None = None
+    steps: dict[str, Any] = {}
+    links: float | None = Field(None, gt=0)
+    labels: float | None = Field(None, gt=0)
+    features: float | None = Field(None, gt=0)
+    feature_range: tuple[float, float] = (0.0, 1.0)
+    evaluation: Literal["referee", "in_band"] = "referee"
+    transcript: Literal["sizes", "full"] = "sizes"
+    isolated: bool = False
+    allow_plaintext: bool = False
+    dropouts: float = Field(0.0, ge=0, le=1)
+    answer_within: float = Field(3600.0, gt=0)
+    checkpoint_every: int = Field(1, ge=0)
+    logging: str | None = None
+    training: dict[str, Any] = {}
+    protection: dict[str, Any] = {}
+    dataset: dict[str, Any] = {}
+    split: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_the_paper(cls, values: Any) -> Any:
+        """What is not named is as in the algorithm's paper: data, clients, partition."""
+        if not isinstance(values, dict):
+            return values
+        check_switches(cls, values)
+        values = {**values, **{k: as_listed(k, values[k]) for k in LISTED if isinstance(values.get(k), str)}}
+        name = values.get("algorithm", cls.model_fields["algorithm"].default)
+        if not isinstance(name, str) or not isinstance(values.get("data", ""), str):
+            return values  # whose type is refused below
+        kind = _own(name) if is_own(name) else ALGORITHMS.get(name)
+        if kind is None:
+            return values
+        filled = {"data": kind.data, **values}
+        filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
+        fitting = BY_KIND.get(KINDS.get(filled["data"], ""), {})
+        filled.setdefault("partition", next((p for p in kind.partitions if p in fitting), kind.partitions[0]))
+        return filled
+
+    def make_algorithm(self) -> Algorithm:
+        """The algorithm with its settings.
+
+        Raises:
+            BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
+        """
+        kind = algorithm_named(self.algorithm)
+        if self.data not in KINDS:
+            raise unknown_name("dataset", self.data, KINDS)
+        fits = KINDS[self.data]
+        if fits not in kind.kinds:
+            data = [name for name, one in KINDS.items() if one in kind.kinds]
+            others = [name for name, one in ALGORITHMS.items() if fits in one.kinds]
+            raise BadInput(
+                f"data = {self.data!r} is of kind {fits!r}, and {self.algorithm} learns from kind "
+                f"{' or '.join(kind.kinds)}: give it one of {', '.join(data)}"
+                + (f"; algorithms for {self.data} are {', '.join(others)}" if others else "")
+            )
+        if self.partition not in names():
+            raise unknown_name("partition", self.partition, names())
+        ways = [name for name in kind.partitions if name in BY_KIND.get(fits, {})]
+        if self.partition not in ways:
+            raise BadInput(f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(ways)}")
+        for key in self.training.keys() - kind.Settings.model_fields.keys():
+            raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
+        return kind(**self._clip_of(kind), **self.training)
+
+    def _clip_of(self, kind: type[Algorithm]) -> dict[str, str]:
+        """A budget that names no norm follows the clients' norms, where the algorithm can.
+
+        Raises:
+            BadInput: for a norm beside a clip that has one of its own.
+        """
+        if not issubclass(kind.Settings, AveragingSettings):  # another's clip is of something else
+            return {}
+        if self.training.get("clip") == ADAPTIVE and "norm" in self.protection:
+            raise BadInput(
+                "training.clip = adaptive: updates travel with a norm of 1, and --norm would be another "
+                "clip; leave one of the two out"
+            )
+        free = "norm" not in self.protection and not {"clip", "weighted"} & self.training.keys()
+        noised = self.planned and not (self._steps_pay or self._drawn_pays)
+        return {"clip": ADAPTIVE} if free and noised else {}
+
+    def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
+        """The policy with its settings, and noise by channel where a budget planned it."""
+        noises, protection = dict(multipliers or {}), self.protection
+        steps = {"unit": self._record, **self.steps}
+        if self.trains_under_noise and "noise" not in steps:
+            if not (self.planned and self._steps_pay):
+                raise BadInput(
+                    "steps.noise is missing: set it, or give a budget with --epsilon and --unit "
+                    f"{steps['unit']}"
+                )
+            steps["noise"] = noises.pop(TRAINING, 1.0)
+        elif self.planned and not self._drawn_pays:
+            protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
+        elif self.training.get("clip") == ADAPTIVE:
+            protection = {"norm": NORM, **protection}
+        if self.relation == Relation.ADD_REMOVE and "links" not in self.draws:
+            raise BadInput(PRESENCE + " (add-remove is for the links that --unit edge randomises)")
+        policy = make_policy(self.policy, protection, self.relation)
+        # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
+        if self.draws:
+            shares = {kind: getattr(self, kind) or 1 / noises.get(kind, 1.0) for kind in self.draws}
+            drawn = tuple(self._redrawn(kind, share) for kind, share in shares.items())
+            policy = replace(policy, drawn=drawn, relation=self.relation)
+        if self.trains_under_noise:
+            policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
+        return policy
+
+    @property
+    def draws(self) -> tuple[str, ...]:
+        """The kinds of what clients randomise: those that are set, and the one that a budget is about where
+        the policy has no noise of its own."""
+        about = self.unit if self.epsilon is not None and not self._noised else None
+        return tuple(k for k, kind in DRAWINGS.items() if getattr(self, k) is not None or kind.unit == about)
+
+    @property
+    def _drawn_pays(self) -> str | None:
+        """The kind that a budget's unit is covered by, where one is drawn."""
+        return next((k for k in self.draws if DRAWINGS[k].unit == self.unit), None)
+
+    def _redrawn(self, kind: str, epsilon: float) -> InputRandomizer:
+        return DRAWINGS[kind](epsilon, *(self.feature_range if kind == "features" else ()))
+
+    @property
+    def _noised(self) -> bool:
+        return self.policy in (*NOISED, "central_dp") or "multiplier" in self.protection
+
+    @property
+    def trains_under_noise(self) -> bool:
+        """Whether clients take noisy steps: where they are set, or a budget is about less than a client and
+        the policy has no noise of its own."""
+        wanted = self.epsilon is not None and self.unit in RECORDS and not self._noised
+        return bool(self.steps) or wanted
+
+    def under(self, policy: str, by_default: bool = True) -> Experiment:
+        """This experiment with another policy, as one row of several.
+
+        ``plaintext`` is what the others are held against and has no budget; nor have, at client level,
+        policies without noise: nothing there could keep one.
+
+        Args:
+            by_default: whether a policy of noise without any has the default budget.
+        """
+        dropouts = self.dropouts if policy in SURVIVE else 0.0
+        changed = self.model_copy(update={"policy": policy, "dropouts": dropouts})
+        silent = self.unit == "client" and not changed._noised and policy != "strictest"
+        if silent or policy == "plaintext":
+            return changed.model_copy(update={"epsilon": None})
+        return changed.with_default_budget() if by_default else changed
+
+    def with_default_budget(self) -> Experiment:
+        """This experiment; where its policy is one of noise and none was given, with the default budget.
+
+        A multiplier says how much noise there is, and so do a budget, noisy steps, and what is randomised.
+        """
+        given = "multiplier" in self.protection or self.epsilon is not None or self.steps or self.draws
+        return self if given or self.policy not in NOISED else self.model_copy(update={"epsilon": EPSILON})
+
+    @property
+    def planned(self) -> bool:
+        """Whether a budget decides the noise."""
+        by_hand = "multiplier" in self.protection
+        if self._steps_pay:
+            by_hand = "noise" in self.steps
+        elif self._drawn_pays:
+            by_hand = getattr(self, self._drawn_pays) is not None
+        return self.epsilon is not None and not by_hand
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether anything is noised, so that a finite epsilon may be printed."""
+        return self._noised or self.planned or self.trains_under_noise or bool(self.draws)
+
+    @property
+    def _steps_pay(self) -> bool:
+        """Whether the noise of clients' steps is what the budget's unit is covered by."""
+        return self.trains_under_noise and self.steps.get("unit", self._record) == self.unit
+
+    @property
+    def of_others(self) -> tuple[Callable[..., Any], ...]:
+        """The functions of other packages that make its data and its policy, for digests of their code."""
+        made = DATASETS[self.data].make
+        recipe = None if self.policy in RECIPES.own else RECIPES[self.policy]
+        return tuple(function for function in (made, recipe) if function is not None)
+
+    @property
+    def _record(self) -> str:
+        if self.unit in RECORDS:
+            return self.unit
+        return "graph" if KINDS.get(self.data) == GraphSetDataset.kind else "node"
+
+
+LISTED: dict[str, Iterable[str]] = {
+    "algorithm": ALGORITHMS,
+    "data": KINDS,
+    "policy": RECIPES,
+    "partition": names(),
+}
+"""Keys whose values are names that ``list`` prints."""
+
+
+def as_listed(key: str, given: str) -> str:
+    """A name as ``list`` prints it, whatever its case.
+
+    >>> as_listed("algorithm", "FedSage")
+    'fedsage'
+    """
+    return given.lower() if given.lower() in LISTED[key] else given
+
+
+def _own(name: str) -> type[Algorithm] | None:
+    """A user's own class; what is wrong with it is said where it is made."""
+    try:
+        return algorithm_named(name)
+    except BadInput:
+        return None
+
+
+def _private_steps(settings: Mapping[str, Any]) -> PrivateSteps:
+    known = set(inspect.signature(PrivateSteps).parameters)
+    for key in settings:
+        if key not in known:
+            raise unknown_name("setting of noisy steps", f"steps.{key}", [f"steps.{k}" for k in known])
+    _check_numbers("steps", settings, PrivateSteps)
+    return PrivateSteps(**settings)
+
+
+def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relation.ZERO_OUT) -> Policy:
+    """The named recipe with its settings.
+
+    A setting that the recipe does not know is refused only if no recipe knows it, so that one set of flags
+    serves a list of policies.
+
+    Raises:
+        BadInput: for an unknown policy or setting, or one that is missing.
+    """
+    if name not in RECIPES:
+        raise unknown_name("policy", name, RECIPES)
+    known = {key for recipe in RECIPES.values() for key in inspect.signature(recipe).parameters} - {
+        "policies"
+    }
+    for key in protection:
+        if key not in known - {"relation"}:
+            raise unknown_name("protection setting", key, known - {"relation"})
+    for recipe in RECIPES.values():
+        _check_numbers("protection", protection, recipe)
+    settings = {**protection, "relation": relation}
+    if name == "strictest":
+        noised = {"norm", "multiplier"} <= protection.keys()
+        ladder = [other for other in LADDER if noised or other not in NOISED]
+        return strictest(*(make_policy(other, protection, relation) for other in ladder))
+    parameters = inspect.signature(RECIPES[name]).parameters
+    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in settings]
+    if missing:
+        raise BadInput(
+            f"policy {name!r} needs {' and '.join(f'protection.{key}' for key in missing)}: "
+            f"give {' '.join(f'--{key} 1.0' for key in missing)}"
+        )
+    return RECIPES[name](**{key: value for key, value in settings.items() if key in parameters})
+
+
+def load(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]) -> Experiment:
+    """The experiment of a file (TOML or YAML), over it the flags, over them ``KEY=VALUE`` assignments.
+
+    Raises:
+        BadInput: naming the key, the value and the mend.
+    """
+    experiment = experiment_of(read_values(path, flags, assignments))
+    _check_numbers("dataset", experiment.dataset, synthetic.citation)
+    return experiment
+
+
+def experiment_of(values: Mapping[str, Any]) -> Experiment:
+    """The experiment of named values, from wherever they come.
+
+    Raises:
+        BadInput: naming the key, the value and the mend.
+    """
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise BadInput(f'key {str(key)[:60]!r} is no text: write e.g. algorithm = "fedsage"')
+        if not _plain(value):
+            raise BadInput(
+                f"{key[:60]} holds something else than numbers, words, lists and tables named by words, or "
+                f"more than {DEEPEST} tables in tables: write it plainly"
+            )
+    try:
+        return Experiment(**values)
+    except ValidationError as error:
+        raise BadInput(_sentence(error)) from None
+
+
+def _plain(value: Any, deep: int = 0) -> bool:
+    """Whether it is what TOML, YAML and JSON have in common, and no deeper than settings are."""
+    if deep > DEEPEST:
+        return False
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _plain(inner, deep + 1) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return all(_plain(inner, deep + 1) for inner in value)
+    return value is None or isinstance(value, str | bool | int | float | Path)
+
+
+def read_values(path: Path | None, flags: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """What a user wrote, by key: a file, over it the flags, over them ``KEY=VALUE`` assignments.
+
+    Raises:
+        BadInput: for what cannot be read.
+    """
+    values: dict[str, Any] = {} if path is None else _read(path)
+    values |= {key: value for key, value in flags.items() if value is not None}
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key:
+            raise BadInput(f"--set {assignment}: write KEY=VALUE, e.g. --set training.batch=32")
+        _assign(values, key.split("."), _value(text, assignment), assignment)
+    return values
+
+
+class _EachKeyOnce(yaml.SafeLoader):
+    """YAML in which a key that stands twice is a mistake, as in TOML."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                line = node.start_mark.line + 1
+                raise yaml.YAMLError(f"key {key!r} stands twice in the table that begins in line {line}")
+        return super().construct_mapping(node, deep)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise BadInput(f"experiment file {str(path)!r} is not there")
+    try:
+        text = _shallow(files.read(path.resolve(), most=LARGEST).decode())  # a link is its user's own
+        values = tomllib.loads(text) if path.suffix == ".toml" else yaml.load(text, _EachKeyOnce)
+    except BadInput:
+        raise
+    except Exception as error:  # parsers raise what they like: of depth, of dates, of long numbers
+        why = (str(error).splitlines() or [""])[0][:200]
+        raise BadInput(f"{path} cannot be read: {type(error).__name__}: {why}") from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise BadInput(f'{path} holds no named keys: write e.g. algorithm = "fedsage"')
+    return values
+
+
+def _shallow(text: str) -> str:
+    """The text itself, where brackets are not too deep in each other: parsers take long over those.
+
+    Raises:
+        ValueError: where they are.
+    """
+    deep = 0
+    for sign in re.findall(r"[][{}]", text):
+        deep = deep + 1 if sign in "[{" else max(deep - 1, 0)
+        if deep > 5 * DEEPEST:  # some may stand in words
+            raise ValueError(f"more than {5 * DEEPEST} brackets in each other")
+    return text
+
+
+def _assign(values: dict[str, Any], keys: list[str], value: Any, assignment: str) -> None:
+    for key in keys[:-1]:
+        inner = values.get(key, {})
+        if not isinstance(inner, dict):
+            raise BadInput(f"--set {assignment}: {key!r} is a value, not a table")
+        inner = dict(inner)  # never write into a caller's mapping
+        values[key] = inner
+        values = inner
+    values[keys[-1]] = value
+
+
+def _value(text: str, assignment: str) -> Any:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    try:
+        return yaml.safe_load(_shallow(text[:LARGEST]))
+    except Exception:  # as for a whole file
+        raise BadInput(
+            f"--set {assignment[:80]}: {text[:80]!r} is no value; quote it if it is text"
+        ) from None
+
+
+def _dotted(table: str, kind: type[Algorithm]) -> list[str]:
+    return [f"{table}.{key}" for key in kind.Settings.model_fields]
+
+
+def _check_numbers(table: str, values: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Refuses words where a function takes numbers, before anything starts."""
+    for key, parameter in inspect.signature(function).parameters.items():
+        value = values.get(key, 1)
+        word = isinstance(value, bool) or not isinstance(value, int | float)
+        numbers = [*value.values()] if isinstance(value, Mapping) else [value]
+        if parameter.annotation == "Amount" and not all(
+            isinstance(one, int | float) and not isinstance(one, bool) for one in numbers
+        ):
+            raise BadInput(f"{table}.{key} = {value!r}: give a number, or one by channel")
+        if parameter.annotation == "float" and word:
+            raise BadInput(f"{table}.{key} = {value!r}: give a number")
+        broken = word or (value >= 1 and not isinstance(value, int))
+        if parameter.annotation == "Quorum" and value != MAJORITY and broken:
+            raise BadInput(
+                f"{table}.{key} = {value!r}: give a whole number of clients, a share of all below 1, or "
+                f"{MAJORITY}"
+            )
+        if parameter.annotation == "int" and (word or not isinstance(value, int)):
+            raise BadInput(f"{table}.{key} = {value!r}: give a whole number")
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    if isinstance(cause := first.get("ctx", {}).get("error"), BadInput):
+        return str(cause)  # a sentence of this package's own
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, Experiment.model_fields, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"unknown key {key!r}: {hint}Known: {', '.join(Experiment.model_fields)}"
+    return f"{key} = {_short(first['input'])}: {first['msg'].lower()}"
+
+
+def _short(value: Any) -> str:
+    """A value in a sentence."""
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

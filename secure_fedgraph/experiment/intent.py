@@ -1,0 +1,161 @@
+"""Whatever was asked for is used: a key that an experiment would drop in silence is refused by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.experiment.config import SURVIVE, Experiment
+from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES
+
+TABLES = ("protection", "steps", "budget")
+"""Tables of the configuration whose keys are looked at one by one."""
+RUN_ONLY = {
+    "audit": {
+        "logging": "an audit has attacks and no course to log",
+        "checkpoint_every": "an audit keeps no checkpoints",
+    },
+    "compare": {"checkpoint_every": "a comparison says itself how often"},
+}
+"""Command -> keys that it has no use for, and why."""
+
+
+def given_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user named, by dotted key."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in TABLES and isinstance(value, Mapping):
+            found |= {f"{key}.{inner}": one for inner, one in value.items()}
+        else:
+            found[key] = value
+    return found
+
+
+def check_intent(given: Mapping[str, Any], experiments: Iterable[Experiment], command: str = "run") -> None:
+    """Refuses what none of the experiments uses.
+
+    A value that is the default anyway asks for nothing. Of several experiments, as those of a comparison, it
+    is enough that one uses a key: one set of flags serves a list of policies.
+
+    Args:
+        given: dotted key -> value, as the user wrote them.
+        experiments: what they made.
+        command: the one that asks.
+
+    Raises:
+        BadInput: naming the key, the value and the mend.
+    """
+    asked = [one.with_default_budget() for one in experiments]
+    for key, value in given.items():
+        field = Experiment.model_fields.get(key)
+        if field is not None and value == field.default:
+            continue
+        why = RUN_ONLY.get(command, {}).get(key) or _unused(key, asked, command)
+        if why:
+            raise BadInput(f"{_flag(key)} {_written(value)} would be ignored: {why}")
+
+
+def _unused(key: str, experiments: Sequence[Experiment], command: str) -> str:
+    """Why no experiment uses a key; empty where one does."""
+    if key == "unit" and command == "compare":  # the table prints what was spent of this unit
+        return ""
+    name, _, inner = key.partition(".")
+    rule = RULES.get(name)
+    whys = [rule(one, inner) for one in experiments] if rule is not None else [""]
+    return "" if "" in whys else whys[0]
+
+
+def _no_budget(experiment: Experiment, inner: str) -> str:
+    return "" if experiment.epsilon is not None else "there is no budget, so give --epsilon too"
+
+
+def _unit(experiment: Experiment, inner: str) -> str:
+    return "" if experiment.steps else _no_budget(experiment, inner)
+
+
+def _weights(experiment: Experiment, inner: str) -> str:
+    if experiment.epsilon is not None and not experiment.planned:
+        return "the noise was set by hand, so a budget plans none"
+    return _no_budget(experiment, inner)
+
+
+def _epsilon(experiment: Experiment, inner: str) -> str:
+    if experiment.epsilon is not None:
+        return ""
+    return f"{experiment.policy} has no noise that could keep it for a {experiment.unit}"
+
+
+def _noised(experiment: Experiment, inner: str) -> str:
+    return "" if experiment.adds_noise else (
+        f"{experiment.policy} adds no noise, so no epsilon depends on it; give --epsilon or a policy of noise"
+    )  # fmt: skip
+
+
+def _range(experiment: Experiment, inner: str) -> str:
+    return "" if "features" in experiment.draws else "no features are randomised, so set features too"
+
+
+def _patience(experiment: Experiment, inner: str) -> str:
+    return "" if experiment.isolated else "it is for clients in processes of their own, so set isolated=true"
+
+
+def _dropouts(experiment: Experiment, inner: str) -> str:
+    return "" if experiment.policy in SURVIVE else (
+        f"{experiment.policy} needs an answer of every client; drop-outs are for masked and distributed_dp"
+    )  # fmt: skip
+
+
+def _protection(experiment: Experiment, inner: str) -> str:
+    used = _recipes(experiment)
+    if any(inner in inspect.signature(RECIPES[name]).parameters for name in used):
+        return ""
+    knows = [n for n, recipe in RECIPES.items() if inner in inspect.signature(recipe).parameters]
+    if experiment.policy == "strictest":
+        if "multiplier" not in experiment.protection and inner in ("norm", "multiplier", "rows"):
+            return "strictest clips and noises nothing unless --multiplier or --epsilon says how much"
+        if "norm" not in experiment.protection and inner == "multiplier":
+            return "strictest adds noise only where --norm says what is clipped"
+    if experiment.trains_under_noise and inner in ("norm", "multiplier"):
+        key = {"norm": "clip", "multiplier": "noise"}[inner]
+        return f"clients' steps are clipped and noised, and {experiment.policy} is not; set steps.{key}"
+    return f"{experiment.policy} has no such setting; {', '.join(knows)} have"
+
+
+def _recipes(experiment: Experiment) -> list[str]:
+    """The recipes that an experiment's policy is made of."""
+    if experiment.policy != "strictest":
+        return [experiment.policy]
+    try:
+        made = experiment.make_policy()
+    except (BadInput, Refused):  # whatever is wrong with it is said where it is made
+        return list(LADDER)
+    candidates = [one.name for one in getattr(made, "candidates", ())]
+    return candidates or [name for name in LADDER if name not in NOISED]
+
+
+Rule = Callable[[Experiment, str], str]
+RULES: dict[str, Rule] = {
+    "unit": _unit,
+    "against": _no_budget,
+    "budget": _weights,
+    "epsilon": _epsilon,
+    "delta": _noised,
+    "relation": _noised,
+    "feature_range": _range,
+    "answer_within": _patience,
+    "dropouts": _dropouts,
+    "protection": _protection,
+}
+"""Key -> why an experiment would not use it; empty where it does. Every other key is always used."""
+
+
+def _flag(key: str) -> str:
+    if key in ("protection.norm", "protection.multiplier"):
+        return f"--{key.removeprefix('protection.')} ({key})"
+    return f"--{key}" if key in ("unit", "against", "epsilon", "delta", "relation") else key
+
+
+def _written(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,614 @@
+"""What a run leaves on disk: ``result.json``, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import platform
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from importlib import metadata
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from secure_fedgraph import files
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.evaluation import NOTES
+from secure_fedgraph.experiment import schema
+from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.protect import protect, split_of
+from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.forms import fit
+from secure_fedgraph.graph.partition.handout import owner_names
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
+from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent
+from secure_fedgraph.privacy.spending.planning import Plan
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol import nested
+from secure_fedgraph.protocol.dropouts import Dropouts
+from secure_fedgraph.protocol.message import CARRIER, digest
+from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
+from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.options import OnRound
+from secure_fedgraph.running.preparation import channels_of, fitted
+from secure_fedgraph.running.run import Run
+from secure_fedgraph.storage.checkpoint import commit_path
+from secure_fedgraph.storage.party_store import damaged
+from secure_fedgraph.storage.party_store import read_json as read_checked
+from secure_fedgraph.storage.party_store import write_json as write_checked
+
+WRITTEN = ("result.json", "audit.json", "compare.json")
+BESIDE = ("compare.csv", "compare.parquet", "report.html")
+"""What commands write beside their results, and what goes with them."""
+ASKED, PLANNED = "experiment.json", "plan.json"
+PACKAGES = (
+    "secure-fedgraph",
+    "torch",
+    "torch-geometric",
+    "tenseal",
+    "cryptography",
+    "dp-accounting",
+    "numpy",
+)
+
+
+def execute(
+    experiment: Experiment,
+    out: Path | None,
+    on_round: OnRound | None = None,
+    keep: Keep | None = None,
+    checkpoints: bool = False,
+    on_start: Callable[[], None] | None = None,
+    plays: Callable[[type[Any]], type[Any]] | None = None,
+    on_form: Callable[[str], None] = lambda text: None,
+) -> Run:
+    """Runs one experiment with one seed.
+
+    Args:
+        on_form: called with what is about to run and in which form, in a line, once nothing can be refused.
+        checkpoints: keep them, and go on from one that is there.
+        on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
+        plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
+            clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
+            promised to it, so no budget stops the run, and a ledger that other runs share is not charged.
+    """
+    federation = make_federation(experiment)
+    algorithm = in_form(experiment, federation)
+    told = lead(experiment, algorithm, federation)
+    if plays is not None:
+        algorithm = _played(algorithm, plays)
+    resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
+    note = out / "checkpoint" / PLANNED if checkpoints and out is not None else None
+    protected = protect(experiment, algorithm, federation, _planned(note) if resume else None)
+    if not resume:
+        _note_plan(note, protected.plan)
+
+    def started() -> None:
+        on_form(told)
+        if on_start is not None and experiment.checkpoint_every:
+            on_start()
+
+    if experiment.adds_noise:
+        asked = federation.units if experiment.epsilon is None else (experiment.unit,)
+        sizes = federation.sizes
+        warn_of_delta(experiment.delta, {unit: sizes[unit] for unit in asked if unit in sizes})
+    return train(
+        algorithm,
+        federation,
+        protected.policy if plays is None else _unspoilt(protected.policy, algorithm),
+        budget=protected.budget if plays is None else None,
+        ledger=experiment.ledger if plays is None else None,
+        rounds=experiment.rounds,
+        seed=experiment.seed,
+        evaluation=experiment.evaluation,
+        out=out,
+        keep=keep or (everything if experiment.transcript == "full" else nothing),
+        on_round=on_round,
+        on_start=started,
+        isolated=experiment.isolated,
+        dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
+        answer_within=experiment.answer_within,
+        resume=resume,
+        checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
+        allow_plaintext=experiment.allow_plaintext,
+    )
+
+
+def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
+    """The algorithm in the form that runs under the experiment's policy.
+
+    Raises:
+        BadInput, Refused: as the run would.
+    """
+    algorithm = experiment.make_algorithm()
+    where = federation.pooled() if algorithm.pools else federation
+    where.check(algorithm, experiment.evaluation)
+    return fitted(
+        algorithm, experiment.make_policy(), federation, experiment.evaluation, experiment.allow_plaintext
+    )
+
+
+def expected(experiment: Experiment) -> Algorithm:
+    """The algorithm in the form that its run will take, as far as that can be told without the data."""
+    algorithm = experiment.make_algorithm()
+    clients = ("pool",) if algorithm.pools else owner_names(experiment.clients)
+    return fit(algorithm, experiment.make_policy(), clients, experiment.allow_plaintext)
+
+
+def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> str:
+    """What is about to run, in a line: in which form, under what budget, and what stays in plaintext."""
+    e = experiment
+    told = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under {e.policy}"]
+    if algorithm.form is not None:
+        told.append(f"in the form {algorithm.form}: {algorithm.form.why}")
+    if e.epsilon is not None:
+        told.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
+    if left := _left_in_plaintext(experiment, algorithm, federation):
+        told.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
+    return "; ".join(told)
+
+
+def _left_in_plaintext(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> list[str]:
+    if experiment.policy != "strictest":
+        return []
+    federation = federation.pooled() if algorithm.pools else federation
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        channels = channels_of(algorithm, federation, experiment.evaluation)
+        return [repr(name) for name in experiment.make_policy().bind(channels, federation.names).unprotected]
+
+
+def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> Any:
+    played = plays(type(algorithm))(**algorithm.settings.model_dump())
+    played.form = algorithm.form
+    return played
+
+
+def _unspoilt(policy: Policy, algorithm: Any) -> Policy:
+    """The policy without clips and noise of local_dp on what a dishonest party sends for its own ends."""
+    names = getattr(algorithm, "spares", ())
+    used = {c.name: policy.recipe(c) for c in algorithm.in_use if c.name in names}
+    spared = {
+        name: replace(protection, stages=())
+        for name, protection in used.items()
+        if any(isinstance(stage, Gaussian) for stage in protection.stages)
+    }
+    return replace(policy, exceptions={**policy.exceptions, **spared})
+
+
+def _note_plan(note: Path | None, plan: Plan | None) -> None:
+    """For a run that goes on: it keeps the noise that it was planned with."""
+    if note is None:
+        return
+    out = note.parents[1]
+    if files.size_of(note) is not None or note.is_symlink():
+        files.remove(note, out)
+    if plan is not None:
+        files.private_folder(note.parent, out)
+        write_checked(note, {"multipliers": dict(plan.multipliers)}, out)
+
+
+def _planned(note: Path | None) -> dict[str, float] | None:
+    if note is None or files.size_of(note) is None:
+        return None
+    found = read_checked(note, note.parents[1]).get("multipliers")
+    if not isinstance(found, dict) or not all(type(one) in (int, float) for one in found.values()):
+        raise damaged(note, "'multipliers' is no table of numbers")
+    return {str(name): float(one) for name, one in found.items()}
+
+
+def make_federation(experiment: Experiment) -> Federation:
+    """The federation that an experiment names."""
+    return federate(
+        experiment.data,
+        experiment.clients,
+        experiment.partition,
+        experiment.seed,
+        experiment.split,
+        **experiment.dataset,
+    )
+
+
+def begin(out: Path, experiment: Experiment, seeds: list[int], command: str) -> None:
+    """Notes what was asked for, before anything is sent, so that ``resume`` knows."""
+    files.private_folder(out / "checkpoint", files.private_folder(out))
+    asked = {"config": experiment.model_dump(mode="json"), "seeds": seeds, "command": command}
+    write_checked(out / "checkpoint" / ASKED, asked, out)
+
+
+def is_begun(out: Path) -> bool:
+    """Whether there is a run to go on with, which has no result yet."""
+    return (out / "checkpoint" / ASKED).is_file() and not (out / "result.json").exists()
+
+
+def begun(out: Path) -> tuple[Experiment, list[int], str]:
+    """What :func:`begin` noted.
+
+    Raises:
+        BadInput: where nothing was begun, or the note is damaged or older.
+    """
+    path = out / "checkpoint" / ASKED
+    if files.size_of(path) is None:
+        raise BadInput(f"{out} holds no checkpoint to resume from: start it with 'run --out {out}'")
+    asked = read_checked(path, out)
+    config, seeds, command = (asked.get(key) for key in ("config", "seeds", "command"))
+    if not isinstance(config, dict):
+        raise damaged(path, f"'config' is {str(config)[:40]!r}")
+    if not (isinstance(seeds, list) and seeds and all(type(one) is int and one >= 0 for one in seeds)):
+        raise damaged(path, f"'seeds' is {str(seeds)[:40]!r}")
+    if not isinstance(command, str):
+        raise damaged(path, f"'command' is {str(command)[:40]!r}")
+    return configured(config, path), seeds, command
+
+
+def configured(config: Mapping[str, Any], path: Path) -> Experiment:
+    """The experiment of a configuration that a file holds.
+
+    Raises:
+        BadInput: naming the file and the key.
+    """
+    try:
+        return experiment_of(config)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def finish(out: Path) -> None:
+    """After ``result.json`` stands: clients' memories are not left lying about."""
+    kept = out / "checkpoint"
+    if not kept.is_dir():
+        return
+    for folder in ("clients", "server"):
+        files.remove_folder(kept / folder, out)
+    files.remove(commit_path(kept), out)
+    for draft in kept.glob(f".*{files.DRAFT}"):  # of a process that was killed
+        files.remove(draft, out)
+
+
+def weights(run: Run) -> str | None:
+    """SHA-256 of the final state; None where the server holds none."""
+    if not run.state:
+        return None
+    return digest(bytes(nested.pack(dict(sorted(run.state.items())))))
+
+
+def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str, Any]:
+    """The ``secure-fedgraph/run/1`` object of one run."""
+    traffic = run.transcript.traffic()
+    result = {
+        "schema": "secure-fedgraph/run/1",
+        "command": command,
+        "config": resolved(experiment, run),
+        "seed": experiment.seed,
+        "versions": versions(),
+        "form": run.form,
+        "form_why": run.algorithm.form.why if run.algorithm.form else "",
+        "federated": not run.algorithm.pools,
+        "data": dict(run.federation.facts),
+        "evaluation": {"mode": run.evaluation, "note": NOTES[run.evaluation]},
+        "metric": run.algorithm.measure(run.federation.schema),
+        "accuracy": run.accuracy,
+        "privacy": run.privacy(delta=experiment.delta),
+        "released_exactly": released_exactly(run),
+        "budget": _budget(run, experiment),
+        "plan": _plan(run),
+        "bytes": {"up": traffic["up"], "down": traffic["down"], "evaluation": traffic["evaluation"]},
+        "channels": _channels(run, experiment.delta),
+        "carriers": _carriers(run),
+        **({"left_out": left} if (left := _left_out(run)) else {}),
+        **({"cut": cut} if (cut := _cut(run)) else {}),
+        "seconds": round(run.seconds, 3),
+        "weights": weights(run),
+        "notes": run.algorithm.notes(run.state),
+        "rounds": list(run.history),
+        **({"findings": found} if (found := run.algorithm.findings(run.transcript)) else {}),
+    }
+    return schema.checked(schema.RunResult, result)
+
+
+def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
+    """What was asked for, what each channel was given, and what is left."""
+    if run.budget is None:
+        return None
+    entry = run.privacy(run.budget.unit, run.budget.delta)
+    left = entry["readers"][run.budget.against]
+    return {
+        **asdict(run.budget),
+        "relation": entry["relation"],
+        "planned": experiment.planned,
+        "spent": left,
+        **(_of_all_runs(run.budget, experiment.ledger) if experiment.ledger else {}),
+    }
+
+
+_SCORED = {
+    "referee": "of the model on a graph that holds every protected training row beside the test nodes",
+    "in_band": "as the clients sent them, with the noise of their channel where it has any",
+}
+
+
+def released_exactly(run: Run) -> list[str]:
+    """What this file says that follows from protected data without noise, so that no epsilon covers it.
+
+    Keys of the result, each with what it gives away. Whoever publishes the file publishes these too.
+    """
+    found = [
+        f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}",
+        "accuracy.best_by_validation: which round was best on validation nodes",
+        "data: how many nodes, features and classes there are (they make the model's width), and a digest",
+        "data.partition: sizes of owners' pieces, and for links how many are in them and between them",
+        "bytes, channels, seconds: sizes and times",
+    ]
+    if run.state:
+        found.append("weights: a digest of the final state")
+    return found
+
+
+def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
+    """What stands in a shared ledger, and what is guaranteed for runs planned one after the other."""
+    return {
+        "spent_by_all_runs": _by_all_runs(budget, ledger),
+        "spent_by_all_runs_is": "what all charges come to had every run been planned before the first",
+        "guaranteed_for_all_runs": budget.epsilon,
+        "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what earlier "
+        "ones released, where all of them keep to it",
+    }
+
+
+def _plan(run: Run) -> list[dict[str, Any]] | None:
+    """How the budget is split, a row for each channel or drawing that costs anything of it."""
+    if run.budget is None:
+        return None
+    clients = len(run.federation.names)
+    rows = split_of(run.budget, run.policy, run.algorithm, len(run.history), clients)
+    return [{**row, "epsilon": number(float(row["epsilon"] or 0))} for row in rows]
+
+
+def _by_all_runs(budget: Budget, ledger: Path) -> float | str:
+    """What a shared ledger's runs come to for the budget's unit and reader."""
+    told = spent(read_ledger(ledger), budget.delta, budget.holders, (budget.unit,))
+    return number(told[budget.unit][budget.against].epsilon)
+
+
+def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The result of several seeds: means, with the standard deviation and every seed's figures beside."""
+    first = results[0]
+    figures = [
+        key
+        for key, value in first["accuracy"].items()
+        if isinstance(value, float) and all(key in r["accuracy"] for r in results)
+    ]
+    scores = {key: [r["accuracy"][key] for r in results] for key in figures}
+    mean = {
+        **first,
+        "seed": [r["seed"] for r in results],
+        "seeds": [{key: r[key] for key in ("seed", "accuracy", "data", "weights")} for r in results],
+        "accuracy": {
+            **{key: fmean(values) for key, values in scores.items()},
+            "std": {key: stdev(values) if len(values) > 1 else 0.0 for key, values in scores.items()},
+            "best_by_validation": _mean_of(results, "best_by_validation"),
+            "best_on_test": _mean_of(results, "best_on_test"),
+        },
+        "bytes": {key: round(fmean([r["bytes"][key] for r in results])) for key in first["bytes"]},
+        "seconds": round(sum(r["seconds"] for r in results), 3),
+        "weights": [r["weights"] for r in results],
+    }
+    return schema.checked(schema.RunResult, mean)
+
+
+def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:
+    found = [r["accuracy"][key] for r in results if key in r["accuracy"]]
+    if not found:
+        return None
+    shared = [key for key in found[0] if key != "round" and all(key in f for f in found)]
+    return {key: fmean([f[key] for f in found]) for key in shared}
+
+
+def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
+    """The whole configuration, defaults filled in."""
+    config = experiment.model_dump(mode="json")
+    config["rounds"] = len(run.history)
+    config["training"] = run.algorithm.settings.model_dump(mode="json")
+    return config
+
+
+def versions() -> dict[str, str]:
+    """Python's and the packages' versions."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:
+    """Writes a JSON file whole: a crash leaves the old one or the new one, never half of one.
+
+    The file is for sharing and has the modes that the umask gives; a folder that is made for it is private,
+    since ledgers and transcripts lie beside it.
+
+    Args:
+        root: the folder that a user named, the file's own by default; no link below it is followed.
+    """
+    files.private_folder(path.parent, root)
+    text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+    files.write(path, [text.encode()], private=False, root=root)
+
+
+def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]:
+    """A result file of a known kind, checked against its model in :mod:`secure_fedgraph.experiment.schema`.
+
+    Args:
+        kind: ``run``, ``audit`` or ``compare``; or another, which has no model.
+        root: as :func:`write_json`'s.
+
+    Raises:
+        BadInput: for a file that is not there or holds something else; of a key that is missing or has a
+            value of another type it names file, key, value and mend.
+    """
+    if not path.exists():
+        raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}")
+    value = json_in(path, root)
+    if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{kind}/1":
+        found = value.get("schema") if isinstance(value, dict) else None
+        raise BadInput(
+            f"{path} has schema {repr(found)[:60]}, "
+            f"not secure-fedgraph/{kind}/1: give the folder of a {kind}, or write it again"
+        )
+    if kind in schema.RESULTS:
+        schema.read(schema.RESULTS[kind], value, path)
+    return value
+
+
+def json_in(path: Path, root: Path | None = None) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        BadInput: for a file that cannot be read, or holds no JSON.
+    """
+    try:
+        return json.loads(files.read(path, root=root))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(
+            f"{path} is not JSON, so it is damaged: put a copy back, or write it again with --overwrite"
+        ) from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}): put a copy back") from None
+
+
+def fresh_folder(out: Path, overwrite: bool) -> Path:
+    """A folder for results.
+
+    Raises:
+        BadInput: where an earlier result stands in it and nobody said to overwrite.
+    """
+    earlier = [name for name in (*WRITTEN, "ledger.jsonl", "ledger.torn") if (out / name).exists()]
+    started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
+    if started and "result.json" not in earlier and not overwrite:
+        raise BadInput(
+            f"{out} holds a run that did not finish: go on with 'resume {out}', give another --out, or "
+            "--overwrite"
+        )
+    if earlier and not overwrite:
+        raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"--out {out} is a file: give a folder")
+    stood_on = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
+    if any(name in WRITTEN for name in earlier):
+        earlier += [name for name in BESIDE if (out / name).exists()]
+    for name in earlier:
+        files.remove(out / name)
+    for folder in stood_on:
+        files.remove_folder(folder, out)
+        above = folder.parent
+        while above != out and above.is_dir() and not any(above.iterdir()):
+            above.rmdir()
+            above = above.parent
+    try:
+        files.private_folder(out)
+    except OSError as error:
+        raise BadInput(f"--out {out} cannot be made ({error.strerror}): give another folder") from None
+    return out
+
+
+def _stood_on(out: Path) -> list[Path]:
+    """The folders that an earlier result names as its own. Whatever else lies beside them stays.
+
+    A name out of a file stays a name: what leads elsewhere is nobody's to take away.
+    """
+    folders = [out / "transcript", out / "checkpoint"]
+    folders += [out / "cells", out / "plots"]
+    for name in WRITTEN:
+        with suppress(BadInput):  # nothing readable names them, so nothing is taken away
+            old = json_in(out / name)
+            named = [str(one.get("name")) for one in _objects(old, "points")]
+            folders += [out / "runs" / place for place in named if _is_name(place)]
+            seeds = [one.get("seed") for one in _objects(old, "seeds")]
+            folders += [out / f"seed-{seed}" for seed in seeds if type(seed) is int]
+            made = [str(one.get("folder") or "").partition("/") for one in _objects(old, "runs")]
+            folders += [
+                out / "runs" / place for above, _, place in made if above == "runs" and _is_name(place)
+            ]
+    inside = out.resolve()
+    return [folder for folder in folders if inside in folder.resolve().parents]
+
+
+def _objects(value: Any, key: str) -> list[dict[str, Any]]:
+    rows = value.get(key) if isinstance(value, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _is_name(name: str) -> bool:
+    try:
+        return bool(files.base_name(name, "a result"))
+    except BadInput:
+        return False
+
+
+def rehearse(experiment: Experiment) -> None:
+    """Everything that can be refused before round 1, without writing anything.
+
+    Raises:
+        BadInput, Refused: as the run would.
+    """
+    federation = make_federation(experiment)
+    algorithm = in_form(experiment, federation)
+    policy = protect(experiment, algorithm, federation).policy
+    federation = federation.pooled() if algorithm.pools else federation
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself will say it
+        policy.bind(channels_of(algorithm, federation, experiment.evaluation), federation.names)
+
+
+def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
+    rows = []
+    for row in run.policy.describe():
+        mine = [s for s in run.transcript.sent if s.channel == row["name"]]
+        charges = [c for c in run.charges if c.channel == row["name"]]
+        unit = charges[0].unit if charges else row["unit"]
+        told = spent(charges, delta, run.federation.holders, (unit,))[unit] if charges else {}
+        by_reader = {reader: found.epsilon for reader, found in told.items()}
+        rows.append(
+            {
+                **row,
+                "bytes_up": sum(s.bytes for s in mine if s.recipient == SERVER),
+                "bytes_down": sum(s.bytes for s in mine if s.sender == SERVER),
+                "messages": len(mine),
+                "epsilon": number(by_reader["server"]) if by_reader else None,
+                "epsilon_unit": unit if by_reader else None,
+                "epsilon_by_reader": {reader: number(value) for reader, value in by_reader.items()},
+            }
+        )
+    return rows
+
+
+def _left_out(run: Run) -> list[dict[str, Any]]:
+    """Clients that sums went on without, and why: they sent nonsense, refused, or were gone."""
+    fields = ("round", "channel", "step", "client", "reason")
+    return [{field: getattr(note, field) for field in fields} for note in run.transcript.left_out]
+
+
+def _cut(run: Run) -> list[dict[str, Any]]:
+    """Uploads that held more than their protection carries, by exchange: how many of how many, not whose."""
+    fields = ("round", "channel", "uploads", "of", "limit")
+    return [{field: getattr(note, field) for field in fields} for note in run.transcript.cut]
+
+
+def _carriers(run: Run) -> list[dict[str, Any]]:
+    names = sorted({s.channel for s in run.transcript.sent if s.channel.startswith(CARRIER)})
+    return [
+        {
+            "name": name,
+            "bytes": sum(s.bytes for s in run.transcript.sent if s.channel == name),
+            "messages": sum(s.channel == name for s in run.transcript.sent),
+        }
+        for name in names
+    ]

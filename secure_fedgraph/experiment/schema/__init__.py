@@ -1,0 +1,107 @@
+"""The files that commands write, as models: ``result.json``, ``audit.json``, ``compare.json``, the ledger.
+
+One place decides which keys a file has and of which type. Writers are held to it (:func:`checked`), readers
+get an error that names key, value and mend (:func:`read`), and other programs get a JSON Schema
+(``secure-fedgraph schema result``). Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.schema.audit import AuditResult
+from secure_fedgraph.experiment.schema.compare import CompareResult
+from secure_fedgraph.experiment.schema.part import Part, departures
+from secure_fedgraph.experiment.schema.run import ChannelReport, RunResult
+from secure_fedgraph.privacy.spending.ledger_line import LedgerLine
+
+__all__ = [
+    "FILES",
+    "RESULTS",
+    "AuditResult",
+    "ChannelReport",
+    "CompareResult",
+    "LedgerLine",
+    "RunResult",
+    "SchemaWarning",
+    "checked",
+    "json_schema",
+    "read",
+]
+
+RESULTS: Mapping[str, type[Part]] = {"run": RunResult, "audit": AuditResult, "compare": CompareResult}
+"""The kind that stands in a file's ``schema``, which is also the command that writes it -> its model."""
+FILES: Mapping[str, type[BaseModel]] = {
+    "result": RunResult,
+    "audit": AuditResult,
+    "compare": CompareResult,
+    "ledger": LedgerLine,
+}
+"""A file's name without its ending -> the model of it, or of one line of it."""
+SHOWN = 5
+"""Faults of a written object that are named."""
+
+Model = TypeVar("Model", bound=Part)
+
+
+class SchemaWarning(UserWarning):
+    """A file that this package writes departs from its model. It is written all the same."""
+
+
+def read(model: type[Model], value: object, path: Path) -> Model:
+    """A file's content as its model. Keys that are not declared are kept.
+
+    Raises:
+        BadInput: for a key that is missing or a value of another type, naming file, key, value and mend.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        command = next((kind for kind, one in RESULTS.items() if one is model), "run")
+        mend = f"write it again with 'secure-fedgraph {command}', or put a copy back"
+        faults = error.errors(include_url=False)
+        if missing := [_place(one["loc"]) for one in faults if one["type"] == "missing"]:
+            raise BadInput(f"{path} holds no {' and no '.join(missing[:SHOWN])}: {mend}") from None
+        first = faults[0]
+        raise BadInput(
+            f"{path}: {_place(first['loc'])} is {str(first['input'])[:40]!r} ({first['msg']}): {mend}"
+        ) from None
+
+
+def checked(model: type[Part], value: Mapping[str, Any]) -> dict[str, Any]:
+    """What is about to be written, unchanged, after a check that it has the declared keys and no other.
+
+    Warns:
+        SchemaWarning: of an object that departs from its model: declare the key, or mend the writer. It
+            is written all the same: it may have taken hours to measure.
+    """
+    as_read = json.loads(json.dumps(value))
+    try:
+        faults = list(islice(departures(model.model_validate(as_read)), SHOWN))
+    except ValidationError as error:
+        faults = [f"'{'.'.join(map(str, one['loc']))}': {one['msg']}" for one in error.errors()[:SHOWN]]
+    if faults:
+        where = f"{model.__name__} in secure_fedgraph/experiment/schema"
+        warnings.warn(f"{where}: {', '.join(faults)}", SchemaWarning, stacklevel=2)
+    return dict(value)
+
+
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of what is written: keys that are always there are required."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **model.model_json_schema(mode="serialization", by_alias=True),
+    }
+
+
+def _place(loc: tuple[int | str, ...]) -> str:
+    """``('channels', 0, 'epsilon')`` as ``channels.0.epsilon``."""
+    return ".".join(str(one)[:60] for one in loc)

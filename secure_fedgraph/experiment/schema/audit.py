@@ -1,0 +1,217 @@
+"""``audit.json``: every attack on every run, and what checks and worst cases say of the same runs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from secure_fedgraph.experiment.schema.part import Bytes, JsonTable, Part, ReaderName, UnitName
+from secure_fedgraph.experiment.schema.run import Accuracy, RunResult
+
+
+class CellSettings(Part):
+    """At whom an attack aims, under which variant of the run; further keys are settings that decide it."""
+
+    takes_any_key = True
+    __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
+
+    aim: str = ""
+    variant: str = ""
+
+
+class CellClaim(Part):
+    """The claim that bounds a score."""
+
+    unit: UnitName
+    epsilon: float
+    delta: float = 0.0
+    against: ReaderName = Field("server", validate_default=True)
+    units: int = 1
+    """How many units the guess is about."""
+
+
+class Cell(Part):
+    """One attack by one adversary on one run."""
+
+    sometimes = ("title", "subject", "details", "messages")
+
+    algorithm: str = ""
+    policy: str
+    attack: str
+    title: str = ""
+    """The attack's, in words."""
+    subject: str = ""
+    """What it guesses, in words."""
+    adversary: str
+    behaviour: str = ""
+    channel: str = ""
+    form: JsonTable = {}
+    outcome: Literal["refused", "blind", "score"]
+    metric: str | None = None
+    score: float | None = None
+    low: float | None = None
+    high: float | None = None
+    surely_at_least: float | None = None
+    """A lower bound that is wrong once in ten thousand times."""
+    baseline: float | None = None
+    """The best of the trivial guesses."""
+    baselines: dict[str, float] = {}
+    ceiling: float | None = None
+    """The best score that the claim allows any attack."""
+    claim: CellClaim | None = None
+    owners: int | None = None
+    """How many owners the widest guess is about."""
+    leaks: bool = False
+    verdict: str = ""
+    reason: str = ""
+    stops: str = ""
+    seed: int = 0
+    accuracy: Accuracy | None = None
+    bytes: Bytes | None = None
+    seconds: float | None = None
+    settings: CellSettings = CellSettings()
+    details: dict[str, float] = {}
+    messages: int | None = None
+
+
+class NotRun(Part):
+    """A cell that was left out, or canaries that were, which are no attack."""
+
+    sometimes = ("title", "subject")
+
+    algorithm: str = ""
+    policy: str
+    seed: int = 0
+    attack: str
+    title: str = ""
+    subject: str = ""
+    adversary: str = ""
+    variant: str = ""
+    reason: str = ""
+    failed: bool = False
+
+
+class Target(Part):
+    """True against guessed values of one owner, or of several together."""
+
+    sometimes = ("graph",)
+
+    owner: str
+    true: JsonValue
+    guess: JsonValue
+    graph: JsonTable = {}
+
+
+class Reconstruction(Part):
+    """What one attack wrote down."""
+
+    sometimes = ("subject",)
+
+    algorithm: str = ""
+    policy: str
+    seed: int = 0
+    attack: str
+    adversary: str = ""
+    aim: str
+    variant: str
+    kind: str
+    """What the guess is about."""
+    subject: str = ""
+    """The same, in words."""
+    stopped: str = ""
+    targets: list[Target] = []
+
+
+class Conformance(Part):
+    """One check of one run."""
+
+    algorithm: str = ""
+    policy: str
+    seed: int = 0
+    variant: str = ""
+    check: str
+    says: str = ""
+    outcome: str
+    count: int = 0
+    findings: list[str] = []
+    reason: str = ""
+
+    sometimes = ("reason",)
+
+
+class Empirical(Part):
+    """What worst-case neighbours make of one noise; without figures where it was not audited."""
+
+    sometimes = ("claim", "delta", "lower", "ceiling", "trials", "method", "confidence")
+
+    algorithm: str = ""
+    policy: str
+    seed: int = 0
+    variant: str = ""
+    noise: str
+    of: str
+    unit: str = ""
+    relation: str = ""
+    reader: str = ""
+    unseen: str = ""
+    claim: float | None = None
+    delta: float | None = None
+    lower: float | None = None
+    ceiling: float | None = None
+    trials: int | None = None
+    method: str | None = None
+    confidence: float | None = None
+    outcome: str
+    reason: str = ""
+
+
+class Estimate(Part):
+    """What a grid was thought to take."""
+
+    runs: int = 0
+    estimated_runs: int = 0
+    seconds: float = 0.0
+    workers: int = 1
+    budget_seconds: float | None = None
+    sentence: str = ""
+
+
+class AuditedRun(Part):
+    """A run that was attacked."""
+
+    sometimes = ("folder", "algorithm")
+
+    variant: str
+    algorithm: str = ""
+    policy: str
+    folder: str = ""
+    result: RunResult
+
+
+class AuditResult(Part):
+    """``audit.json``."""
+
+    sometimes = ("configs",)
+
+    written_as: Literal["secure-fedgraph/audit/1"] = Field(alias="schema")
+    command: str = ""
+    config: JsonTable
+    configs: list[JsonTable] = []
+    """Of every algorithm, where there are several."""
+    policies: list[str] = []
+    seed: list[int] = []
+    controls: list[str] | None = None
+    effort: float | None = None
+    versions: dict[str, str] = {}
+    verdict: str = ""
+    broken: list[str] = []
+    """Claims that the audit saw fail, a sentence each."""
+    seconds: float = 0.0
+    cells: list[Cell]
+    not_run: list[NotRun] = []
+    estimate: Estimate | None = None
+    conformance: list[Conformance] = []
+    empirical: list[Empirical] = []
+    runs: list[AuditedRun] = []
+    reconstructions: list[Reconstruction] = []

@@ -1,0 +1,90 @@
+"""``compare.json``: algorithms under policies and budgets, side by side."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from secure_fedgraph.experiment.schema.part import Epsilon, JsonTable, Part, Scores, UnitName
+
+
+class EachSeed(Part):
+    """One seed's scores."""
+
+    seed: int
+    accuracy: dict[str, float | None]
+
+
+class Leak(Part):
+    """The strongest of what one attack makes of single owners."""
+
+    score: float = 0.0
+    baseline: float
+    low: float = 0.0
+    leaks: bool
+    adversary: str = ""
+    aim: str = ""
+
+
+class Gain(Part):
+    """What a point has over every owner alone: the mean over seeds, and its 95 % interval."""
+
+    mean: float
+    interval: list[float] | None
+
+
+_OF_RUNS = (
+    *("spent", "accountant", "computational", "form", "measure", "accuracy", "std", "interval", "each"),
+    *("bytes", "seconds", "leak", "leaks"),
+)
+
+
+class Point(Part):
+    """One algorithm under one policy and one budget: means over seeds, or why there are none."""
+
+    sometimes = (*_OF_RUNS, "reason", "class", "over_alone", "leak_failed")
+
+    name: str
+    kind: str
+    algorithm: str
+    policy: str
+    unit: UnitName
+    epsilon: Epsilon
+    budget: float | None = None
+    outcome: Literal["ran", "refused", "failed"]
+    reason: str = ""
+    error: str = Field("", alias="class")
+    """The error's class, where a run failed; empty where a process died."""
+    spent: Epsilon = "inf"
+    accountant: str = ""
+    computational: bool = False
+    form: JsonTable = {}
+    measure: str = "accuracy"
+    accuracy: Scores = Scores()
+    std: Scores = Scores()
+    interval: dict[str, list[float] | None] = {}
+    seeds: int = 0
+    each: list[EachSeed] = []
+    bytes: int = 0
+    seconds: float = 0.0
+    leak: dict[str, float | str] = {}
+    """Attack -> its score, or ``blind`` or ``refused``."""
+    leaks: dict[str, Leak] = {}
+    leak_failed: str = ""
+    over_alone: dict[str, Gain] = {}
+
+
+class CompareResult(Part):
+    """``compare.json``."""
+
+    written_as: Literal["secure-fedgraph/compare/1"] = Field(alias="schema")
+    command: str = ""
+    config: JsonTable
+    versions: dict[str, str] = {}
+    seeds: list[int] = []
+    attacks: list[str] = []
+    points: list[Point]
+    pareto: list[str] = []
+    """Names of the points that no other beats in accuracy where it spends as little."""
+    seconds: float = 0.0

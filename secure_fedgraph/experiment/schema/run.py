@@ -1,0 +1,206 @@
+"""``result.json``: one run, or the mean of several seeds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from secure_fedgraph.experiment.schema.part import (
+    Bytes,
+    Epsilon,
+    JsonTable,
+    Part,
+    ReaderName,
+    Scores,
+    UnitName,
+)
+
+
+class Accuracy(Scores):
+    """The last round's scores; beside them the best ones, which are never mixed with them."""
+
+    sometimes = ("best_by_validation", "best_on_test", "std")
+
+    best_by_validation: Scores | None = None
+    """The scores of the round that was best on validation nodes, and which ``round`` that was."""
+    best_on_test: Scores | None = None
+    """Each score at its best over all rounds: nobody could have chosen these rounds."""
+    std: Scores | None = None
+    """Over seeds, where there are several."""
+
+
+class DataFacts(Part):
+    """Which data, from where, and how they were split among owners. Further keys are the data set's own."""
+
+    takes_any_key = True
+    __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
+
+    data: str = ""
+    source: str = ""
+    digest: str = ""
+    partition: JsonTable = {}
+
+
+class Evaluation(Part):
+    """Who scored the model, and what that means for the guarantee."""
+
+    mode: str = ""
+    note: str = ""
+
+
+class Claim(Part):
+    """What one unit of the most exposed client has spent, against the strictest reader."""
+
+    epsilon: Epsilon
+    delta: float
+    against: ReaderName
+    relation: str
+    """One relation, or several by commas where charges differ."""
+    accountant: str
+    holders: int = 1
+    """How many clients may hold the same unit."""
+    computational: bool = False
+    """Whether it rests on the secrecy of masks or ciphertexts."""
+    readers: dict[ReaderName, Epsilon] = {}
+    reason: str = ""
+
+
+class BudgetReport(Part):
+    """The budget that was asked for, and what is spent of it."""
+
+    sometimes = (
+        "spent_by_all_runs",
+        "spent_by_all_runs_is",
+        "guaranteed_for_all_runs",
+        "guaranteed_for_all_runs_is",
+    )
+
+    epsilon: float
+    delta: float
+    unit: UnitName
+    against: ReaderName
+    holders: int = 1
+    adaptive: bool = False
+    relation: str = ""
+    planned: bool = False
+    spent: Epsilon = "inf"
+    spent_by_all_runs: Epsilon | None = None
+    spent_by_all_runs_is: str = ""
+    guaranteed_for_all_runs: float | None = None
+    guaranteed_for_all_runs_is: str = ""
+
+
+class PlanRow(Part):
+    """What one channel, or one drawing, costs of the budget."""
+
+    channel: str
+    unit: UnitName
+    multiplier: float | None
+    uses: int
+    epsilon: Epsilon
+
+
+class ChannelReport(Part):
+    """What one channel sent, under which protection, and what that cost."""
+
+    name: str
+    reveal: str
+    unit: UnitName
+    to: str = ""
+    policy: str = ""
+    domain: str = ""
+    relation: str = ""
+    excess: list[str] = []
+    """What readers can learn beyond the channel's declaration."""
+    bytes_up: int = 0
+    bytes_down: int = 0
+    messages: int = 0
+    epsilon: Epsilon | None = None
+    """Against the server; None where nothing was charged."""
+    epsilon_unit: UnitName | None = None
+    epsilon_by_reader: dict[ReaderName, Epsilon] = {}
+
+
+class CarrierReport(Part):
+    """What a carrier's own messages took: keys and shares."""
+
+    name: str
+    bytes: int
+    messages: int
+
+
+class LeftOut(Part):
+    """A client that a sum went on without."""
+
+    round: int
+    channel: str
+    step: str
+    client: str
+    reason: str
+
+
+class Cut(Part):
+    """Uploads of one exchange that held more than their protection carries."""
+
+    round: int
+    channel: str
+    uploads: int
+    of: int
+    limit: float
+
+
+class RoundReport(Part):
+    """One round's scores."""
+
+    round: int
+    loss: float | None = None
+    owners: dict[str, float] = {}
+    """Owner -> the score of its own test nodes."""
+    accuracy: Scores = Scores()
+
+
+class SeedReport(Part):
+    """One seed of several."""
+
+    seed: int
+    accuracy: Accuracy
+    data: DataFacts = DataFacts()
+    weights: str | None = None
+
+
+class RunResult(Part):
+    """``result.json``."""
+
+    sometimes = ("left_out", "cut", "findings", "seeds")
+
+    written_as: Literal["secure-fedgraph/run/1"] = Field(alias="schema")
+    command: str = ""
+    config: JsonTable
+    seed: int | list[int] = 0
+    versions: dict[str, str] = {}
+    form: JsonTable = {}
+    """The settings by which the policy changed the algorithm; empty as configured."""
+    form_why: str = ""
+    federated: bool = True
+    data: DataFacts = DataFacts()
+    evaluation: Evaluation = Evaluation()
+    metric: str = "accuracy"
+    accuracy: Accuracy
+    privacy: dict[UnitName, Claim] = {}
+    released_exactly: list[str] = []
+    """What this file says that no epsilon covers."""
+    budget: BudgetReport | None = None
+    plan: list[PlanRow] | None = None
+    bytes: Bytes = Bytes()
+    channels: list[ChannelReport] = []
+    carriers: list[CarrierReport] = []
+    left_out: list[LeftOut] = []
+    cut: list[Cut] = []
+    seconds: float = 0.0
+    weights: str | list[str | None] | None = None
+    """SHA-256 of the final state."""
+    notes: JsonTable = {}
+    rounds: list[RoundReport] = []
+    findings: JsonTable = {}
+    seeds: list[SeedReport] = []

@@ -1,0 +1,286 @@
+"""Data sets by name: found, checked, put into canonical order and hashed."""
+
+from __future__ import annotations
+
+import http.client
+import inspect
+import tempfile
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.graph.data import (
+    graph_sets,
+    molecules,
+    node_graphs,
+    packages,
+    ratings,
+    relations,
+    sources,
+    synthetic,
+)
+from secure_fedgraph.graph.data.canonical import content_digest
+from secure_fedgraph.graph.data.own_graph import own_dataset
+from secure_fedgraph.graph.data.rawfiles import RAW
+from secure_fedgraph.graph.data.store import kept
+from secure_fedgraph.graph.kinds import (
+    Dataset,
+    GraphDataset,
+    GraphSetDataset,
+    RatingsDataset,
+    RelationsDataset,
+)
+from secure_fedgraph.registry import Derived, Registry
+
+_DESCRIPTIONS = {
+    "cora": "citations of machine-learning papers: 2,708 nodes, 5,278 links, 7 classes",
+    "citeseer": "citations of computer-science papers: 3,327 nodes, 4,552 links, 6 classes",
+    "pubmed": "citations of papers on diabetes: 19,717 nodes, 44,324 links, 3 classes",
+    "dblp": "citations in DBLP: 17,716 nodes, 52,867 links, 4 classes",
+    "cora_ml": "the machine-learning part of the full Cora: 2,995 nodes, 8,158 links, 7 classes",
+    "coauthor-cs": "co-authors in computer science: 18,333 nodes, 81,894 links, 15 classes",
+    "proteins": "proteins, enzymes or not: 1,113 graphs, 2 classes",
+    "dd": "proteins as amino acids, enzymes or not: 1,178 graphs, 2 classes",
+    "imdb-binary": "casts of films, by degree: 1,000 graphs, 2 classes",
+    "mutag": "molecules that change genes or not: 188 graphs, 2 classes",
+    "bbbp": "molecules that pass into the brain or not: 2,039 graphs, 2 classes (extra 'molecules')",
+    "ciao": "ratings of products: 7,375 users, 105,114 products, 282,650 ratings, 28 categories",
+    "venice": "posts on heritage, 3 relations, no features: 2,951 nodes, 534,513 links, 9 classes",
+    "synthetic-citation": "generated citation-like graph; size, homophily, words or dense features as set",
+    "synthetic-molecules": "generated molecules whose class depends on motifs, in bbbp's columns",
+}
+_GENERATORS: dict[str, Any] = {"synthetic-citation": synthetic.citation, molecules.NAME: molecules.generate}
+_ROOMS: dict[str, Any] = {
+    "node": node_graphs,
+    "graph": graph_sets,
+    "ratings": ratings,
+    "relations": relations,
+}
+_SHAPES = {
+    "graph": "a set of graphs",
+    "ratings": "ratings of products by users",
+    "relations": "a graph without features",
+}
+_SETTINGS = {"proteins": {"use_node_attr": False}}
+GIVEN = (Data, GraphDataset, GraphSetDataset, RatingsDataset, RelationsDataset)
+"""What another package's data set may be."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set before it is loaded.
+
+    Args:
+        description: what it is, in one line.
+        kind: of what ``load`` gives for it, as the classes of ``graph.kinds`` have it.
+        make: another package's function that gives the data; None for this package's own.
+    """
+
+    description: str
+    kind: str
+    make: Callable[..., Data | Dataset] | None = None
+
+
+def _own() -> dict[str, Source]:
+    kinds = {name: RAW[name].kind if name in RAW else GraphDataset.kind for name in _DESCRIPTIONS}
+    kinds[molecules.NAME] = GraphSetDataset.kind
+    return {name: Source(text, kinds[name]) for name, text in _DESCRIPTIONS.items()}
+
+
+def _accepted(name: str, found: object) -> Source:
+    """Another package's function; its annotation says what it returns, so nothing is loaded here."""
+    if not inspect.isfunction(found):
+        raise BadInput(f"give a function that returns a PyG Data or a data set of graph.kinds, not {found!r}")
+    returned = typing.get_type_hints(found).get("return")
+    if returned not in GIVEN:
+        known = ", ".join(kind.__name__ for kind in GIVEN)
+        raise BadInput(f"{found.__name__} does not say what it returns: annotate it with one of {known}")
+    text = (inspect.getdoc(found) or "").split("\n")[0].rstrip(".")
+    return Source(text, getattr(returned, "kind", GraphDataset.kind), found)
+
+
+DATASETS: Registry[Source] = Registry("data set", "secure_fedgraph.datasets", _own, _accepted)
+"""Every data set by its name: those of this module, and those of other packages."""
+KINDS: Mapping[str, str] = Derived(DATASETS, lambda source: source.kind)
+"""Name to ``kind`` of what ``load`` gives for it."""
+
+
+def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> Dataset:
+    """Load a data set by name.
+
+    Looked for in this order: ``$SECURE_FEDGRAPH_DATA``, the user's cache folder, a package that carries
+    it, PyG's own download addresses. Raw folders are only read. What PyG has read once is kept, in
+    canonical order, in the cache folder under the hash of the raw files.
+
+    **Guarantees:** node numbers, class numbers and digest do not depend on the source. Sets of graphs,
+    ratings and relations keep their published order; atoms and bonds are as rdkit reads them, and
+    ``source`` says which rdkit.
+
+    Args:
+        name: one of ``available()``.
+        seed: of generated graphs; files do not depend on it.
+        allow_download: whether the fourth place may be tried.
+        settings: arguments of the generator (``synthetic.citation``, ``molecules.generate``);
+            ``use_node_attr=True`` puts the measured attribute of PROTEINS before its three one-hot labels;
+            other files have none.
+
+    Returns:
+        the class of ``kinds`` that ``KINDS[name]`` stands for.
+
+    Raises:
+        BadInput: an unknown name or setting, a data set that is in none of the four places, or one whose
+            reader is not installed.
+    """
+    if name not in DATASETS:
+        raise unknown_name("dataset", name, DATASETS)
+    if (make := DATASETS[name].make) is not None:
+        return _made_elsewhere(name, make, seed, settings)
+    if name in _GENERATORS:
+        known = [key for key in inspect.signature(_GENERATORS[name]).parameters if key != "seed"]
+        if unknown := set(settings) - set(known):
+            raise unknown_name(f"setting of {name}", min(unknown), known)
+    if name == molecules.NAME:
+        return molecules.generate(seed=seed, **settings)
+    if name == "synthetic-citation":
+        graph = synthetic.citation(seed=seed, **settings)
+        return node_graphs.described(name, graph, f"generated with seed {seed}", content_digest(graph))
+    return _find(name, _checked(name, settings), allow_download)
+
+
+def load_graph(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> GraphDataset:
+    """Load a data set that is one graph with features; what cannot be that is refused before it is read.
+
+    Args and what it raises: as for :func:`load`.
+
+    Raises:
+        BadInput: a data set of another ``kind``.
+    """
+    if name in KINDS and KINDS[name] != GraphDataset.kind:
+        raise BadInput(
+            f"dataset {name!r} is {_SHAPES[KINDS[name]]}, which cannot be handed out to owners yet; "
+            f"take one of {', '.join(key for key in KINDS if KINDS[key] == GraphDataset.kind)}."
+        )
+    found = load(name, seed=seed, allow_download=allow_download, **settings)
+    assert isinstance(found, GraphDataset)
+    return found
+
+
+def available() -> list[tuple[str, str, str]]:
+    """Name, description and where ``load`` would take it from, for every data set."""
+    return [(name, source.description, _where(name)) for name, source in DATASETS.items()]
+
+
+def _made_elsewhere(
+    name: str, make: Callable[..., Data | Dataset], seed: int, settings: dict[str, Any]
+) -> Dataset:
+    """What another package's function gives, under the data set's name and with the package as its source."""
+    parameters = inspect.signature(make).parameters
+    known = [key for key in parameters if key != "seed"]
+    if unknown := set(settings) - set(known):
+        raise unknown_name(f"setting of {name}", min(unknown), known)
+    found = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
+    if not isinstance(found, GIVEN):
+        raise BadInput(f"dataset {name!r}: {make.__module__}.{make.__name__} gave a {type(found).__name__}")
+    dataset = own_dataset(found, seed) if isinstance(found, Data) else found
+    if dataset.kind != DATASETS[name].kind:
+        raise BadInput(
+            f"dataset {name!r}: {make.__name__} gave data of kind {dataset.kind!r} where its annotation says "
+            f"{DATASETS[name].kind!r}"
+        )
+    return replace(dataset, name=name, source=f"package {DATASETS.package_of(name)}")
+
+
+def _where(name: str) -> str:
+    if DATASETS[name].make is not None:
+        return f"package {DATASETS.package_of(name)}"
+    if name not in RAW:
+        return "generated"
+    if RAW[name].present(sources.data_folder()):
+        return f"${sources.VARIABLE}"
+    if RAW[name].present(_cached_raw()):
+        return f"cache folder {_cached_raw()}"
+    if packages.carried(name):
+        return packages.label(name)
+    host = RAW[name].host()
+    return f"download from {host}" if host else f"not here: needs {RAW[name].below} in ${sources.VARIABLE}"
+
+
+def _cached_raw() -> Path:
+    return sources.cache_folder() / "data"
+
+
+def _checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    known = _SETTINGS.get(name, {})
+    for key, value in sorted(settings.items()):
+        if known and key not in known:
+            raise unknown_name(f"setting of {name}", key, known)
+        if not known:
+            raise BadInput(f"{name} is read from files and has no setting {key!r} ({value!r}); drop it.")
+        if type(value) is not type(known[key]):
+            raise BadInput(f"{name}: {key} is {value!r}; give true or false.")
+    return known | settings
+
+
+def _find(name: str, settings: dict[str, Any], allow_download: bool) -> Dataset:
+    raw = RAW[name]
+    _ROOMS[raw.kind].stamp(raw, settings)  # a reader that is not installed is named before any download
+    given, cached = sources.data_folder(), _cached_raw()
+    if given is not None and raw.present(given):
+        return _read(name, raw.paths(given), settings, f"${sources.VARIABLE}/{raw.below}")
+    if raw.present(cached):
+        return _read(name, raw.paths(cached), settings, f"cache folder, {raw.below}")
+    if files := packages.carried(name):
+        return _read(name, files, settings, packages.label(name))
+    trouble = "downloading is switched off"
+    if not raw.host():
+        trouble = "no address offers it for download in this layout"
+    elif allow_download:
+        try:
+            return _downloaded(name, settings)
+        except (OSError, http.client.HTTPException) as error:
+            trouble = f"the download failed ({getattr(error, 'reason', None) or error})"
+    carrier = packages.CARRIERS.get(name)
+    carried = f"package {carrier.package} is not installed" if carrier else "no package carries it"
+    set_to = f"is {str(given)!r} without it" if given is not None else "is not set"
+    raise BadInput(
+        f"dataset {name!r} was not found: ${sources.VARIABLE} {set_to}, the cache folder {str(cached)!r} has "
+        f"no {raw.below}, {carried}, and {trouble}. Put the files {', '.join(raw.files)} into {raw.below} "
+        f"under one of the two folders."
+    )
+
+
+def _downloaded(name: str, settings: dict[str, Any]) -> Dataset:
+    raw = RAW[name]
+    source = f"download from {raw.host()}"
+    try:
+        sources.download(raw, _cached_raw())
+        return _read(name, raw.paths(_cached_raw()), settings, source)
+    except PermissionError:
+        with tempfile.TemporaryDirectory(prefix="secure-fedgraph-") as scratch:
+            sources.download(raw, Path(scratch))
+            return _read(name, raw.paths(Path(scratch)), settings, source)
+
+
+def _read(name: str, files: list[Path], settings: dict[str, Any], source: str) -> Dataset:
+    """The content of these raw files, from the cache folder if it is there and intact.
+
+    What needs no PyG is read in a tenth of a second and takes more room than its files: it is not kept.
+    """
+    raw = RAW[name]
+    room = _ROOMS[raw.kind]
+    stamp = room.stamp(raw, settings)
+    if "rdkit" in stamp:
+        source = f"{source}, read by rdkit {graph_sets.rdkit_version()}"
+    if raw.pyg:
+        store = sources.cache_folder() / "canonical" / f"{name}-{stamp}-{sources.file_hash(files)[:32]}.npz"
+        tables, digest = kept(store, lambda: room.read(raw, files, settings), room.digest)
+    else:
+        tables = room.read(raw, files, settings)
+        digest = room.digest(tables)
+    found: Dataset = room.build(name, tables, source, digest)
+    return found

@@ -1,0 +1,66 @@
+"""Owners of disjoint parts of one graph, who lose the links between them and test on the whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.splits import MASKS, stratified
+from secure_fedgraph.graph.partition.handout import Partition, TestSet, owner_names
+from secure_fedgraph.graph.partition.partition import induced, partition
+from secure_fedgraph.graph.sample.links import EDGE_FIELDS
+from secure_fedgraph.graph.seeds import sub_seed
+
+
+def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) -> Partition:
+    """Disjoint induced subgraphs by a rule of :mod:`~secure_fedgraph.graph.partition.partition`.
+
+    Test nodes are the owners' own 20 %, classified on the whole graph with every link (the FedSage paper's
+    section 5.1); where the graph has masks, those that they say.
+
+    Args:
+        rule: ``louvain`` or ``random``.
+        graph: ``x``, ``edge_index``, ``y``; all three masks or none.
+        clients: how many owners.
+        seed: for the parts and for each owner's split, by sub-seeds.
+        settings: of the rule.
+
+    Raises:
+        BadInput: where no owner has a test or (without masks) a validation node, and what the rule raises.
+    """
+    parts = partition(rule, graph, clients, sub_seed(seed, "partition"), **settings)
+    owners, found, given = [], [], graph.get("train_mask") is not None
+    for number, nodes in enumerate(parts.parts):
+        own = induced(graph, nodes)
+        masks = (
+            tuple(graph[key][nodes] for key in MASKS)
+            if given
+            else stratified(own.y, sub_seed(seed, f"split/{number}"))
+        )
+        own.train_mask, own.val_mask, own.test_mask = masks
+        owners.append(own)
+        found.append([nodes[mask] for mask in masks])
+    names = owner_names(len(owners))
+    trainings, validations, tests = ({n: f[i] for n, f in zip(names, found, strict=True)} for i in range(3))
+    for what, nodes_of in (("test", tests), ("validation", validations)):
+        if not any(len(nodes) for nodes in nodes_of.values()) and not (given and what == "validation"):
+            raise BadInput(f"no owner has a {what} node: use fewer than {clients} clients or a larger graph")
+    carried = {key: graph[key] for key in EDGE_FIELDS if graph.get(key) is not None}
+    pool = Data(x=graph.x, y=graph.y, edge_index=graph.edge_index, **carried)
+    pool.train_mask, pool.val_mask, pool.test_mask = (
+        _mask(graph, nodes_of) for nodes_of in (trainings, validations, tests)
+    )
+    inputs = Data(x=graph.x, edge_index=graph.edge_index, num_nodes=int(graph.num_nodes), **carried)
+    test_set = TestSet(inputs, graph.y, tests, validations, trainings)
+    return Partition(tuple(owners), test_set, {**parts.table(), "sizes": list(parts.sizes)}, pool)
+
+
+def _mask(graph: Data, nodes: Mapping[str, Tensor]) -> Tensor:
+    mask = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
+    mask[torch.cat(list(nodes.values()))] = True
+    return mask

@@ -1,0 +1,151 @@
+"""One graph split by columns: every owner has all nodes, its own features and its own sample of the links."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition, TestSet
+from secure_fedgraph.graph.sample.links import EDGE_FIELDS, edge_values, places_of, undirected_links
+from secure_fedgraph.graph.seeds import sub_seed
+
+TRAINING = {(2708, 7): 60, (3327, 6): 84, (19717, 3): 320}
+"""(nodes, classes) -> training nodes a class of Cora, CiteSeer and PubMed in GLASU's experiments."""
+SHARE = 0.15
+"""Of the nodes that train where the paper has no number: about what it takes of Cora and CiteSeer."""
+UNKNOWN = -1
+"""The label of a node whose class the owner does not know."""
+
+
+def vertical(
+    graph: Data,
+    clients: int,
+    seed: int,
+    *,
+    edge_share: float = 0.8,
+    train_per_class: int = 0,
+    validation: int = 500,
+    test: int = 1000,
+    labels: str = "all",
+) -> Partition:
+    """Hands out feature columns and samples of the links; the nodes and their order are everybody's.
+
+    Columns are permuted and cut into blocks of at most ``ceil(d / clients)``, none empty. Each owner keeps a
+    random share of the undirected links, drawn for itself. Training nodes are a fixed number a class (60 of
+    Cora, 84 of CiteSeer, 320 of PubMed, else 15 % of the nodes evenly over the classes, and never more than
+    half of a class); validation and test nodes are drawn from the rest, fewer where the graph is small. A
+    graph with masks keeps them.
+
+    Guarantees:
+        - an owner's ``y`` is -1 outside the training nodes: validation and test labels are the referee's;
+        - columns, links and split come from sub-seeds of their own.
+
+    Args:
+        graph: ``x [N, d]``, ``edge_index``, ``y``, -1 where a node has no label; all three masks or none.
+        clients: how many owners, at most one a column.
+        seed: for everything that is drawn.
+        edge_share: of the undirected links, in (0, 1], that each owner keeps.
+        train_per_class: training nodes a class; 0 for the rule above.
+        validation: at most that many.
+        test: at most that many.
+        labels: who has them: ``all`` owners, or the first ``one`` only.
+
+    Raises:
+        BadInput: for more owners than columns, or settings out of range.
+
+    References:
+        Zhang et al., GLASU (arXiv 2303.09531), appendix D.1.
+    """
+    nodes, columns = graph.x.shape
+    if not 1 <= clients <= columns:
+        raise BadInput(
+            f"clients = {clients}: a vertical split of {columns} feature columns gives an owner none; "
+            f"give 1 to {columns}"
+        )
+    if not 0 < edge_share <= 1:
+        raise BadInput(f"split.edge_share = {edge_share}: give a share above 0 and up to 1")
+    if labels not in ("all", "one"):
+        raise BadInput(f"split.labels = {labels!r}: use all or one")
+    if graph.get("train_mask") is not None:
+        masks = (graph.train_mask, graph.val_mask, graph.test_mask)
+    else:
+        masks = _split(graph.y, sub_seed(seed, "split"), train_per_class, validation, test)
+    known = torch.where(masks[0], graph.y, UNKNOWN)
+    order = np.random.default_rng(sub_seed(seed, "columns")).permutation(columns)
+    blocks = [torch.from_numpy(np.sort(block)) for block in np.array_split(order, clients)]
+    links = undirected_links(graph.edge_index)
+    owners = tuple(
+        _owner(
+            graph,
+            graph.x[:, block],
+            known if labels == "all" or not number else torch.full_like(known, UNKNOWN),
+            _some(links, edge_share, sub_seed(seed, f"links/{number}")),
+            masks[0],
+        )
+        for number, block in enumerate(blocks)
+    )
+    train, val, held_out = (mask.nonzero().flatten() for mask in masks)
+    facts = {
+        "owners": clients,
+        "holders": clients,
+        "nodes": nodes,
+        "columns": [len(block) for block in blocks],
+        "links": [owner.edge_index.shape[1] // 2 for owner in owners],
+        "all_links": links.shape[1],
+        "training": len(train),
+        "validation": len(val),
+        "test": len(held_out),
+        "labels": labels,
+    }
+    test_set = TestSet(
+        inputs=Data(num_nodes=nodes),
+        labels=graph.y,
+        tests={EVERYBODY: held_out},
+        validations={EVERYBODY: val},
+        trainings={EVERYBODY: train},
+    )
+    return Partition(owners, test_set, facts, _owner(graph, graph.x, known, links, masks[0]))
+
+
+def _owner(graph: Data, x: Tensor, y: Tensor, links: Tensor, train: Tensor) -> Data:
+    both = torch.cat([links, links.flip(0)], dim=1)
+    nothing = torch.zeros_like(train)
+    weighted = any(graph.get(key) is not None for key in EDGE_FIELDS)
+    carried = edge_values(graph, places_of(graph, both)) if weighted else {}
+    masks = dict(zip(MASKS, (train, nothing, nothing.clone()), strict=True))
+    return Data(x=x, y=y, edge_index=both, **masks, **carried)
+
+
+def _some(links: Tensor, share: float, seed: int) -> Tensor:
+    kept = np.random.default_rng(seed).permutation(links.shape[1])[: round(share * links.shape[1])]
+    return links[:, torch.from_numpy(np.sort(kept))]
+
+
+def _split(y: Tensor, seed: int, per_class: int, validation: int, test: int) -> tuple[Tensor, Tensor, Tensor]:
+    if per_class < 0 or validation < 1 or test < 1:
+        raise BadInput(
+            f"split.train_per_class = {per_class}, split.validation = {validation}, split.test = {test}: "
+            "give 0 or more, and 1 or more of the others"
+        )
+    labels = y.cpu().numpy()
+    nodes, classes = len(labels), int(labels.max()) + 1
+    wanted = per_class or TRAINING.get((nodes, classes)) or max(1, round(SHARE * nodes / classes))
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(nodes)
+    chosen = []
+    for label in range(classes):
+        members = order[labels[order] == label]
+        chosen.append(members[: min(wanted, max(len(members) // 2, 1))])
+    train = np.concatenate(chosen)
+    rest = order[~np.isin(order, train) & (labels[order] >= 0)]
+    if len(rest) < 2:
+        raise BadInput(f"{nodes} nodes leave none to validate and test on: give a larger graph")
+    val = min(validation, max(len(rest) // 3, 1))
+    masks = torch.zeros(3, nodes, dtype=torch.bool)
+    for mask, members in zip(masks, (train, rest[:val], rest[val : val + test]), strict=True):
+        mask[torch.from_numpy(members)] = True
+    return masks[0], masks[1], masks[2]

@@ -1,0 +1,61 @@
+"""Undirected links of a PyG edge list."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+EDGE_FIELDS = ("edge_weight", "edge_attr")
+"""What edges may carry besides their ends, one row an edge: cut along wherever edges are."""
+
+
+def undirected_links(edge_index: Tensor) -> Tensor:
+    """Every link once, ``[2, L]`` with the smaller node above; directions, repeats and loops are dropped.
+
+    >>> undirected_links(torch.tensor([[0, 1, 2, 2], [1, 0, 2, 0]])).tolist()
+    [[0, 0], [1, 2]]
+    """
+    low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
+    keep = low != high
+    links: Tensor = torch.unique(torch.stack([low[keep], high[keep]]), dim=1)
+    return links
+
+
+def edge_values(graph: Data, chosen: Tensor) -> dict[str, Tensor]:
+    """What some edges carry.
+
+    Args:
+        graph: with any of :data:`EDGE_FIELDS`.
+        chosen: ``[E]`` booleans, or places of edges.
+
+    >>> graph = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), edge_weight=torch.tensor([0.5, 2.0]))
+    >>> edge_values(graph, torch.tensor([False, True]))
+    {'edge_weight': tensor([2.])}
+    """
+    return {key: graph[key][chosen] for key in EDGE_FIELDS if graph.get(key) is not None}
+
+
+def places_of(graph: Data, edges: Tensor) -> Tensor:
+    """Where edges stand in a graph's own list; one that stands there in the other direction only, there.
+
+    Args:
+        graph: with ``edge_index``.
+        edges: ``[2, E]``, each in the graph in at least one direction.
+
+    >>> path = Data(edge_index=torch.tensor([[2, 0], [1, 1]]), num_nodes=3)
+    >>> places_of(path, torch.tensor([[0, 1], [1, 2]])).tolist()
+    [1, 0]
+    """
+    width = int(graph.num_nodes or 0)
+    keys, order = (graph.edge_index[0] * width + graph.edge_index[1]).sort(stable=True)
+
+    def first(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = source * width + target
+        place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
+        return place, keys[place] == wanted
+
+    forth, there = first(*edges)
+    back, _ = first(*edges.flip(0))
+    places: Tensor = order[torch.where(there, forth, back)]
+    return places

@@ -1,0 +1,1 @@
+"""FedEgo's networks: on ego-graphs, on mashes, and the one without mashes."""

@@ -1,0 +1,258 @@
+"""FedEgo's classifier: a reduction layer, mean-aggregating layers over an ego-graph, a linear classifier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.ego_graphs import level_sizes
+from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.models.sparse_rows import Features, chosen, compact, product
+
+REDUCTION = "reduction."
+"""What the names of the shared part's parameters begin with; the rest is the personal part."""
+
+
+class Reduction(nn.Module):
+    """``ReLU(x W + b)``: what every client's features are reduced by (Eq. 7).
+
+    Args:
+        features: width of ``x``.
+        width: of the result.
+        clip: the L2 norm that rows are shortened to.
+    """
+
+    def __init__(self, features: int, width: int, clip: float = math.inf) -> None:
+        super().__init__()
+        self.clip = clip
+        # one row a feature, so that the product with a bag of words adds a few rows up
+        self.weight = nn.Parameter(torch.zeros(features, width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Features) -> Tensor:
+        """``[nodes, width]``."""
+        rows = F.relu(product(x, self.weight) + self.bias)
+        if math.isinf(self.clip):
+            return rows
+        clipped: Tensor = rows * (self.clip / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
+        return clipped
+
+
+class MeanLayer(nn.Module):
+    """A GraphSAGE layer that adds: ``W1 mean_{u in N(v)} p_u + b + W2 p_v`` (Eq. 10, before its ReLU).
+
+    Args:
+        width: of input and output.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.neighbour: nn.Module = nn.utils.skip_init(nn.Linear, width, width)
+        self.own: nn.Module = nn.utils.skip_init(nn.Linear, width, width, bias=False)
+
+    def forward(self, own: Tensor, mean: Tensor) -> Tensor:
+        """``own`` and ``mean`` are ``[..., width]``."""
+        result: Tensor = self.neighbour(mean) + self.own(own)
+        return result
+
+
+class MeanLayers(nn.ModuleList):
+    """Several of them, over trees or over a whole graph.
+
+    A node that is missing counts as the zero vector among the inputs.
+
+    Args:
+        width: of all of them.
+        depth: how many.
+        linear: no ReLU but after the last.
+    """
+
+    def __init__(self, width: int, depth: int, linear: bool = False) -> None:
+        super().__init__(MeanLayer(width) for _ in range(depth))
+        self.linear = linear
+
+    def over_tree(self, rows: Tensor, tree: Sequence[Tensor]) -> Tensor:
+        """The centres' embeddings ``[b, width]``, from the distinct nodes of a batch.
+
+        Args:
+            rows: ``[distinct, width]``.
+            tree: levels of indices into it: ``[b]``, ``[b, f1]``, ``[b, f1, f2]``.
+        """
+        batch, first = len(tree[0]), cast(MeanLayer, self[0])
+        inner = torch.cat([level.reshape(batch, -1) for level in tree[:-1]], dim=1)
+        means = [
+            F.embedding_bag(level.reshape(-1, level.shape[-1]), rows, mode="mean").view(
+                batch, -1, rows.shape[1]
+            )
+            for level in tree[1:]
+        ]
+        # a node's own product is the same wherever it stands, and most stand in several places
+        distinct, place = torch.unique(inner, return_inverse=True)
+        own = first.own(rows.index_select(0, distinct)).index_select(0, place.flatten())
+        start = own.view(*inner.shape, -1) + first.neighbour(torch.cat(means, dim=1))
+        return self._upwards(start, [level.shape[-1] for level in tree[1:]])
+
+    def over_positions(self, values: Tensor, fanout: Sequence[int]) -> Tensor:
+        """The same from values of all positions ``[b, positions, width]``, such as a mash's."""
+        return self._upwards(self[0](*_with_children(values, fanout)), fanout)
+
+    def _upwards(self, x: Tensor, fanout: Sequence[int]) -> Tensor:
+        """From the first layer's result at every position but the leaves to the centres."""
+        x = self._activate(x, 0)
+        for depth in range(1, len(self)):
+            x = self._activate(self[depth](*_with_children(x, fanout[: len(fanout) - depth])), depth)
+        return x[:, 0]
+
+    def over_graph(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Every node's embedding ``[nodes, width]``, from whole neighbourhoods."""
+        average = NeighbourTable(edge_index, len(x)).mean_matrix(x.dtype)
+        for depth, layer in enumerate(self):
+            x = self._activate(layer(x, average @ x), depth)
+        return x
+
+    def _activate(self, x: Tensor, depth: int) -> Tensor:
+        return x if self.linear and depth < len(self) - 1 else F.relu(x)
+
+
+def _with_children(values: Tensor, fanout: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Values at every position but the leaves, and the means over their children."""
+    parts = values.split(level_sizes(fanout), dim=1)
+    means = [below.reshape(*above.shape[:2], -1, below.shape[2]).mean(2) for above, below in pairwise(parts)]
+    return torch.cat(parts[:-1], dim=1), torch.cat(means, dim=1)
+
+
+class EgoSage(nn.Module):
+    """FedEgo's model: reduction layer, two mean-aggregator layers over ego-graphs, bias-free classifier.
+
+    Args:
+        features: width of ``x``.
+        classes: number of classes.
+        width: of every hidden layer.
+        fanout: neighbours a level; as many layers as numbers.
+        linear: the paper's FedEgo-Linear, whose first aggregation has no ReLU.
+        dropout: share of every node's reduced features that are dropped in training, once a node and batch.
+        clip: the L2 norm that reduced features are shortened to.
+
+    References:
+        FedEgo, ACM TKDD, Eq. 7, 10 and section 5.2.
+
+    >>> EgoSage(4, 2, width=3)(torch.ones(3, 4), torch.tensor([[0], [1]])).shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(
+        self,
+        features: int,
+        classes: int,
+        width: int = 512,
+        fanout: Sequence[int] = (6, 6),
+        linear: bool = False,
+        dropout: float = 0.0,
+        clip: float = math.inf,
+    ) -> None:
+        super().__init__()
+        if width < 1 or not fanout or min(fanout) < 1:
+            raise BadInput(f"width {width} and fanout {tuple(fanout)}: give numbers from 1")
+        self.fanout = tuple(fanout)
+        self.dropout = dropout
+        self.reduction = Reduction(features, width, clip)
+        self.layers = MeanLayers(width, len(self.fanout), linear)
+        self.head: nn.Module = nn.utils.skip_init(nn.Linear, width, classes, bias=False)
+        blank(self)
+
+    @property
+    def positions(self) -> int:
+        """Positions of an ego-graph that a mash averages."""
+        return sum(level_sizes(self.fanout))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Class scores ``[nodes, classes]`` of every node, from whole neighbourhoods."""
+        scores: Tensor = self.head(self.layers.over_graph(self.reduction(compact(x)), edge_index))
+        return scores
+
+    def forward_tree(
+        self, x: Features, tree: Sequence[Tensor], generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Class scores ``[b, classes]`` of the centres of sampled ego-graphs.
+
+        The reduction layer, and its dropout, is computed once for each distinct node.
+
+        Args:
+            x: all features, as :meth:`prepared` gives them, or as they are.
+            tree: node ids ``[b]``, ``[b, f1]``, ``[b, f1, f2]``; -1 where there is no neighbour.
+            generator: draws the dropout; without one there is none.
+        """
+        rows, places = self._reduced(x, tree, generator)
+        scores: Tensor = self.head(self.layers.over_tree(rows, places))
+        return scores
+
+    def _reduced(
+        self, x: Features, tree: Sequence[Tensor], generator: torch.Generator | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        distinct, places = distinct_nodes(tree)
+        rows = self.reduction(chosen(x, distinct.clamp(min=0)))
+        rows = dropped(rows, self.dropout if self.training else 0.0, generator)
+        return rows * (distinct >= 0).unsqueeze(1) if int(distinct[0]) < 0 else rows, places
+
+    def prepared(self, x: Tensor) -> Features:
+        """Features as :meth:`forward_tree` multiplies them fastest; made once for many batches."""
+        return compact(x)
+
+    def embedded(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """What a mash averages: every node's reduced features ``[nodes, width]``."""
+        reduced: Tensor = self.reduction(compact(x))
+        return reduced
+
+    def centre(self, values: Tensor) -> Tensor:
+        """The centre's embedding of ego-graphs or mashes ``[b, positions, width]``."""
+        return self.layers.over_positions(values, self.fanout)
+
+    def forward_mash(self, values: Tensor) -> Tensor:
+        """Class scores ``[b, classes]`` at the centre of mashes ``[b, positions, width]``."""
+        scores: Tensor = self.head(self.centre(values))
+        return scores
+
+    def initialise(self, seed: int) -> None:
+        """Kaiming-normal matrices and zero biases, from a seed."""
+        kaiming(self, seed)
+
+
+def distinct_nodes(tree: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """The distinct nodes of a batch, ascending, and the tree as indices into them."""
+    distinct, place = torch.unique(torch.cat([level.flatten() for level in tree]), return_inverse=True)
+    parts = place.split([level.numel() for level in tree])
+    return distinct, [part.view(level.shape) for part, level in zip(parts, tree, strict=True)]
+
+
+def dropped(values: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
+    """Dropout from a generator of one's own; none without one."""
+    if generator is None or not share:
+        return values
+    kept = torch.rand(values.shape, generator=generator) >= share
+    return values * kept / (1 - share)
+
+
+def kaiming(model: nn.Module, seed: int) -> None:
+    """Kaiming-normal matrices and zero biases, from a seed."""
+    generator = torch.Generator().manual_seed(seed)
+    # a reduction's matrix stands the other way round than a linear layer's
+    upright = {id(m.weight) for m in model.modules() if isinstance(m, Reduction)}
+    for p in model.parameters():
+        if p.dim() == 2:
+            mode: Literal["fan_in", "fan_out"] = "fan_out" if id(p) in upright else "fan_in"
+            nn.init.kaiming_normal_(p, mode=mode, generator=generator)
+        else:
+            nn.init.zeros_(p)
+
+
+def blank(model: nn.Module) -> None:
+    """Zeros, never uninitialised memory; ``initialise`` draws the real start."""
+    for p in model.parameters():
+        nn.init.zeros_(p)

@@ -1,0 +1,1 @@
+"""FedSage+'s neighbour generator: the network, its losses, its training, its feedback between clients."""

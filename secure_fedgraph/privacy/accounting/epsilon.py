@@ -1,0 +1,288 @@
+"""Epsilon of what was released, by the accountant that is right for it, and the noise that a budget takes.
+
+Three accountants, each for what it is an upper bound of:
+
+- the exact curve, where every release is continuous Gaussian: they compose to one (Dong, Roth, Su 2022);
+- privacy loss distributions (dp-accounting's PLD), for continuous noise with sampling, and pure epsilon;
+- Rényi and concentrated differential privacy, as soon as one release carries discrete noise, for which a
+  continuous distribution of losses is no upper bound. Also wherever it happens to be the smaller figure.
+
+``docs/guarantees.md`` has the proofs. For releases chosen after seeing earlier ones: ``accounting_filter``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from typing import Any
+
+import dp_accounting as dp
+import numpy as np
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.accounting import pld as losses
+from secure_fedgraph.privacy.accounting.events import (
+    DiscreteRelease,
+    Event,
+    GaussianRelease,
+    OccurringGaussian,
+    PureRelease,
+    SampledGaussian,
+    SamplingError,
+    VanishingGaussian,
+    event,
+    without_noise,
+)
+from secure_fedgraph.privacy.accounting.rdp import curve_of, epsilon_of
+
+__all__ = [
+    "DiscreteRelease",
+    "Event",
+    "GaussianRelease",
+    "OccurringGaussian",
+    "PureRelease",
+    "SampledGaussian",
+    "SamplingError",
+    "Spent",
+    "VanishingGaussian",
+    "check_delta",
+    "epsilon",
+    "event",
+    "noise_for",
+]
+
+Events = Mapping[Event, int] | Iterable[Event]
+
+EXACT, PLD, RDP, SUM, NONE = "exact-gaussian", "pld", "rdp", "sum", "none"
+_NO_NOISE = 1e6
+"""Epsilon is mu**2 / 2 and more: beyond this the search for it overflows, and nothing is protected."""
+COARSE = 300.0
+"""An epsilon above this is as good as none: its Rényi bound is figure enough, and costs no memory."""
+_FLOAT = 1e-14
+"""What floating point may lose of delta in a Fourier transform to the power of one step."""
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e7
+_SEARCH = 1e-3
+
+
+@dataclass(frozen=True)
+class Spent:
+    """An epsilon and the accountant that gave it: exact-gaussian, pld, rdp, sum (of pure ones), none."""
+
+    epsilon: float
+    accountant: str
+
+
+def check_delta(delta: float) -> float:
+    """The delta, where it is one.
+
+    Raises:
+        BadInput: outside (0, 1).
+    """
+    if not (isinstance(delta, int | float) and 0 < delta < 1):
+        raise BadInput(f"delta {delta} must lie between 0 and 1; 1e-5 is usual")
+    return float(delta)
+
+
+def counted(events: Events) -> dict[Event, int]:
+    """Events that occur, each with how often; steps of equal steps are added up."""
+    found: Counter[Event] = Counter()
+    for one, times in events.items() if isinstance(events, Mapping) else ((one, 1) for one in events):
+        if type(times) is not int or times < 0:
+            raise BadInput(f"an event counts a whole number of times, not {times!r}")
+        if isinstance(one, SampledGaussian | OccurringGaussian | VanishingGaussian):
+            one, times = replace(one, steps=1), times * one.steps
+        if times:
+            found[_without_sampling(one)] += times
+    return dict(found)
+
+
+def _without_sampling(one: Event) -> Event:
+    """A rate of 1 is no sampling: such a step is a Gaussian release."""
+    if isinstance(one, SampledGaussian) and one.rate == 1:
+        return GaussianRelease(one.multiplier / (2 if one.relation == "replace" else 1))
+    if isinstance(one, OccurringGaussian) and one.rate == 1:
+        return GaussianRelease(one.noise / (2 * one.occurrences))
+    if isinstance(one, VanishingGaussian) and one.rate == 1:
+        return GaussianRelease(one.noise / one.occurrences)
+    return one
+
+
+def epsilon(events: Events, delta: float) -> Spent:
+    """Epsilon of these releases, composed.
+
+    Guarantees:
+        - never below the true epsilon: distributions of losses are rounded up, floating point's share and
+          the sampler's distance from its ideal are taken off delta;
+        - infinite where one release carries no noise.
+
+    Args:
+        events: what was released, or how often each. What is released may depend on earlier releases; how
+            much noise it gets and how many there are may not. Where these too are chosen by what earlier
+            ones showed, ask :func:`accounting_filter.fits`.
+        delta: the failure probability.
+
+    Raises:
+        BadInput: for a delta outside (0, 1).
+
+    >>> epsilon([GaussianRelease(1.0)], 1e-5).accountant
+    'exact-gaussian'
+    >>> epsilon([GaussianRelease(1.0), GaussianRelease(0.0)], 1e-5).epsilon
+    inf
+    """
+    return _epsilon(frozenset(counted(events).items()), check_delta(delta))
+
+
+def _epsilon(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
+    apart = math.fsum(times * one.total_variation for one, times in counts if isinstance(one, SamplingError))
+    events = frozenset((one, times) for one, times in counts if not isinstance(one, SamplingError))
+    found = _of_ideal(events, delta)
+    # the least epsilon that the ideal noise keeps to with what the drawing leaves of delta
+    while apart and math.isfinite(found.epsilon):
+        left = delta - (1 + math.exp(min(found.epsilon, 700.0))) * apart
+        more = _of_ideal(events, left) if left > 0 else Spent(math.inf, found.accountant)
+        if more.epsilon <= found.epsilon * (1 + 1e-9):
+            return Spent(found.epsilon * (1 + 1e-9), more.accountant)
+        found = more
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _of_ideal(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
+    events = dict(counts)
+    if not events:
+        return Spent(0.0, NONE)
+    gaussians = {one: times for one, times in events.items() if isinstance(one, GaussianRelease)}
+    discrete = any(isinstance(one, DiscreteRelease) for one in events)
+    if any(without_noise(one) for one in events):
+        return Spent(math.inf, RDP if discrete else EXACT if len(gaussians) == len(events) else PLD)
+    if len(gaussians) == len(events):
+        return Spent(exact_gaussian(_mu(gaussians), delta), EXACT)
+    bounds = [Spent(renyi(events, delta), RDP)]
+    if all(isinstance(one, PureRelease) for one in events):
+        total = math.fsum(one.epsilon * times for one, times in events.items())  # type: ignore[attr-defined]
+        bounds.append(Spent(total, SUM))
+    if not discrete and 0 < bounds[0].epsilon <= COARSE:
+        bounds.append(Spent(_by_losses(events, gaussians, delta, bounds[0].epsilon), PLD))
+    return min(bounds, key=lambda bound: bound.epsilon)
+
+
+def _mu(gaussians: Mapping[GaussianRelease, int]) -> float:
+    return math.hypot(*(math.sqrt(times) / one.multiplier for one, times in gaussians.items()))
+
+
+def exact_gaussian(mu: float, delta: float) -> float:
+    """Epsilon of Gaussian releases whose squared inverse multipliers add up to ``mu**2``.
+
+    References:
+        Dong, Roth, Su, Gaussian Differential Privacy, 2022, corollary 3.3; Balle and Wang, ICML 2018,
+        theorem 8.
+    """
+    if mu > _NO_NOISE:
+        return math.inf
+    with np.errstate(divide="ignore"):  # the logarithm of a delta of zero, on the way to a tiny epsilon
+        return float(dp.get_epsilon_gaussian(1 / mu, delta)) if mu else 0.0
+
+
+def renyi(events: Mapping[Event, int], delta: float) -> float:
+    """Epsilon by Rényi orders, of counted events whose number and noise are fixed beforehand."""
+    curve = sum((times * curve_of(one) for one, times in events.items()), np.zeros(1))
+    distance = math.fsum(
+        times * one.total_variation for one, times in events.items() if isinstance(one, DiscreteRelease)
+    )
+    return epsilon_of(curve, delta, distance)
+
+
+def _by_losses(
+    events: Mapping[Event, int], gaussians: Mapping[GaussianRelease, int], delta: float, about: float
+) -> float:
+    """Epsilon by composed distributions of losses; infinite where doubles cannot carry that delta."""
+    sampled: dict[Any, int] = {one: times for one, times in events.items() if one not in gaussians}
+    target = delta - _FLOAT * (1 + sum(sampled.values()))
+    if target < delta / 2:
+        return math.inf
+    reach = max(losses.reach_of(one) for one in sampled)
+    grid = grid_for(about, reach, sum(sampled.values()))
+    parts = [losses.step_of(one, grid).self_compose(times) for one, times in sampled.items()]
+    if gaussians:
+        parts.append(losses.gaussian(1 / _mu(gaussians), grid))
+    return float(reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(target))
+
+
+def grid_for(about: float, reach: float, steps: int) -> float:
+    """The width of a grid of losses: fine against the epsilon expected and against one step's share of it.
+
+    Coarser ones are upper bounds as well, only larger: at a tenth of a step's standard deviation by 0.1 %.
+    """
+    return max(about / max(8_000, 50 * math.sqrt(steps)), reach / losses.MOST_POINTS)
+
+
+def noise_for(
+    epsilon_budget: float,
+    delta: float,
+    make: Callable[[float], Iterable[Event]],
+    fits: Callable[[Iterable[Event]], bool] | None = None,
+) -> float:
+    """The least noise with which a plan stays within a budget, to 0.1 %, on the safe side.
+
+    Args:
+        epsilon_budget: what may be spent.
+        delta: the failure probability.
+        make: a noise multiplier to all the events of the plan; more noise must not cost more. It may refuse
+            a multiplier (BadInput), which counts as too little.
+        fits: whether a plan stays within the budget; by default, that its :func:`epsilon` does.
+
+    Raises:
+        BadInput: for an epsilon that is not positive, a delta outside (0, 1), and a budget that no noise
+            meets, with the least that one does.
+
+    >>> round(noise_for(4.377, 1e-5, lambda z: [GaussianRelease(z)]), 2)
+    1.0
+    """
+    check_delta(delta)
+    if not (isinstance(epsilon_budget, int | float) and 0 < epsilon_budget < math.inf):
+        raise BadInput(f"epsilon {epsilon_budget} must be a positive number; 8 is usual")
+
+    def over(multiplier: float) -> float:
+        """The logarithm of what is spent over what may be: positive where the noise is too little."""
+        try:
+            events = list(make(multiplier))
+        except BadInput:
+            return math.inf
+        if fits:
+            return -math.inf if fits(events) else math.inf
+        cost = epsilon(events, delta).epsilon
+        return math.log(cost / epsilon_budget) if cost else -math.inf
+
+    high, above = 1.0, over(1.0)
+    while above > 0:
+        high *= 4
+        if high > _MOST_NOISE:
+            least = epsilon(make(_MOST_NOISE), delta).epsilon
+            raise BadInput(
+                f"no noise keeps this plan within epsilon {epsilon_budget} at delta {delta}: what does not "
+                f"depend on the noise costs {_up(least)} already; allow more, or release less"
+            )
+        above = over(high)
+    low, below = high / 4, over(high / 4)
+    while low > _LEAST_NOISE and below <= 0:
+        high, above, low = low, below, low / 4
+        below = over(low)
+    side = 1
+    while high - low > _SEARCH * high:
+        middle = math.sqrt(low * high)
+        if math.isfinite(below - above):  # the logarithms are nearly on a line: aim a little beside it
+            middle = low * (high / low) ** (below / (below - above))
+            middle = min(
+                max(middle * (1 + side * _SEARCH / 3), low * (1 + _SEARCH / 9)), high * (1 - _SEARCH / 9)
+            )
+            side = -side
+        found = over(middle)
+        low, below, high, above = (low, below, middle, found) if found <= 0 else (middle, found, high, above)
+    return high
+
+
+def _up(value: float) -> float:
+    return value if math.isinf(value) else math.ceil(value * 1000) / 1000

@@ -1,0 +1,262 @@
+"""What a release costs: the events that an accountant composes, and their form on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.protocol.guarantee import Relation
+
+LEAST_SIGMA = 2.0
+"""Below this a share of discrete noise is no longer nearly Gaussian: tau is 118 at 0.7 (threats 6.7)."""
+MOST = 10**9
+"""Steps, shares, occurrences or coordinates of one event."""
+
+
+class Event:
+    """One kind of release, with its noise.
+
+    Guarantees:
+        - equal events are equal and hash alike, so they can be counted;
+        - :func:`event` reads back what :meth:`to_json` wrote, and nothing else.
+    """
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """This event as JSON types."""
+        return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
+
+    @classmethod
+    def _read(cls, body: Mapping[str, Any]) -> Self:
+        """Every field must be there, of its own type: a bool is no number here, a string is none either."""
+        names = {f.name: f.type for f in fields(cls)}  # type: ignore[arg-type]
+        if set(body) != set(names):
+            raise BadInput(f"an event {cls.kind!r} has exactly the keys {', '.join(names)}")
+        for name, kind in names.items():
+            wanted = {"float": (int, float), "int": (int,), "str": (str,), "bool": (bool,)}[str(kind)]
+            if type(body[name]) not in wanted:
+                raise BadInput(f"{name} of an event {cls.kind!r} is no {kind}")
+        return cls(**body)
+
+    def _number(self, name: str, low: float, high: float, below: bool = False) -> None:
+        """One field is a finite number in [low, high], or (low, high] with ``below``."""
+        value = getattr(self, name)
+        if type(value) not in (int, float) or not (low < value if below else low <= value) or value > high:
+            bracket = "(" if below else "["
+            raise BadInput(f"{name} {value!r} of an event {self.kind!r} must lie in {bracket}{low}, {high}]")
+        object.__setattr__(self, name, float(value))
+
+    def _count(self, name: str) -> None:
+        value = getattr(self, name)
+        if type(value) is not int or not 1 <= value <= MOST:
+            raise BadInput(
+                f"{name} {value!r} of an event {self.kind!r} must be a whole number from 1 to {MOST}"
+            )
+
+
+_LOW, _HIGH = 1e-9, 1e12
+"""Noise multipliers that are accounted: less is none at all, and of more doubles lose what the cost is."""
+
+
+@dataclass(frozen=True)
+class GaussianRelease(Event):
+    """Continuous Gaussian noise on a bounded value.
+
+    Args:
+        multiplier: standard deviation over sensitivity; 0 means that there is no noise.
+    """
+
+    multiplier: float
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        self._number("multiplier", 0, _HIGH)
+
+
+@dataclass(frozen=True)
+class DiscreteRelease(Event):
+    """The sum of some discrete Gaussians on a bounded vector of whole numbers.
+
+    Args:
+        multiplier: ``sqrt(shares) * sigma / sensitivity``, sensitivity and sigma in whole steps; 0 means
+            that there is no noise.
+        shares: how many independent discrete Gaussians the sum surely holds that the reader does not know.
+        sigma: of each share, in whole steps.
+        width: coordinates.
+        total_variation: between the noise as drawn and the ideal one, for the whole vector and all shares.
+    """
+
+    multiplier: float
+    shares: int = 1
+    sigma: float = field(kw_only=True)
+    width: int = field(kw_only=True)
+    total_variation: float = field(kw_only=True, default=0.0)
+    kind: ClassVar[str] = "discrete"
+
+    def __post_init__(self) -> None:
+        self._number("multiplier", 0, _HIGH)
+        self._count("shares")
+        self._count("width")
+        self._number("total_variation", 0, 1)
+        if type(self.sigma) in (int, float) and 0 <= self.sigma < LEAST_SIGMA:
+            raise BadInput(
+                f"a share of discrete noise with sigma {self.sigma} steps is too narrow to be accounted: "
+                f"take a finer grid, at least {LEAST_SIGMA} steps"
+            )
+        self._number("sigma", LEAST_SIGMA, _HIGH)
+
+
+@dataclass(frozen=True)
+class SampledGaussian(Event):
+    """Steps of DP-SGD under Poisson sampling, where one unit is one record: one gradient.
+
+    Args:
+        multiplier: standard deviation of the noise on the sum over the clip of one gradient.
+        rate: each record's probability of being in a step, by secret independent coins.
+        steps: how many.
+        relation: neighbouring relation; ``zero-out`` costs what ``add-remove`` costs.
+    """
+
+    multiplier: float
+    rate: float
+    steps: int
+    relation: str
+    kind: ClassVar[str] = "sampled gaussian"
+
+    def __post_init__(self) -> None:
+        self._number("multiplier", 0, _HIGH)
+        self._number("rate", 0, 1, below=True)
+        self._count("steps")
+        if self.relation not in tuple(Relation):
+            raise BadInput(f"relation {self.relation!r}: use {', '.join(Relation)}")
+
+
+@dataclass(frozen=True)
+class OccurringGaussian(Event):
+    """Steps of DP-SGD under Poisson sampling, where one unit changes several records' gradients.
+
+    Each of the touched gradients stays within the clip and may change to any other: the unit's features and
+    edges are in those records (threats 6.1).
+
+    Args:
+        noise: standard deviation of the noise on the sum over the clip of one gradient.
+        rate: each record's probability of being in a step.
+        steps: how many.
+        occurrences: records that one unit touches at most.
+    """
+
+    noise: float
+    rate: float
+    steps: int
+    occurrences: int
+    kind: ClassVar[str] = "occurring gaussian"
+
+    def __post_init__(self) -> None:
+        self._number("noise", 0, _HIGH)
+        self._number("rate", 0, 1, below=True)
+        self._count("steps")
+        self._count("occurrences")
+        _few(self.occurrences)
+
+
+@dataclass(frozen=True)
+class VanishingGaussian(Event):
+    """As :class:`OccurringGaussian`, where the touched gradients become zero under the neighbouring relation.
+
+    Ordinary training of a graph neural network is not that: a neighbour's gradient changes, it does not
+    vanish.
+
+    Args:
+        vanishing: must be True, said by whoever knows that the design makes them vanish.
+    """
+
+    noise: float
+    rate: float
+    steps: int
+    occurrences: int
+    vanishing: bool = False
+    kind: ClassVar[str] = "vanishing gaussian"
+
+    def __post_init__(self) -> None:
+        self._number("noise", 0, _HIGH)
+        self._number("rate", 0, 1, below=True)
+        self._count("steps")
+        self._count("occurrences")
+        _few(self.occurrences)
+        if self.vanishing is not True:
+            raise BadInput(
+                "the mixture-of-Gaussians event holds only where the touched gradients vanish; in ordinary "
+                "GNN training they change: use OccurringGaussian, or say vanishing=True if the design does it"
+            )
+
+
+@dataclass(frozen=True)
+class PureRelease(Event):
+    """A release with pure epsilon: randomised response.
+
+    Args:
+        epsilon: of this release.
+    """
+
+    epsilon: float
+    kind: ClassVar[str] = "pure"
+
+    def __post_init__(self) -> None:
+        self._number("epsilon", 0, 1e6, below=True)
+
+
+@dataclass(frozen=True)
+class SamplingError(Event):
+    """How far the noise of a release, as a sampler drew it, may be from what another event is about.
+
+    Args:
+        total_variation: for the whole upload.
+    """
+
+    total_variation: float
+    kind: ClassVar[str] = "drawn"
+
+    def __post_init__(self) -> None:
+        self._number("total_variation", 0, 1)
+
+
+def _few(occurrences: int) -> None:
+    if occurrences > 10**6:
+        raise BadInput(f"{occurrences} occurrences of one unit: at most {10**6} are accounted")
+
+
+KINDS: dict[str, type[Event]] = {
+    cls.kind: cls
+    for cls in (
+        GaussianRelease,
+        DiscreteRelease,
+        SampledGaussian,
+        OccurringGaussian,
+        VanishingGaussian,
+        PureRelease,
+        SamplingError,
+    )
+}
+
+
+def event(json: Any) -> Event:
+    """The event that :meth:`Event.to_json` wrote.
+
+    Raises:
+        BadInput: (a ValueError) for anything else.
+
+    >>> event(GaussianRelease(1.5).to_json())
+    GaussianRelease(multiplier=1.5)
+    """
+    if type(json) is not dict or type(json.get("kind")) is not str or json["kind"] not in KINDS:
+        raise BadInput(f"an event is a JSON object whose kind is one of {', '.join(KINDS)}")
+    body = {key: value for key, value in json.items() if key != "kind"}
+    return KINDS[json["kind"]]._read(body)
+
+
+def without_noise(one: Event) -> bool:
+    """Whether nothing protects this release: no noise, or too little for doubles to count what it costs."""
+    return float(getattr(one, "multiplier", getattr(one, "noise", 1.0))) < _LOW

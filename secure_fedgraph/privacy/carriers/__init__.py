@@ -1,0 +1,1 @@
+"""Carriers: how an upload travels, and what its reader can open."""

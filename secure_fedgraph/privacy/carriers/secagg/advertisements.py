@@ -1,0 +1,181 @@
+"""The deck of one masked sum: the signed keys of all present, the same for everybody or nothing cancels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.crypto import AgreementKey, derive, verify
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.privacy.protection import Scope
+from secure_fedgraph.protocol.wire import Tree, encode
+
+FIELDS = {"public": 32, "commitment": 32, "signature": 64}
+
+
+@dataclass(frozen=True)
+class KeyAdvertisements:
+    """What the clients advertised, in the order of their names.
+
+    Args:
+        names: sorted.
+        public, commitment, signature: one row of bytes each: the mask's public key, the commitment to the
+            seed of the client's own mask, the identity's signature over both, run, exchange, channel, cohort.
+    """
+
+    names: tuple[str, ...]
+    public: np.ndarray
+    commitment: np.ndarray
+    signature: np.ndarray
+
+    @classmethod
+    def of(cls, adverts: Mapping[str, Tree]) -> KeyAdvertisements:
+        """The server's: from the replies."""
+        names = tuple(sorted(adverts))
+        for name in names:
+            check_advert(name, adverts[name])
+        return cls(names, **{key: np.stack([adverts[name][key] for name in names]) for key in FIELDS})
+
+    @classmethod
+    def from_tree(cls, tree: Tree) -> KeyAdvertisements:
+        """The client's.
+
+        Raises:
+            HostileMessage: for anything but what :meth:`to_tree` gives.
+        """
+        names = tree.get("names")
+        listed = tuple(names.split("\n")) if isinstance(names, str) else ()
+        whole = all(_is_bytes(tree.get(key), (len(listed), size)) for key, size in FIELDS.items())
+        if not whole or len(tree) != 4 or list(listed) != sorted(set(listed)):
+            raise HostileMessage("the keys of a masked sum cannot be read")
+        check_no_copies(tree["public"])
+        return cls(listed, **{key: tree[key] for key in FIELDS})
+
+    def to_tree(self) -> Tree:
+        """As it is handed to every client."""
+        return {"names": "\n".join(self.names), **{key: getattr(self, key) for key in FIELDS}}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of everything in it. The neighbour graph and every mask hang on it."""
+        return hashlib.sha256(encode(self.to_tree())).digest()
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each client stands, from 0; its shares are taken at one more."""
+        return {name: place for place, name in enumerate(self.names)}
+
+    def row(self, name: str, key: str) -> bytes:
+        """One client's bytes."""
+        return bytes(getattr(self, key)[self.places[name]])
+
+
+def check_advert(name: str, advert: Tree, scope: Scope | None = None, identity: bytes | None = None) -> None:
+    """That a client advertised keys, as the server sees it: the others would refuse what is wrong with them.
+
+    Args:
+        scope, identity: of the exchange and of the client, where its signature is to be checked too.
+
+    Raises:
+        HostileMessage: for anything that no honest client advertises.
+    """
+    if not all(_is_bytes(advert.get(key), (size,)) for key, size in FIELDS.items()):
+        raise HostileMessage(f"{name} advertised something that is no signed key")
+    if scope is None or identity is None:
+        return
+    public, committed, signature = (bytes(advert[key]) for key in FIELDS)
+    try:
+        verify(identity, signature, statement(scope, name, public, committed))
+        AgreementKey.generate().shared_with(public, b"masked: a key that agrees on nothing")
+    except HostileMessage as error:
+        raise HostileMessage(f"{name} advertised keys that are not its own to use: {error}") from None
+
+
+def check_no_copies(public: np.ndarray) -> None:
+    """That no two clients have one key: who adds the mask with one and subtracts the other's has none.
+
+    Raises:
+        HostileMessage: where two have.
+    """
+    if len({row.tobytes() for row in public}) < len(public):
+        raise HostileMessage("the keys of a masked sum have one key twice: somebody copied another's")
+
+
+def check_not_copied(name: str, adverts: Mapping[str, Tree]) -> None:
+    """That no other client advertised the same key: both are left out, as nobody can tell whose it is.
+
+    Raises:
+        HostileMessage: naming the other.
+    """
+    mine = bytes(adverts[name]["public"])
+    for other, advert in adverts.items():
+        if other != name and bytes(advert["public"]) == mine:
+            raise HostileMessage(f"{name} advertised the same key as {other}: one of them copied it")
+
+
+def statement(scope: Scope, name: str, public: bytes, commitment: bytes) -> bytes:
+    """What a client's identity signs at the start of a masked sum.
+
+    All but the name has a fixed length, so no two statements are the same bytes.
+    """
+    place = _place(scope.run, scope.round, scope.exchange, scope.channel, scope.cohort)
+    return b"masked: advertise" + place + public + commitment + name.encode()
+
+
+@lru_cache(maxsize=64)
+def _place(run: str, round: int, exchange: int, channel: str, cohort: tuple[str, ...]) -> bytes:
+    """A digest of the sum that a statement is about: the same for all of its clients."""
+    found = {"run": run, "round": round, "exchange": exchange, "channel": channel, "cohort": _hashed(cohort)}
+    return hashlib.sha256(encode(found)).digest()
+
+
+def context(scope: Scope, deck: KeyAdvertisements) -> bytes:
+    """What every mask of the sum is bound to: also the broadcast that the client was given."""
+    found = {
+        "run": scope.run,
+        "round": scope.round,
+        "exchange": scope.exchange,
+        "channel": scope.channel,
+        "cohort": _hashed(scope.cohort),
+        "given": scope.given,
+        "deck": deck.digest,
+    }
+    return hashlib.sha256(encode(found)).digest()
+
+
+def agreement(bound_to: bytes, survivors: tuple[str, ...]) -> bytes:
+    """What a client signs before it reveals anything: this list, in this sum."""
+    return b"masked: survivors" + bound_to + _hashed(survivors)
+
+
+def commitment(seed: bytes) -> bytes:
+    """What is advertised of the seed of a client's own mask: it gives the seed away to nobody."""
+    return derive(seed, b"masked: commitment")
+
+
+def own_key(seed: bytes, bound_to: bytes) -> bytes:
+    """The key of a client's own mask."""
+    return derive(seed, b"masked: own" + bound_to)
+
+
+def pair_info(bound_to: bytes) -> bytes:
+    """What a pair's mask key is derived for; the agreement adds both public keys."""
+    return b"masked: pair" + bound_to
+
+
+def parcel(deck: KeyAdvertisements, sender: str, reader: str) -> bytes:
+    """What the seal of a pair of shares is bound to."""
+    return b"masked: shares" + deck.digest + _hashed((sender, reader))
+
+
+def _hashed(names: tuple[str, ...]) -> bytes:
+    return hashlib.sha256("\n".join(names).encode()).digest()
+
+
+def _is_bytes(value: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == shape

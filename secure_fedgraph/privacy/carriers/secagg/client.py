@@ -1,0 +1,281 @@
+"""A client's half of one masked sum: its secrets, what it holds for others, the order it insists on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeGuard
+
+import numpy as np
+
+from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, seal, unseal
+from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.privacy.carriers import key_agreement
+from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, circle, near, shape
+from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret, split
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.protection import Scope
+from secure_fedgraph.protocol.wire import Tree
+
+_SESSION, _PAIRS = "masked/session", "masked/pairs"
+_UPLOADED, _UNFINISHED = "masked/uploaded", "masked/unfinished"
+ADVERTISE, SHARE, AGREE, UNMASK = "advertise", "share", "agree", "unmask"
+SEALED_SHARES = 2 * BYTES + SEAL_BYTES
+SHARES, SENDERS = "carrier/shares", "carrier/senders"
+"""What the request for the upload carries besides what the algorithm gives."""
+
+
+@dataclass(frozen=True)
+class ClientRequirements:
+    """What a client insists on, from its own copy of the policy; nothing of it is read from the wire."""
+
+    quorum: int
+    roster: int
+    """How many may ever be asked: colluders are a share of these, not of the cohort that the server picks."""
+    colluders: float
+    dropouts: float
+    whole: Callable[[tuple[str, ...]], tuple[str, ...]]
+    """Those of some clients whose batches are whole."""
+    abandoned: int
+    """Sums of the run that may stay unfinished, beyond the share ``dropouts`` of those uploaded for."""
+
+
+@dataclass
+class Session:
+    """The secrets of one masked sum, in the client that made them. They serve this sum and go with it."""
+
+    scope: Scope
+    mask_seed: int = field(repr=False)
+    own_seed: int = field(repr=False)
+    key: AgreementKey = field(repr=False)
+    next: str = SHARE
+    deck: KeyAdvertisements | None = None
+    shape: Shape | None = None
+    neighbours: tuple[str, ...] = ()
+    held: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
+    """Client -> the shares of its two seeds (of its masks' key, of its own mask) that this client holds."""
+    bound_to: bytes = b""
+    survivors: tuple[str, ...] = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the secrets of a masked sum do not leave their process")
+
+
+def advertise(scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
+    """Fresh secrets, and the signed public half of them.
+
+    Raises:
+        Refused: where too many sums of the run that this client uploaded for were never finished.
+    """
+    _large_enough(scope, party, len(scope.cohort), insists.quorum)
+    uploaded, unfinished = party.secrets.get(_UPLOADED, 0), party.secrets.get(_UNFINISHED, 0)
+    allowed = insists.abandoned + math.floor(insists.dropouts * uploaded + 1e-9)
+    if unfinished > allowed:
+        raise Refused(
+            f"channel {scope.channel!r}: {unfinished} of the {uploaded} sums that {party.name} uploaded for "
+            f"in this run were abandoned, and {allowed} are let go: protection.abandoned allows more"
+        )
+    mask_seed, own_seed = random_secret(), random_secret()
+    key = AgreementKey.from_seed(_bytes(mask_seed))
+    committed = decks.commitment(_bytes(own_seed))
+    party.secrets[_SESSION] = Session(scope, mask_seed, own_seed, key)  # the one before is over
+    signed = party.identity.sign(decks.statement(scope, party.name, key.public, committed))
+    return {"public": _array(key.public), "commitment": _array(committed), "signature": _array(signed)}
+
+
+def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
+    """Shares of both seeds, sealed to each neighbour, once the neighbours' signatures were checked."""
+    session = _next(scope, party, SHARE)
+    deck = KeyAdvertisements.from_tree(given)
+    if not set(deck.names) <= set(scope.cohort) or party.name not in deck.places:
+        raise HostileMessage(f"{party.name} was handed keys of clients outside the cohort, or not its own")
+    if deck.row(party.name, "public") != session.key.public:
+        raise HostileMessage(f"{party.name}'s own key came back changed")
+    numbers = shape(len(scope.cohort), len(deck.names), insists.colluders, insists.dropouts, insists.roster)
+    _large_enough(scope, party, len(deck.names), max(numbers.signatures, insists.quorum))
+    order = circle(deck.names, deck.digest)
+    neighbours = near(order, numbers.degree, order.index(party.name))
+    for name in neighbours:
+        public, committed = deck.row(name, "public"), deck.row(name, "commitment")
+        signed = decks.statement(session.scope, name, public, committed)
+        party.verify(name, deck.row(name, "signature"), signed)
+    points = {name: deck.places[name] + 1 for name in (*neighbours, party.name)}
+    made = split((session.mask_seed, session.own_seed), numbers.shares, list(points.values()))
+    pieces = {name: tuple(_bytes(one) for one in made[point]) for name, point in points.items()}
+    sealed = np.empty((len(neighbours), SEALED_SHARES), dtype=np.uint8)
+    for row, name in zip(sealed, neighbours, strict=True):
+        where = decks.parcel(deck, party.name, name)
+        row[:] = _array(seal(_pair(party, name, scope), b"".join(pieces[name]), where))
+    session.deck, session.shape, session.neighbours = deck, numbers, neighbours
+    session.held = {party.name: (pieces[party.name][0], pieces[party.name][1])}
+    session.next = "accept"
+    return {"shares": sealed}
+
+
+def accept(part: Tree, scope: Scope, party: Party) -> None:
+    """Takes the shares that came with the request for the upload: from now on these are who may be alive."""
+    session = _next(scope, party, "accept")
+    deck, numbers = _settled(session)
+    senders, rows = part.get(SENDERS), part.get(SHARES)
+    names = tuple(senders.split("\n")) if isinstance(senders, str) and senders else ()
+    if (
+        not _rows(rows, len(names), SEALED_SHARES)
+        or len(set(names)) != len(names)
+        or not set(names) <= set(session.neighbours)
+    ):
+        raise HostileMessage(f"{party.name} was handed shares that are not its neighbours'")
+    if len(names) + 1 < numbers.shares:
+        raise HostileMessage(
+            f"{party.name} uploads beside at least {numbers.shares - 1} neighbours and was handed the shares "
+            f"of {len(names)}"
+        )
+    held = {}
+    for name, row in zip(names, rows, strict=True):
+        opened = _unsealed(party, name, row.tobytes(), scope, deck)
+        held[name] = (opened[:BYTES], opened[BYTES:])
+    session.held.update(held)
+    session.scope, session.bound_to, session.next = scope, decks.context(scope, deck), "upload"
+
+
+def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
+    """Keys of the streams that the upload is masked with, once: those added, and those subtracted."""
+    session = _next(scope, party, "upload")
+    deck, _ = _settled(session)
+    if scope != session.scope:
+        raise HostileMessage(f"{party.name} was asked for its upload in another sum than it prepared")
+    session.next = AGREE
+    party.secrets[_UPLOADED] = party.secrets.get(_UPLOADED, 0) + 1
+    party.secrets[_UNFINISHED] = party.secrets.get(_UNFINISHED, 0) + 1  # until it unmasks
+    plus = [decks.own_key(_bytes(session.own_seed), session.bound_to)]
+    minus: list[bytes] = []
+    info = decks.pair_info(session.bound_to)
+    for name in session.held:
+        if name != party.name:
+            key = session.key.shared_with(deck.row(name, "public"), info)
+            (plus if party.name < name else minus).append(key)
+    return plus, minus
+
+
+def bound_to(party: Party) -> bytes:
+    """What the masks of the upload that was just made are bound to; a hash of what all know."""
+    session: Session = party.secrets[_SESSION]
+    return session.bound_to
+
+
+def agree(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
+    """Signs the list of survivors, once, if it is one that this client answers for."""
+    session = _next(scope, party, AGREE)
+    deck, numbers = _settled(session)
+    text = given.get("survivors")
+    names = tuple(text.split("\n")) if isinstance(text, str) else ()
+    if list(names) != sorted(set(names)) or not set(names) <= set(deck.names) or party.name not in names:
+        raise HostileMessage(f"{party.name} was shown survivors that repeat, are strangers, or lack it")
+    around = set(session.neighbours) & set(names)
+    if not around <= set(session.held):
+        raise HostileMessage(f"{party.name} was shown a survivor that never shared its secrets with it")
+    _large_enough(scope, party, len(names), max(numbers.signatures, insists.quorum))
+    if len(around) + 1 < numbers.shares:
+        raise HostileMessage(
+            f"{party.name} was shown {len(around)} surviving neighbours and insists on {numbers.shares - 1}"
+        )
+    if insists.whole(names) != names:
+        raise HostileMessage(f"{party.name} was shown survivors that are not whole batches")
+    session.survivors, session.next = names, UNMASK
+    return {"signature": _array(party.identity.sign(decks.agreement(session.bound_to, names)))}
+
+
+def unmask(given: Tree, scope: Scope, party: Party) -> Tree:
+    """Reveals one of two shares for each client: of the own mask of a survivor, else of its mask key."""
+    session = _next(scope, party, UNMASK)
+    _, numbers = _settled(session)
+    _check_signatures(given, session, party, numbers.signatures)
+    shares = np.stack(
+        [_array(session.held[name][name in session.survivors]) for name in sorted(session.held)]
+    )
+    party.secrets[_UNFINISHED] -= 1
+    del party.secrets[_SESSION]  # once: nobody gets the other share
+    return {"shares": shares}
+
+
+def _check_signatures(given: Tree, session: Session, party: Party, needed: int) -> None:
+    """That so many clients signed the list this client signed: in this sum, given the same broadcast."""
+    text, rows = given.get("names"), given.get("signatures")
+    names = tuple(text.split("\n")) if isinstance(text, str) else ()
+    if (
+        not _rows(rows, len(names), 64)
+        or len(set(names)) != len(names)
+        or not set(names) <= set(session.survivors)
+    ):
+        raise HostileMessage(f"{party.name} was handed signatures that are not the survivors'")
+    if len(names) < needed:
+        raise HostileMessage(
+            f"{party.name} was asked to unmask with {len(names)} signatures on the survivors; {needed} are "
+            "needed, so that no two lists are answered"
+        )
+    signed = decks.agreement(session.bound_to, session.survivors)
+    for name, row in zip(names, rows, strict=True):
+        try:
+            party.verify(name, bytes(row), signed)
+        except HostileMessage:
+            raise HostileMessage(
+                f"{name} signed another list of survivors than {party.name}, or was given another broadcast"
+            ) from None
+
+
+def _unsealed(party: Party, name: str, raw: bytes, scope: Scope, deck: KeyAdvertisements) -> bytes:
+    try:
+        return unseal(_pair(party, name, scope), raw, decks.parcel(deck, name, party.name))
+    except HostileMessage:
+        raise HostileMessage(f"what {name} shared with {party.name} does not open as its shares") from None
+
+
+def _next(scope: Scope, party: Party, step: str) -> Session:
+    session: Session | None = party.secrets.get(_SESSION)
+    if session is None or session.next != step:
+        raise HostileMessage(f"{party.name} was asked to {step} out of order, or a second time")
+    mine = session.scope
+    if (mine.run, mine.round, mine.channel, mine.cohort) != (
+        scope.run,
+        scope.round,
+        scope.channel,
+        scope.cohort,
+    ):
+        raise HostileMessage(f"{party.name} was asked to {step} in another sum than it advertised for")
+    return session
+
+
+def _settled(session: Session) -> tuple[KeyAdvertisements, Shape]:
+    assert session.deck is not None and session.shape is not None
+    return session.deck, session.shape
+
+
+def _large_enough(scope: Scope, party: Party, found: int, needed: int) -> None:
+    if found < needed:
+        raise HostileMessage(
+            f"channel {scope.channel!r}: {party.name} answers cohorts of at least {needed} and was asked in "
+            f"one of {found}: ask more, or set protection.quorum or protection.colluders lower"
+        )
+
+
+def _pair(party: Party, peer: str, scope: Scope) -> bytes:
+    """The key that shares between two clients are sealed under: of the run, reconstructed by nobody."""
+    keys: dict[str, bytes] = party.secrets.setdefault(_PAIRS, {})
+    if peer not in keys:
+        once = Scope(scope.run, 0, 0, "", ())
+        keys[peer] = key_agreement.shared_key(party, peer, once, "masked: shares")
+    return keys[peer]
+
+
+def _rows(value: Any, count: int, size: int) -> TypeGuard[np.ndarray]:
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == (count, size)
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes(BYTES, "little")
+
+
+def _array(raw: bytes) -> Any:
+    return np.frombuffer(raw, dtype=np.uint8)

@@ -1,0 +1,321 @@
+"""Masked sums for the server: double masks, shares of both seeds, and drop-outs at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.crypto import verify
+from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
+from secure_fedgraph.privacy.carriers.secagg import client, ring_words
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.privacy.carriers.secagg.neighbours import (
+    COMPLETE,
+    Shape,
+    around,
+    circle,
+    conspirators,
+    shape,
+)
+from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession, bytes_of
+from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk, keep_valid, require
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Ask, BindContext, Carrier, Scope
+from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.upload import Layout
+from secure_fedgraph.protocol.wire import Tree
+
+ABANDONED = 16
+"""Sums of a run that a client lets go unfinished by default, beyond the share that may drop out."""
+PARTS = (
+    "a server that lies about who dropped out may open a sum in parts, of two honest uploads or more, where "
+    "enough clients between them collude or are said to be gone: a larger quorum leaves it no such place"
+)
+"""The excess of sums over clients that mask with some of the others only, at a small quorum."""
+
+
+@dataclass(frozen=True)
+class Masked(Carrier):
+    """Adds a key stream of its own and one for each neighbour to an upload; survivors help to take them off.
+
+    Five exchanges a sum. *Advertise*: a fresh key and a commitment to the own mask's seed, signed by the
+    identity. *Share*: shares of both seeds, sealed to each neighbour. *Answer*: the upload under both masks.
+    *Agree*: each client signs the list of those whose upload arrived. *Unmask*: for each of its neighbours a
+    client reveals the share of the own mask's seed if it is on the list, else of the mask key's seed.
+
+    Guarantees:
+        - to anybody who lacks its own mask's seed or one of its pairs' keys, an upload's words are uniform in
+          the ring: to the server, and to a coalition with up to ``colluders`` of the roster;
+        - the server learns one sum, over more than half of the cohort, never fewer than the quorum, and two
+          clients more than may collude: a client signs one list and reveals once, for a list that
+          ``(cohort + colluders) // 2 + 1`` clients signed, so two lists cannot both be answered, and never
+          both shares for one client. How many collude is a share of the roster: the server picks the cohort;
+        - below that many survivors nothing is opened; above, the sum is exact in the ring;
+        - a client that answers nonsense at whatever step is left out like one that dropped out there, and
+          wrong shares from some of those that hold them are put right. One that dealt shares of other secrets
+          than it advertised is noticed at the end only: nothing is opened then, and the error names it;
+        - any secret that shares can give back serves one sum, and is compared with what was advertised;
+        - clients that were shown other keys, another cohort or another broadcast do not mask or sign as one.
+    Needs:
+        - a roster of identity keys that the server did not hand out;
+        - for cohorts above 32, where clients mask with some neighbours only: at most ``colluders`` of the
+          roster with the server. One that lies about who dropped out may then open the sum in parts, each of
+          at least two honest uploads but with the probability that the module of neighbours states; one that
+          follows the protocol opens the whole.
+
+    Args:
+        bits: of the ring and of a word on the wire: 16, 20 or 32.
+        colluders: the share of the roster that may work with the server, from 0 to below 1.
+        dropouts: the share of a cohort that may drop out by chance, for the number of neighbours in large
+            cohorts.
+        batch: clients are summed in whole batches of this many, so that no two sums, of whatever rounds, tell
+            fewer apart; 1 is off. A drop-out costs its batch: of clients that answer with probability ``q``,
+            ``q**batch`` are summed.
+        abandoned: how many sums of a run a client uploads for and is never shown to be complete, beyond the
+            share ``dropouts`` of those that it uploads for: then it takes part in no further one.
+        quorum, batches, roster: filled in by binding.
+        dealt: the server's half of one sum, filled in by :meth:`prepare`.
+
+    Raises:
+        BadInput: for settings out of range.
+
+    References:
+        Bonawitz et al., Practical Secure Aggregation for Privacy-Preserving Machine Learning, CCS 2017
+        (figure 4); Bell et al., Secure Single-Server Aggregation with (Poly)Logarithmic Overhead, CCS 2020;
+        So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage, AAAI 2023 (batches).
+    """
+
+    bits: int = 32
+    colluders: float = 0.1
+    dropouts: float = 0.2
+    batch: int = 1
+    abandoned: int = ABANDONED
+    quorum: int = 2
+    roster: int = 0
+    batches: tuple[tuple[str, ...], ...] = ()
+    dealt: SumSession | None = field(default=None, repr=False, compare=False)
+
+    name = "masked"
+    takes = Domain.RING
+    gives = Domain.MASKED
+    reveals = frozenset({Reveal.SUM})
+    agrees_on_keys = True
+    tolerates_dropouts = True
+    closing = (client.AGREE, client.UNMASK)
+    confirms = client.UNMASK
+
+    def __post_init__(self) -> None:
+        if self.bits not in ring_words.WIDTHS:
+            raise BadInput(f"bits {self.bits}: masked words have 16, 20 or 32; set protection.bits=32")
+        for key in ("colluders", "dropouts"):
+            if not 0 <= getattr(self, key) < 1:
+                raise BadInput(f"{key} {getattr(self, key)}: a share of the cohort, from 0 to below 1")
+        if self.abandoned < 0:
+            raise BadInput(f"abandoned {self.abandoned}: a number of sums, from 0")
+        if self.batch < 1:
+            raise BadInput(f"batch {self.batch}: a number of clients; 1 sums whoever is there")
+
+    @property
+    def ring(self) -> int:  # type: ignore[override]
+        """Words are added modulo this."""
+        return 1 << self.bits
+
+    def bind(self, terms: BindContext) -> Masked:
+        """Fixes the quorum and the batches.
+
+        Raises:
+            BadInput: for batches larger than the federation.
+        """
+        names, size = sorted(terms.clients), self.batch
+        if size > len(names):
+            raise BadInput(f"batch {size}: there are {len(names)} clients; set protection.batch=1, or fewer")
+        count = len(names) // size  # the last batch takes what is left over
+        cuts = [*(size * i for i in range(count)), len(names)]
+        batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
+        # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
+        least = 1 if terms.channel.accepted else terms.channel.least
+        # whatever the colluders subtract, two others are left in it
+        pair = 2 + conspirators(len(names), self.colluders)
+        if pair > len(names):
+            raise Refused(
+                f"channel {terms.channel.name!r}: of {len(names)} clients a share of protection.colluders = "
+                f"{self.colluders:g} leaves fewer than two that a sum hides from the others: add clients, or "
+                "set protection.colluders lower"
+            )
+        return replace(self, quorum=max(terms.quorum, pair, least), batches=batches, roster=len(names))
+
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+        """What sums give away by subtraction."""
+        told = DIFFERENCES
+        if self.batch > 1:
+            told = (
+                f"two sums that differ in one batch of {self.batch} clients give that batch's by subtraction"
+            )
+        if len(terms.clients) == 2:
+            return told, SUBTRACTION
+        return (told, PARTS) if self._parts_open(terms) else (told,)
+
+    def _parts_open(self, terms: BindContext) -> bool:
+        """Whether a server that lies could find more colluders and gone clients than a client has neighbours:
+        those between two parts of the circle, which then share no mask. In complete graphs there is no such
+        place."""
+        count = len(terms.clients)
+        if count <= COMPLETE:
+            return False
+        degree = shape(count, count, self.colluders, self.dropouts, count).degree
+        return degree <= conspirators(count, self.colluders) + count - max(terms.quorum, 2)
+
+    def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
+        """Those in whole batches."""
+        there = set(uploaded)
+        left_out = {name for batch in self.batches if not there.issuperset(batch) for name in batch}
+        return tuple(name for name in uploaded if name not in left_out)
+
+    # --- the client's half ----------------------------------------------------------------------------------
+
+    def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
+        """Advertise, share, agree, unmask: in this order, each once."""
+        insists = client.ClientRequirements(
+            self.quorum, self.roster, self.colluders, self.dropouts, self.contributors, self.abandoned
+        )
+        if step == client.ADVERTISE:
+            return client.advertise(scope, party, insists)
+        if step == client.SHARE:
+            return client.share(given, scope, party, insists)
+        if step == client.AGREE:
+            return client.agree(given, scope, party, insists)
+        if step == client.UNMASK:
+            return client.unmask(given, scope, party)
+        return super().answer(step, given, scope, party)
+
+    def accept(self, part: Tree, scope: Scope, party: Party) -> None:
+        """Takes the neighbours' shares, before the algorithm works."""
+        client.accept(part, scope, party)
+
+    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
+        """The masked words, one for each value, packed at the ring's width."""
+        plus, minus = client.mask_keys(scope, party)
+        words = np.array(matrix, dtype=np.int32, order="C").reshape(-1)  # always a copy
+        words = words.astype("<u2") if self.bits == 16 else words.view("<u4")
+        ring_words.accumulate(words, plus=plus, minus=minus)
+        return ring_words.pack(words, self.bits)
+
+    def context(self, scope: Scope, party: Party) -> str:
+        """Of the broadcast that the client was given and the keys that it was handed."""
+        return client.bound_to(party).hex()
+
+    # --- the server's half ----------------------------------------------------------------------------------
+
+    def prepare(self, ask: Ask, cohort: tuple[str, ...], channel: str) -> Masked:
+        """Collects keys and sealed shares before the uploads are asked for.
+
+        Raises:
+            Refused: where too few clients are left.
+        """
+        found = ask(client.ADVERTISE, {name: {} for name in cohort})
+        scope, roster = (ask.scope, ask.roster) if isinstance(ask, TolerantAsk) else (None, {})
+        adverts = keep_valid(
+            ask, found, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
+        )
+        shown = dict(adverts)
+        adverts = keep_valid(ask, shown, lambda name, _: decks.check_not_copied(name, shown))
+        least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
+        require(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
+        deck = KeyAdvertisements.of(adverts)
+        numbers = self._shape(cohort, len(deck.names))
+        neighbours = around(circle(deck.names, deck.digest), numbers.degree)
+
+        def check(name: str, tree: Tree) -> None:
+            if not bytes_of(tree.get("shares"), (len(neighbours[name]), client.SEALED_SHARES)):
+                raise HostileMessage(
+                    f"channel {channel!r}: {name} shared its secrets with others than its neighbours"
+                )
+
+        replies = keep_valid(ask, ask(client.SHARE, dict.fromkeys(deck.names, deck.to_tree())), check)
+        require(ask, len(replies), least, len(cohort), channel, "had shared its secrets")
+        shares = {name: tree["shares"] for name, tree in replies.items()}
+        return replace(self, dealt=SumSession(cohort, deck, numbers, least, neighbours, shares))
+
+    def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
+        """Each client that is still there, with the shares that its neighbours sealed to it."""
+        return self._dealt.parts()
+
+    def check(self, data: Any, layout: Layout, name: str) -> None:
+        """That an upload holds words of this ring, as many as its layout promises."""
+        ring_words.checked(data, self.bits, layout, name)
+
+    def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
+        """The sum over the contributors, centred.
+
+        Raises:
+            Refused: where too few clients are left, at any step; nothing was opened then.
+        """
+        if not set(sealed) <= set(self._dealt.shares):
+            raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")
+        # checked before the total is made: a layout's promise allocates nothing
+        found = {name: ring_words.unpack(data, self.bits, layout, name) for name, data in sealed.items()}
+        survivors = self.contributors(tuple(found))
+        plus, minus = self.unmasking(survivors, scope, ask)
+        total = np.zeros(layout.rows * layout.width, dtype=ring_words.word(self.bits))
+        ring_words.accumulate(total, [found[name] for name in survivors], plus, minus)
+        return ring_words.centred(total, self.bits).reshape(layout.rows, layout.width)
+
+    def unmasking(self, survivors: Iterable[str], scope: Scope, ask: Ask) -> Keys:
+        """Has the survivors agree and unmask: the keys of the streams that their sum is still under.
+
+        A server that cannot hold all uploads adds them up as they come and takes these off at the end.
+        """
+        dealt, channel = self._dealt, scope.channel
+        names, of = tuple(sorted(survivors)), len(dealt.cohort)
+        bound_to = decks.context(scope, dealt.deck)
+        require(ask, len(names), dealt.least, of, channel, "had uploaded")
+        shown = {"survivors": "\n".join(names)}
+        roster = ask.roster if isinstance(ask, TolerantAsk) else {}
+        agreed = decks.agreement(bound_to, names)
+        signed = keep_valid(
+            ask,
+            ask(client.AGREE, dict.fromkeys(names, shown)),
+            lambda name, tree: _check_signature(name, tree, agreed, roster.get(name)),
+        )
+        require(ask, len(signed), dealt.least, of, channel, "had signed the list of survivors")
+        given = _signatures(dict(list(signed.items())[: dealt.least]))  # who checks them checks no more
+        revealed = keep_valid(
+            ask,
+            ask(client.UNMASK, dict.fromkeys(signed, given)),
+            lambda name, tree: dealt.check_shares(name, tree, channel),
+        )
+        return dealt.keys(names, revealed, bound_to, channel, ask)
+
+    def _shape(self, cohort: tuple[str, ...], present: int) -> Shape:
+        return shape(len(cohort), present, self.colluders, self.dropouts, self.roster)
+
+    @property
+    def _dealt(self) -> SumSession:
+        if self.dealt is None:
+            raise HostileMessage("a masked sum is prepared before it is asked for")
+        return self.dealt
+
+
+def _check_signature(name: str, tree: Tree, agreed: bytes, identity: bytes | None) -> None:
+    row = tree.get("signature")
+    if not bytes_of(row, (64,)):
+        raise HostileMessage(f"{name} signed the list of survivors with something that is no signature")
+    try:
+        if identity is not None:
+            verify(identity, bytes(row), agreed)
+    except HostileMessage:
+        raise HostileMessage(
+            f"{name} signed another list of survivors than it was shown, or was given another broadcast"
+        ) from None
+
+
+def _signatures(signed: Mapping[str, Tree]) -> Tree:
+    return {
+        "names": "\n".join(signed),
+        "signatures": np.stack([tree["signature"] for tree in signed.values()]),
+    }

@@ -1,0 +1,129 @@
+"""The server's half of one masked sum: what it was dealt, and what it puts together of it at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from secure_fedgraph.crypto import AgreementKey
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
+from secure_fedgraph.privacy.carriers.secagg import client
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
+from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, are_shares, candidates
+from secure_fedgraph.privacy.carriers.tolerant_ask import require
+from secure_fedgraph.privacy.protection import Ask
+from secure_fedgraph.protocol.wire import Tree
+
+Keys = tuple[list[bytes], list[bytes]]
+"""Keys of streams to add to a total of masked words, and of those to subtract."""
+
+
+@dataclass(frozen=True)
+class SumSession:
+    """What the server knows of one sum before the uploads: keys, graph, and shares that it cannot open."""
+
+    cohort: tuple[str, ...]
+    deck: KeyAdvertisements
+    shape: Shape
+    least: int
+    neighbours: Mapping[str, tuple[str, ...]]
+    shares: Mapping[str, np.ndarray]
+
+    @cached_property
+    def held(self) -> dict[str, tuple[str, ...]]:
+        """Client -> whose shares it holds, its own among them, sorted."""
+        there = set(self.shares)
+        return {n: tuple(sorted({*self.neighbours[n], n} & there)) for n in self.shares}
+
+    def parts(self) -> dict[str, Tree]:
+        """The sealed shares by reader."""
+        found: dict[str, Tree] = {}
+        places = {name: {n: i for i, n in enumerate(self.neighbours[name])} for name in self.shares}
+        for reader, held in self.held.items():
+            senders = [name for name in held if name != reader]
+            rows = [self.shares[name][places[name][reader]] for name in senders]
+            stacked = np.stack(rows) if rows else np.empty((0, client.SEALED_SHARES), dtype=np.uint8)
+            found[reader] = {client.SENDERS: "\n".join(senders), client.SHARES: stacked}
+        return found
+
+    def check_shares(self, holder: str, tree: Tree, channel: str) -> None:
+        """That a client revealed as many shares as it holds."""
+        rows, count = tree.get("shares"), len(self.held[holder])
+        if not bytes_of(rows, (count, BYTES)):
+            raise HostileMessage(f"channel {channel!r}: {holder} revealed something that is no shares")
+
+    def keys(
+        self,
+        survivors: tuple[str, ...],
+        revealed: Mapping[str, Tree],
+        bound_to: bytes,
+        channel: str,
+        ask: Ask,
+    ) -> Keys:
+        """The keys of what is left in the sum: survivors' own masks, pairs with those that dropped out."""
+        alive, by_owner = set(survivors), self._by_owner(revealed)
+        needed = [n for n in self.shares if n in alive or alive.intersection(self.neighbours[n])]
+        # before anything is put together: below the threshold of one, nothing of anybody is
+        for name in needed:
+            require(ask, len(by_owner.get(name, ())), self.shape.shares, len(self.neighbours[name]) + 1,
+                   channel, f"of those that hold shares of {name}'s secrets had revealed one")  # fmt: skip
+        plus: list[bytes] = []
+        minus: list[bytes] = []
+        info = decks.pair_info(bound_to)
+        for name in needed:
+            if name in alive:
+                minus.append(decks.own_key(self._own_seed(name, by_owner[name]), bound_to))
+                continue
+            key = self._mask_key(name, by_owner[name])
+            for other in alive.intersection(self.neighbours[name]):
+                pair = key.shared_with(self.deck.row(other, "public"), info)
+                (minus if other < name else plus).append(pair)  # the lower name had added it
+        return plus, minus
+
+    def _by_owner(self, revealed: Mapping[str, Tree]) -> dict[str, dict[int, int]]:
+        found: dict[str, dict[int, int]] = {}
+        for holder, tree in revealed.items():
+            rows = tree["shares"]
+            for owner, row, is_share in zip(self.held[holder], rows, are_shares(rows), strict=True):
+                if (
+                    is_share
+                ):  # what is none counts against whoever dealt it, not against all that this one holds
+                    share = int.from_bytes(row.tobytes(), "little")
+                    found.setdefault(owner, {})[self.deck.places[holder] + 1] = share
+        return found
+
+    def _own_seed(self, name: str, shares: Mapping[int, int]) -> bytes:
+        committed = self.deck.row(name, "commitment")
+        for seed in self._seeds(shares):
+            if decks.commitment(seed) == committed:
+                return seed
+        raise _wrong(name)
+
+    def _mask_key(self, name: str, shares: Mapping[int, int]) -> AgreementKey:
+        public = self.deck.row(name, "public")
+        for seed in self._seeds(shares):
+            key = AgreementKey.from_seed(seed)
+            if key.public == public:
+                return key
+        raise _wrong(name)
+
+    def _seeds(self, shares: Mapping[int, int]) -> Iterable[bytes]:
+        return (found.to_bytes(BYTES, "little") for found in candidates(shares, self.shape.shares))
+
+
+def _wrong(name: str) -> HostileMessage:
+    return HostileMessage(
+        f"the shares of {name}'s secret do not give what {name} advertised: it, or those that hold them, "
+        "lied; nothing was opened"
+    )
+
+
+def bytes_of(value: Any, shape: tuple[int, ...]) -> TypeGuard[np.ndarray]:
+    """Whether it is an array of bytes of that shape."""
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == shape

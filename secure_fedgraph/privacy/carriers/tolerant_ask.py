@@ -1,0 +1,93 @@
+"""Asking for the steps of a sum that goes on without those who answer nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.privacy.protection import Ask, Scope
+from secure_fedgraph.protocol.message import Message
+from secure_fedgraph.protocol.wire import Tree
+
+Asks = Callable[[str, Mapping[str, Tree]], tuple[Message, dict[str, Tree]]]
+LeaveOut = Callable[[Message, str, str], None]
+TOLD = 3
+"""How many reasons a refusal repeats."""
+
+
+class TolerantAsk:
+    """The server's ask in one sum that survives drop-outs; it keeps who was left out, and why.
+
+    Guarantees:
+        - a client is left out for what it sent itself, never for what another one sent;
+        - a reason names the client and what was wrong, and holds nothing of an upload.
+
+    Args:
+        ask: (step, client -> what it is given) -> the request, and the replies.
+        leave_out: told of every client that the sum goes on without.
+        reasons: why this sum went on without some so far, by whomever they were left out.
+        roster: client -> public identity key, where the server knows them: a wrong signature is then known
+            for whose it is before the others refuse it.
+    """
+
+    def __init__(
+        self, ask: Asks, leave_out: LeaveOut, reasons: Callable[[], list[str]], roster: Mapping[str, bytes]
+    ) -> None:
+        self.roster = roster
+        self.reasons = reasons
+        self.request: Message | None = None
+        self._ask = ask
+        self._leave_out = leave_out
+
+    def __call__(self, step: str, given: Mapping[str, Tree]) -> dict[str, Tree]:
+        """The replies of those that answered what can be read."""
+        self.request, replies = self._ask(step, given)
+        return replies
+
+    @property
+    def scope(self) -> Scope:
+        """Where the last ask belongs."""
+        request = self.request
+        assert request is not None
+        return Scope(request.run, request.round, request.exchange, request.channel, request.cohort)
+
+    def refuse(self, client: str, reason: str) -> None:
+        """Goes on without a client."""
+        assert self.request is not None
+        self._leave_out(self.request, client, reason)
+
+
+def keep_valid(ask: Ask, replies: Mapping[str, Tree], check: Callable[[str, Tree], None]) -> dict[str, Tree]:
+    """The replies that pass a check. A plain ask, which can leave nobody out, gets the refusal as an error.
+
+    Args:
+        check: raises HostileMessage for a reply that no honest client sends.
+    """
+    found = {}
+    for name, tree in replies.items():
+        try:
+            check(name, tree)
+        except HostileMessage as refusal:
+            if not isinstance(ask, TolerantAsk):
+                raise
+            ask.refuse(name, str(refusal))
+        else:
+            found[name] = tree
+    return found
+
+
+def require(ask: Ask, found: int, needed: int, of: int, channel: str, had: str) -> None:
+    """That a sum can go on.
+
+    Raises:
+        Refused: with the reasons why some were left out.
+    """
+    if found >= needed:
+        return
+    reasons = ask.reasons() if isinstance(ask, TolerantAsk) else []
+    why = "".join(f"; {reason}" for reason in reasons[:TOLD])
+    more = f"; and {len(reasons) - TOLD} more" if len(reasons) > TOLD else ""
+    raise Refused(
+        f"channel {channel!r}: only {found} of {of} clients {had} and {needed} are needed: "
+        f"nothing was opened{why}{more}"
+    )

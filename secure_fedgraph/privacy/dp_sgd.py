@@ -1,0 +1,201 @@
+"""Training steps under noise inside a client: DP-SGD on records of a known influence."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.accounting.epsilon import (
+    Event,
+    OccurringGaussian,
+    SampledGaussian,
+    SamplingError,
+)
+from secure_fedgraph.privacy.pooling import clipped
+from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
+from secure_fedgraph.protocol.guarantee import Relation, Unit
+
+SIGMA = 2**12
+"""Whole steps to the noise's standard deviation: gradients are rounded to this fine a grid."""
+RECORDS = (Unit.GRAPH, Unit.NODE)
+"""Units of which one record of a training step may be made."""
+CHUNK = 2**24
+"""Values of a batch's gradients that are held at a time."""
+
+
+@dataclass(frozen=True)
+class PrivateSteps:
+    """How a client trains: every record's gradient clipped, their sum noised, records drawn by secret coins.
+
+    Guarantees:
+        - each step adds Gaussian noise of ``noise * clip`` to the sum of gradients no longer than ``clip``,
+          on a grid of whole steps, from the operating system's randomness;
+        - each record is in each step with probability ``rate``, by coins that nobody else can foresee: the
+          amplification that is accounted rests on them;
+        - a step without any record still adds its noise.
+    Needs:
+        - gradients that follow from one record each. At ``unit="node"`` a record is a node's tree, and where
+          a node is removed with its links at most ``occurrences`` trees change, each to any other.
+
+    Args:
+        noise: standard deviation over the clip.
+        clip: of one record's gradient, an L2 norm over all parameters.
+        rate: the share of the records in a step.
+        steps: a round.
+        unit: ``node`` or ``graph``.
+
+    Raises:
+        BadInput: for settings out of range.
+
+    References:
+        Abadi et al., Deep Learning with Differential Privacy, CCS 2016; Daigavane et al., Node-Level
+        Differentially Private Graph Neural Networks, 2021 (occurrences).
+    """
+
+    noise: float
+    clip: float = 1.0
+    rate: float = 0.1
+    steps: int = 10
+    unit: str = Unit.NODE
+
+    def __post_init__(self) -> None:
+        for key in ("noise", "clip"):
+            value = getattr(self, key)
+            if not (math.isfinite(value) and value > 0):
+                raise BadInput(f"steps.{key} = {value}: give a positive number")
+        if not 0 < self.rate <= 1:
+            raise BadInput(
+                f"steps.rate = {self.rate}: the share of the records in a step, above 0, at most 1"
+            )
+        if self.steps < 1:
+            raise BadInput(f"steps.steps = {self.steps}: give 1 or more a round")
+        if self.unit not in RECORDS:
+            raise BadInput(f"steps.unit = {self.unit!r}: use one of {', '.join(RECORDS)}")
+
+    def check_relation(self, relation: str) -> None:
+        """That these steps hold under a relation.
+
+        A step is divided by a share of the number of records, whose grid everybody can read off, so that
+        number is public: never under ``add-remove``. A node that is replaced brings other links along, which
+        changes as many trees again: only zeroed nodes are counted.
+
+        Raises:
+            BadInput: for another.
+        """
+        fit = (Relation.ZERO_OUT,) if self.unit == Unit.NODE else (Relation.ZERO_OUT, Relation.REPLACE)
+        if relation not in fit:
+            raise BadInput(
+                f"relation {relation!r}: noisy steps on {self.unit}s hold under {' and '.join(fit)} only, "
+                "since the number of records is public and a new node's links are not counted; set "
+                "relation=zero-out"
+            )
+
+    def events(self, occurrences: int, relation: str, width: int) -> tuple[Event, ...]:
+        """What a round's steps cost one unit.
+
+        The second event is the distance of the noise as drawn from the ideal.
+        """
+        drawn = SamplingError(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
+        if self.unit == "graph":
+            return SampledGaussian(self.noise, self.rate, self.steps, relation), drawn
+        return OccurringGaussian(self.noise, self.rate, self.steps, occurrences), drawn
+
+
+class Training:
+    """A client's noisy steps, and what they have cost since it last asked.
+
+    Args:
+        how: its policy's.
+        relation: the neighbouring relation.
+    """
+
+    def __init__(self, how: PrivateSteps, relation: str) -> None:
+        self.how = how
+        self._relation = relation
+        self._taken: list[Event] = []
+        self._trained = False
+
+    @property
+    def unit(self) -> str:
+        """Whose data a record is."""
+        return self.how.unit
+
+    def run(
+        self,
+        optimizer: torch.optim.Optimizer,
+        parameters: Mapping[str, torch.nn.Parameter],
+        records: int,
+        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        occurrences: int = 1,
+        penalty: Callable[[], Any] | None = None,
+    ) -> None:
+        """One round's steps, in place.
+
+        Args:
+            optimizer: of these parameters.
+            records: how many there are; public.
+            gradients: chosen records ``[b]`` -> for each parameter ``[b, ...]``, one gradient a record.
+            occurrences: how many records one unit is in.
+            penalty: a term of the loss that depends on no data, for its gradient.
+        """
+        how = self.how
+        width = sum(p.numel() for p in parameters.values())
+        self._taken += how.events(occurrences, self._relation, width)  # before anything is drawn
+        self._trained = True
+        grid = how.noise * how.clip / SIGMA
+        expected = max(how.rate * records, 1.0)
+        for _ in range(how.steps):
+            chosen = secret_coins(records, how.rate)
+            total = rounded_gaussian(SIGMA).draw(width).astype(np.int64)
+            for some in torch.split(chosen, max(1, CHUNK // width)):
+                if len(some):
+                    total += _whole_steps(gradients(some), parameters, how.clip, grid)
+            optimizer.zero_grad()
+            if penalty is not None:
+                penalty()
+            _assign(parameters, total * (grid / expected))
+            optimizer.step()
+
+    def taken(self) -> dict[str, tuple[Event, ...]]:
+        """The steps since this was last asked, by unit; no entry where there never were any."""
+        found, self._taken = tuple(self._taken), []
+        return {self.how.unit: found} if self._trained else {}
+
+
+def secret_coins(records: int, rate: float) -> torch.Tensor:
+    """Each record's number with probability ``rate``, from the operating system's randomness.
+
+    Coins of 64 bits: their bias is below ``2**-64``.
+    """
+    words = np.frombuffer(os.urandom(8 * records), dtype=np.uint64)
+    heads = words < np.uint64(min(int(rate * 2.0**64), 2**64 - 1)) if rate < 1 else np.ones(records, bool)
+    return torch.from_numpy(np.flatnonzero(heads))
+
+
+def _whole_steps(
+    gradients: Mapping[str, torch.Tensor], parameters: Mapping[str, Any], clip: float, grid: float
+) -> np.ndarray:
+    """The sum of clipped gradients in whole steps, each rounded towards zero by itself."""
+    flat = torch.cat([gradients[name].flatten(1) for name in parameters], dim=1).numpy()
+    steps = clipped(np.nan_to_num(flat, posinf=0.0, neginf=0.0), clip).astype(np.float64)
+    steps *= 1 / grid
+    # a quotient that is rounded up could lengthen a row by a step's last bits: a hair less than the clip
+    steps *= 1 - 2.0**-40
+    found: np.ndarray = np.trunc(steps, out=steps).sum(axis=0).astype(np.int64)
+    return found
+
+
+def _assign(parameters: Mapping[str, torch.nn.Parameter], flat: np.ndarray) -> None:
+    start = 0
+    for p in parameters.values():
+        mine = torch.from_numpy(flat[start : start + p.numel()]).to(p.dtype).reshape(p.shape)
+        # a penalty on weights that the server chose may have no finite gradient
+        p.grad = mine if p.grad is None else torch.nan_to_num(p.grad + mine, posinf=0.0, neginf=0.0)
+        start += p.numel()

@@ -1,0 +1,67 @@
+"""Labels that are drawn once in place of a client's own: randomised response over the classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from secure_fedgraph.privacy.input_dp import randomizer
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, lying
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+@dataclass(frozen=True)
+class RandomisedLabels(InputRandomizer):
+    """Every node tells its own class with probability ``e^epsilon / (e^epsilon + K - 1)``, else any other.
+
+    All labels that the client holds, of training nodes or not: whatever it computes reads these. They are
+    trained on as they are; no loss is corrected for the lies.
+
+    Guarantees:
+        - one node's label, put to any other class, changes the probability of any result by at most
+          ``e^epsilon``; its features and links are not covered, nor is which nodes have a label.
+
+    Args:
+        epsilon: of one label.
+
+    Raises:
+        BadInput: for an epsilon that is not positive and finite.
+
+    References:
+        Warner 1965; Kairouz et al., JMLR 2016 (k-ary randomised response); Ghazi et al., NeurIPS 2021
+        (label differential privacy).
+
+    >>> RandomisedLabels(50.0).drawn(torch.tensor([0, 2, -1, 1]), classes=3).tolist()
+    [0, 2, -1, 1]
+    """
+
+    kind: ClassVar[str] = "labels"
+    unit: ClassVar[str] = "label"
+    place: ClassVar[str] = "y"
+
+    def anew(self, graph: Data, classes: int) -> Tensor:
+        """Labels ``[nodes]``."""
+        y = graph.y
+        assert isinstance(y, Tensor)
+        return self.drawn(y, classes)
+
+    def drawn(self, y: Tensor, classes: int) -> Tensor:
+        """Labels ``[nodes]`` in place of a client's own; those below 0, of nodes without one, stay.
+
+        Args:
+            y: its own.
+            classes: how many there are.
+        """
+        if classes < 2:  # all alike: there is nothing to tell
+            return y.clone()
+        lie, which = randomizer.coins(2 * len(y)).reshape(2, -1)
+        others = np.uint64(classes - 1)
+        shift = np.where(lie < np.uint64(lying(self.epsilon, classes - 1)), 1 + which % others, 0)
+        said = (y + torch.from_numpy(shift.astype(np.int64))) % classes
+        return torch.where(y >= 0, said, y)

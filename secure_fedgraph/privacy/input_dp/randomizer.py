@@ -1,0 +1,102 @@
+"""What a client randomises once, in place of its own: links, labels or features. One concept, three kinds."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from secure_fedgraph.crypto import KEY_BYTES, KeyStream
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.accounting.epsilon import Event, PureRelease
+from secure_fedgraph.protocol.guarantee import Unit
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+CHUNK = 2**22
+"""Coins at a time."""
+
+
+@dataclass(frozen=True)
+class InputRandomizer(ABC):
+    """One part of a client's graph that is randomised once: what follows costs that part nothing.
+
+    Guarantees:
+        - the client's own is read once, and charged before it is;
+        - coins have 64 bits from the operating system, and the lying one is rounded up;
+        - everything after, uploads and reads alike, is made of what was drawn: post-processing.
+
+    Args:
+        epsilon: pure, of one unit in one client; clients that hold the same unit each pay it.
+
+    Raises:
+        BadInput: for an epsilon that is not positive and finite.
+    """
+
+    epsilon: float
+
+    kind: ClassVar[str] = ""
+    """What settings, plans and ledgers call it."""
+    unit: ClassVar[str] = ""
+    """Whose epsilon it is."""
+    place: ClassVar[str] = ""
+    """The tensor of a graph that it stands in for."""
+    silent: ClassVar[Mapping[str, str]] = {}
+    """Relations that it does not protect under, and why."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise BadInput(f"{self.kind}.epsilon = {self.epsilon}: give a positive number")
+
+    @abstractmethod
+    def anew(self, graph: Data, classes: int) -> Tensor:
+        """What stands in place of the client's own from now on.
+
+        Args:
+            graph: the client's, with what was drawn before this already in its place.
+            classes: how many there are, which is public.
+        """
+
+    def check_relation(self, relation: str) -> None:
+        """That it protects under a relation.
+
+        Raises:
+            BadInput: where it does not.
+        """
+        if relation in self.silent:
+            raise BadInput(f"relation {relation!r}: {self.silent[relation]}")
+
+    def costs(self) -> dict[str, tuple[Event, ...]]:
+        """What one drawing costs, by unit: nothing but of its own, since nothing leaves the client by it."""
+        return {**dict.fromkeys(Unit, ()), self.unit: (PureRelease(self.epsilon),)}
+
+    def to_config(self) -> dict[str, Any]:
+        """Its kind and settings: JSON, for another process or a checkpoint to hold against."""
+        return {"kind": self.kind, **vars(self)}
+
+
+def lying(epsilon: float, others: int = 1) -> int:
+    """A coin of 64 bits below this lies, choosing evenly among as many other answers.
+
+    Never more rarely than ``others / (others + e^epsilon)``: what arithmetic may have lost is added, and what
+    an even choice among ``others`` by a remainder may lack.
+
+    >>> lying(math.log(3.0)) >= 2**62, lying(1e-30) == 2**63
+    (True, True)
+    """
+    rarely = others / (others + math.exp(min(epsilon, 700.0)))  # beyond, 64 bits lie no more rarely
+    return min(math.ceil(2.0**64 * rarely) + 2**13 + others, 2**64 * others // (others + 1))
+
+
+def coins(count: int) -> np.ndarray:
+    """So many words of 64 secret bits."""
+    words = np.zeros(count, dtype=np.uint64)
+    KeyStream(os.urandom(KEY_BYTES)).into(words.data)
+    return words

@@ -1,0 +1,1 @@
+"""The ledger, the budget that a run may spend, and the noise that fits it."""

@@ -1,0 +1,507 @@
+"""The write-ahead privacy ledger: what each client has spent, against whom, before the reply exists."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from secure_fedgraph import files
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.accounting import epsilon
+from secure_fedgraph.privacy.accounting.epsilon import (
+    DiscreteRelease,
+    Event,
+    GaussianRelease,
+    PureRelease,
+    SamplingError,
+    Spent,
+)
+from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
+from secure_fedgraph.privacy.protection import FROZEN
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger_line import EventOnDisk, LedgerLine
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+
+OF_ONE_GRAPH = (Unit.CLIENT, Unit.NODE, Unit.EDGE)
+"""The units of a graph that owners hold in pieces, largest first."""
+OF_GRAPH_SETS = (Unit.CLIENT, Unit.GRAPH, Unit.NODE, Unit.EDGE)
+OF_NODES = (Unit.LABEL, Unit.FEATURE)
+"""Units that are a part of one node: its label, its features. They are told of where a run is about them."""
+HELD = (Unit.NODE, Unit.EDGE, *OF_NODES)
+"""Units that several clients may hold."""
+LARGER: Mapping[str, tuple[Unit, ...]] = {
+    Unit.GRAPH: (Unit.CLIENT,),
+    Unit.NODE: (Unit.CLIENT, Unit.GRAPH),
+    Unit.EDGE: (Unit.CLIENT, Unit.GRAPH),
+    Unit.LABEL: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
+    Unit.FEATURE: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
+}
+"""Units whose data hold all of a smaller one's."""
+EVERYBODY = ("unknown", "pool")
+"""Whose charges are everybody's: a torn line's may be anybody's, and pooled raw data are of all."""
+Releases = Mapping[str, tuple[Event, ...]]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One upload's cost to one client's data.
+
+    Args:
+        client: whose budget pays.
+        run, round, exchange, channel: which upload.
+        unit: the unit of privacy that the noise was scaled to.
+        relation: the neighbouring relation of that sensitivity.
+        releases: reader -> what it was shown, as the accountant's events; a reader that is not named saw the
+            upload without noise.
+        steps: unit -> the noisy training steps that the upload is made of, where it is made of nothing else;
+            they hold against every reader.
+        computational: whether the noise's whole amount rests on secure aggregation.
+        data: digest of the client's own data, so that one name is never two people's budget. A ledger writes
+            it under a key of its own.
+    """
+
+    client: str
+    run: str
+    round: int
+    exchange: int
+    channel: str
+    unit: str
+    relation: str
+    releases: Releases = field(default_factory=dict)
+    steps: Releases = field(default_factory=dict)
+    computational: bool = False
+    data: str = ""
+
+    def __hash__(self) -> int:
+        return hash((self.client, self.run, self.exchange, self.channel))
+
+    @property
+    def cost(self) -> Cost:
+        """What of it counts."""
+        return Cost(self.unit, self.relation, frozenset(self.releases.items()), frozenset(self.steps.items()))
+
+    def to_line(self) -> str:
+        """One line of JSON."""
+        plain = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        for key in ("releases", "steps"):
+            plain[key] = {who: [event.to_json() for event in found] for who, found in plain[key].items()}
+        return json.dumps(plain) + "\n"
+
+    @classmethod
+    def from_line(cls, line: bytes | str) -> Charge:
+        """The inverse.
+
+        Raises:
+            ValueError, TypeError: for a line that :meth:`to_line` did not write.
+        """
+        entry = LedgerLine.model_validate(json.loads(line))
+
+        def events(found: Mapping[str, list[EventOnDisk]]) -> Releases:
+            return {who: tuple(epsilon.event(one.body()) for one in of) for who, of in found.items()}
+
+        return cls(
+            client=entry.client,
+            run=entry.run,
+            round=entry.round,
+            exchange=entry.exchange,
+            channel=entry.channel,
+            unit=entry.unit,
+            relation=entry.relation,
+            releases=events(entry.releases),
+            steps=events(entry.steps),
+            computational=entry.computational,
+            data=entry.data,
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What of a charge counts, whatever upload it was: most charges of a run cost the same."""
+
+    unit: str
+    relation: str
+    releases: frozenset[tuple[str, tuple[Event, ...]]]
+    steps: frozenset[tuple[str, tuple[Event, ...]]]
+
+    def at(self, unit: str, reader: str, holders: int) -> tuple[Event, ...] | None:
+        """The events at a unit against a reader; None where it is touched without noise.
+
+        Where one client holds all of a smaller unit, whatever that changes in the client's upload stays
+        within the clip, from anywhere to anywhere: twice the way to zero. Where ``holders`` clients may hold
+        it, as many uploads move so far. So noise that was scaled to a client's zeroed upload is worth
+        ``1 / (2 * holders)`` of its multiplier, and noise for one upload's nodes ``1 / holders``.
+        """
+        steps = dict(self.steps)
+        if unit in steps:
+            return steps[unit] * (holders if unit != Unit.CLIENT else 1)
+        found = dict(self.releases).get(reader)
+        if found is None:
+            return None
+        if self.unit == unit:
+            several = holders if unit in HELD else 1
+            return found if several == 1 else tuple(_apart(event, several) for event in found)
+        if self.unit not in LARGER.get(unit, ()):
+            return None
+        apart = (1 if self.relation == Relation.REPLACE else 2) * (
+            holders if self.unit in (Unit.CLIENT, Unit.NODE) else 1
+        )
+        return tuple(_apart(event, apart) for event in found)
+
+
+def _apart(event: Event, times: int) -> Event:
+    """A release of noise, where what it hides moves so many times as far."""
+    if isinstance(event, DiscreteRelease | GaussianRelease):
+        return replace(event, multiplier=event.multiplier / times)
+    if isinstance(event, PureRelease):
+        return replace(event, epsilon=event.epsilon * times)
+    if isinstance(event, SamplingError):
+        return replace(event, total_variation=min(event.total_variation * times, 1.0))
+    raise TypeError(f"nothing is known of {event!r} where what it hides moves {times} times as far")
+
+
+class Ledger:
+    """Charges before anything is sent.
+
+    Guarantees:
+        - with a path, :meth:`charge` returns only after the line is on disk (fsync); what is left of the
+          budget is checked and the line written in one step under a lock, also against other processes;
+        - with a budget, what would exceed it is refused and not written;
+        - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
+        - any other damage is refused, and so is a client's name with other data than it is known with;
+        - nobody but the owner of the file reads it, and a link in its place is refused.
+        - a client's data are known again by a digest under the key in ``<path>.key``, which the owner keeps:
+          who reads the ledger alone cannot test a guess at them.
+        - a file that lacks what this process has seen in it is refused, while the run goes on.
+
+    Args:
+        path: the file, one JSON line a charge; in memory without one. Runs over the same data may share it:
+            what they spend adds up.
+        budget: what no client may exceed.
+
+    Raises:
+        BadInput: for a file that ends in a torn line, or is damaged.
+    """
+
+    def __init__(self, path: Path | None = None, budget: Budget | None = None) -> None:
+        self.path = path
+        self.budget = budget
+        self._charges: list[Charge] = []
+        self._lock = Lock()
+        self._read = 0
+        self._last = b""
+        """The line that ends there."""
+        self._answered: dict[tuple[str, str], int] = {}
+        self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
+        self._data: dict[str, str] = {}
+        self._key = b""
+        if path is not None:
+            files.private_folder(path.parent)
+            with self._locked():
+                self._catch_up()
+
+    def charge(self, charge: Charge) -> None:
+        """Writes one charge ahead of the reply that it pays for.
+
+        Raises:
+            BudgetExhausted: where the budget does not hold it; nothing is written then.
+            BadInput: where the ledger knows the client's name with other data.
+        """
+        with self._locked():
+            self._catch_up()
+            plain, charge = charge.data, replace(charge, data=self._keyed(charge.data))
+            self._check(charge, plain)
+            if self.path is not None:
+                line = charge.to_line().encode()
+                files.append(self.path, line, sync=True)
+                self._read, self._last = self._read + len(line), line
+            self._count(charge)
+            self._charges.append(charge)
+
+    @classmethod
+    def go_on(cls, path: Path, budget: Budget | None = None) -> Ledger:
+        """The ledger of a run that was killed, to charge on.
+
+        A torn last line is kept beside it in ``ledger.torn`` and counts as a charge without noise.
+
+        Raises:
+            BadInput: for any other damage.
+        """
+        if files.size_of(path) is not None:
+            with files.lock(Path(f"{path}.lock")):  # a line that another process is writing is not torn
+                _set_aside_torn(path)
+        return cls(path, budget)
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """What was charged through this object."""
+        return tuple(self._charges)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Everybody who was charged."""
+        return tuple(name for name, costs in self._costs.items() if costs)
+
+    def costs_of(self, client: str) -> Counter[Cost]:
+        """What a client was charged, and what is everybody's."""
+        return sum((self._costs[name] for name in (client, *EVERYBODY)), Counter[Cost]())
+
+    def answered(self, client: str, run: str) -> int:
+        """The highest exchange of a run that a client was charged for, by whichever process; -1 for none."""
+        return self._answered.get((client, run), -1)
+
+    def mark(self) -> dict[str, Any]:
+        """How long the file is, and a digest of it: what a checkpoint notes."""
+        with self._locked():  # half a line that another run is writing is no mark
+            found = (_content(self.path) if self.path is not None else None) or b""
+        return {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
+
+    def _keyed(self, data: str) -> str:
+        if not data:
+            return ""
+        if not self._key:
+            self._key = os.urandom(32) if self.path is None else kept_key(Path(f"{self.path}.key"))
+        return keyed(self._key, data)
+
+    def _check(self, charge: Charge, plain: str) -> None:
+        known = self._data.get(charge.client, "")
+        # older ledgers hold the digest itself
+        if known and plain and known not in (charge.data, plain):
+            raise BadInput(
+                f"the ledger {self.path} knows {charge.client} with other data, and budgets of different "
+                f"data do not add up: keep data, partition, clients, seed and {self.path}.key, or give "
+                "another --ledger"
+            )
+        if self.budget is not None:
+            costs = self.costs_of(charge.client)
+            costs[charge.cost] += 1
+            self.budget.check(events_for(self.budget, costs), charge.client, charge.channel)
+
+    def _count(self, charge: Charge) -> None:
+        self._costs[charge.client][charge.cost] += 1
+        place = (charge.client, charge.run)
+        self._answered[place] = max(charge.exchange, self._answered.get(place, -1))
+        if charge.data:
+            self._data.setdefault(charge.client, charge.data)
+
+    def _catch_up(self) -> None:
+        """Takes note of what other processes have charged."""
+        if self.path is None:
+            return
+        size = files.size_of(self.path) or 0
+        if size == self._read:
+            return
+        fresh = b""
+        if size > self._read:
+            fresh = _content(self.path, self._read - len(self._last)) or b""
+        if not fresh.startswith(self._last) or size < self._read:
+            raise BadInput(
+                f"{self.path} lacks charges that this process has seen in it: a ledger that was rolled back "
+                "under-counts; put the newest one back, or treat the budget as spent"
+            )
+        fresh = fresh.removeprefix(self._last)
+        if not fresh.endswith(b"\n"):
+            raise BadInput(
+                f"{self.path} ends in a torn line, as a crash leaves it: 'resume' the run that tore it, "
+                "which counts that line as charged without noise. Another file would forget all that was "
+                "spent; give one for other data only"
+            )
+        for number, line in enumerate(fresh.split(b"\n")[:-1], start=1):
+            self._count(_charge(line, self.path, number))
+            self._last = line + b"\n"
+        self._read += len(fresh)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            if self.path is None:
+                yield
+                return
+            with files.lock(Path(f"{self.path}.lock")):
+                yield
+
+
+def _set_aside_torn(path: Path) -> None:
+    charges = read_ledger(path)  # refuses any other damage
+    whole, _, torn = files.read(path).rpartition(b"\n")
+    if not torn:
+        return
+    files.append(path.with_suffix(".torn"), torn + b"\n", sync=True)
+    counted = charges[-1].to_line().encode()
+    files.write(path, [whole, b"\n" * bool(whole), counted], private=True)
+
+
+def read_ledger(path: Path) -> list[Charge]:
+    """All charges of a ledger file.
+
+    Raises:
+        BadInput: for a file that is not there, or is damaged anywhere but in its last line.
+    """
+    found = _content(path)
+    if found is None:
+        raise BadInput(f"no ledger at {path}")
+    lines = found.split(b"\n")
+    torn = lines.pop()
+    charges = [_charge(line, path, number) for number, line in enumerate(lines, start=1)]
+    if torn:
+        charges.append(Charge("unknown", "unknown", -1, -1, "torn line", Unit.CLIENT, Relation.ZERO_OUT))
+    return charges
+
+
+def check_mark(path: Path, mark: Mapping[str, Any]) -> None:
+    """That a ledger still begins with all that a checkpoint saw of it.
+
+    Raises:
+        BadInput: for one that was rolled back or rewritten.
+    """
+    size = mark.get("bytes")
+    if type(size) is not int or size < 0 or not isinstance(mark.get("sha256"), str):
+        raise BadInput(
+            f"the checkpoint does not say how far {path} had come ('ledger' is {str(mark)[:60]}): put a copy "
+            "of checkpoint.json back"
+        )
+    found = (_content(path) or b"")[:size]
+    if len(found) < size or hashlib.sha256(found).hexdigest() != mark["sha256"]:
+        raise BadInput(
+            f"{path} lacks charges that the checkpoint beside it was made after: a ledger that was rolled "
+            "back under-counts; put the newest one back, or treat the budget as spent"
+        )
+
+
+def _content(path: Path, after: int = 0) -> bytes | None:
+    """The file from a byte on; None where there is none."""
+    try:
+        return files.read(path, after=after)
+    except FileNotFoundError:
+        return None
+
+
+def _charge(line: bytes, path: Path, number: int) -> Charge:
+    try:
+        return Charge.from_line(line)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        raise BadInput(
+            f"{path}, line {number} is damaged: a ledger is never repaired; keep it as evidence and "
+            "treat the budget as spent"
+        ) from None
+
+
+def spent(
+    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = OF_ONE_GRAPH
+) -> dict[str, dict[str, Spent]]:
+    """What the most exposed client has spent: unit -> reader -> epsilon (``inf`` without noise).
+
+    Each client's charges compose; the figure is the largest over clients. An upload touches its client's
+    data at every unit; :meth:`Cost.at` says what its noise is worth at each. No charge at all is an epsilon
+    of 0. A charge whose client is not known, as a torn line's, counts for every client.
+
+    Args:
+        charges: any clients' charges.
+        delta: the failure probability.
+        holders: how many clients may hold the same node.
+        units: those to tell.
+
+    Raises:
+        BadInput: for a delta outside (0, 1).
+    """
+    if not 0 < delta < 1:
+        raise BadInput(f"delta {delta} must lie between 0 and 1; 1e-5 is usual")
+    by_client: dict[str, Counter[Cost]] = defaultdict(Counter)
+    for charge in charges:
+        by_client[charge.client][charge.cost] += 1
+    alike = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run
+    return {
+        unit: {
+            reader: max(
+                (composed(dict(costs), unit, reader, holders, delta) for costs in alike),
+                key=lambda found: found.epsilon,
+                default=Spent(0.0, "none"),
+            )
+            for reader in Reader
+        }
+        for unit in units
+    }
+
+
+def events_of(costs: Mapping[Cost, int], unit: str, reader: str, holders: int) -> Counter[Event] | None:
+    """One client's charges at a unit against a reader, as the accountant's events, counted; None where one of
+    them carries no noise there."""
+    events: Counter[Event] = Counter()
+    for cost, times in costs.items():
+        found = cost.at(unit, reader, holders)
+        if found is None:
+            return None
+        for event in found:
+            events[event] += times
+    return events
+
+
+def events_for(budget: Budget, costs: Mapping[Cost, int]) -> Counter[Event] | None:
+    """The same, as a budget counts."""
+    return events_of(costs, budget.unit, budget.against, budget.holders)
+
+
+def composed(costs: Mapping[Cost, int], unit: str, reader: str, holders: int, delta: float) -> Spent:
+    """What one client's charges, counted, come to."""
+    events = events_of(costs, unit, reader, holders)
+    return Spent(math.inf, "none") if events is None else epsilon.epsilon(events, delta)
+
+
+def report(
+    charges: Iterable[Charge], delta: float, holders: int = 1, units: tuple[str, ...] = OF_ONE_GRAPH
+) -> dict[str, Any]:
+    """The ``privacy`` entry of a result: for each unit the strictest reader, the others beside it.
+
+    Args:
+        holders: how many clients may hold the same node: 1 where they share none, all of them in a vertical
+            split.
+        units: those to tell.
+    """
+    charges = list(charges)
+    touched = {c.channel for c in charges}
+    entries = {}
+    for unit, row in spent(charges, delta, holders, units).items():
+        strictest = max(Reader, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
+        found, of = row[strictest], holders if unit in HELD else 1
+        reason = "nothing left a client but what a referee examined, outside the guarantee"
+        if touched:
+            bare = {c.channel for c in charges if c.cost.at(unit, strictest, of) is None} or touched
+            reason = f"{', '.join(sorted(bare))}: no noise protects this unit" * math.isinf(found.epsilon)
+        entries[unit] = {
+            "epsilon": number(found.epsilon),
+            "delta": delta,
+            "against": strictest,
+            "relation": (
+                Relation.REPLACE  # a label is never absent: all that protects it protects any two values
+                if unit in OF_NODES
+                else ", ".join(sorted({_relation(c, unit) for c in charges})) or Relation.ZERO_OUT
+            ),
+            "accountant": found.accountant,
+            "holders": of,
+            "computational": math.isfinite(found.epsilon) and any(c.computational for c in charges),
+            "readers": {reader: number(value.epsilon) for reader, value in row.items()},
+            "reason": reason,
+        }
+    return entries
+
+
+def _relation(charge: Charge, unit: str) -> str:
+    """What a charge's figure holds under: of mashes, for their own unit, on the table of places alone."""
+    return charge.relation if unit == charge.unit else charge.relation.removesuffix(FROZEN)
+
+
+def number(value: float) -> float | str:
+    """JSON has no infinity: it is the string ``inf`` in every file. Rounded up, never to less than was spent.
+
+    >>> number(math.inf), number(1.23456)
+    ('inf', 1.2346)
+    """
+    return "inf" if math.isinf(value) else math.ceil(value * 10_000) / 10_000

@@ -1,0 +1,260 @@
+"""Planning: the noise of all channels of a run together, from one budget."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.privacy.accounting.epsilon import Event, PureRelease, SamplingError
+from secure_fedgraph.privacy.policy import OUTSIDE, SILENT, BoundPolicy, Policy
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
+from secure_fedgraph.protocol.channel import Channel
+
+WIDTH = 2**24
+"""Values of an upload that a plan provides for: what they add to delta is far below anything else."""
+TRAINING = "training"
+"""What a plan calls the noisy steps inside clients, beside its channels and what is randomised."""
+_MOST = 1e12
+_AGAIN = 1e3
+"""More noise than a search found that is tried before it is given up."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run may send, and with how much noise.
+
+    Args:
+        policy: with the noise filled in.
+        budget: what it keeps to.
+        multipliers: channel -> noise multiplier.
+        uses: channel -> how often each client is asked on it.
+        shares: channel -> its part of the budget; they sum to 1.
+        epsilon: of the whole run, as the ledger will count it.
+    """
+
+    policy: Policy
+    budget: Budget
+    multipliers: Mapping[str, float]
+    uses: Mapping[str, int]
+    shares: Mapping[str, float]
+    epsilon: float
+
+
+def plan(
+    budget: Budget,
+    make: Callable[[Mapping[str, float]], Policy],
+    channels: Sequence[Channel],
+    clients: tuple[str, ...],
+    uses: Mapping[str, int],
+    shares: Mapping[str, float] | None = None,
+    occurrences: int = 1,
+    before: Sequence[Counter[Cost]] = (),
+) -> Plan:
+    """The least noise with which a whole run keeps to a budget.
+
+    A channel's part of the budget is its part of the sum of inverse squared multipliers, over all its
+    uploads: what Gaussian releases compose by. The ledger's own accountant decides whether it is enough.
+
+    Args:
+        make: noise multipliers by channel -> the policy.
+        uses: channel -> how often each client is asked on it.
+        shares: channel -> weight; 1 each by default.
+        occurrences: in how many training records one unit is, where clients train under noise.
+        before: what clients have spent of it already.
+
+    Raises:
+        BudgetExhausted: where a channel's noise does not protect the unit: no noise is enough then.
+        BadInput: for shares of channels that are none, or that are not positive.
+    """
+    trial = make({})
+    trained = trial.steps is not None and trial.steps.unit == budget.unit
+    paying = [
+        c.name
+        for c in channels
+        if c.to != "referee" and c.reveal.value != "nothing" and not (trained and c.trained)
+    ]
+    if trained:
+        paying.append(TRAINING)
+    drawn = [one.kind for one in trial.drawn if one.unit == budget.unit]
+    paying = drawn or paying  # whatever else is sent is made of these
+    parts = _parts(shares or {}, paying)
+    asked = {name: max(uses.get(name, 1), 1) for name in paying}
+    # releases compose by their number; steps are counted in their own events
+    once = (TRAINING, *drawn)
+    unscaled = {n: math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in paying}
+
+    template = _costs(make(unscaled).bind(channels, clients), uses, budget, occurrences)
+
+    earlier = [Counter(costs) for costs in {frozenset(c.items()): dict(c) for c in before}.values()]
+
+    def holds(costs: Counter[Cost]) -> bool:
+        return all(budget.holds(events_for(budget, costs + spent)) for spent in earlier or [Counter()])
+
+    def scaled(scale: float) -> Counter[Cost]:
+        return Counter({_scaled(cost, scale): times for cost, times in template.items()})
+
+    low, high = 1e-4, 1.0
+    while not holds(scaled(high)):
+        low, high = high, high * 2
+        if high > 1e9:
+            raise BudgetExhausted(
+                f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with any noise: what "
+                "does not depend on it, or was spent before, comes to "
+                f"{_least(scaled(1e9), earlier, budget):.4g}"
+            )
+    while high / low > 1 + 1e-4:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(scaled(middle)) else (middle, high)
+    most = high * _AGAIN
+    while True:
+        multipliers = {name: high * z for name, z in unscaled.items()}
+        policy = make(multipliers)
+        found = _costs(policy.bind(channels, clients), uses, budget, occurrences)
+        if holds(found):
+            return Plan(policy, budget, multipliers, asked, parts, _epsilon(found, budget))
+        if high > most:
+            raise BudgetExhausted(
+                f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with the noise that "
+                "was set by hand: whatever is planned beside it, it comes to "
+                f"{_least(found, earlier, budget):.4g}; give a larger protection.multiplier"
+            )
+        # a grid may round a little otherwise at other noise; what was set by hand does not grow along
+        high *= 1.001 if high < most / _AGAIN * 1.02 else 1.2
+
+
+def check_first(budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occurrences: int = 1) -> float:
+    """Before round 1, where the noise was set by hand: that the budget holds one upload a channel.
+
+    Returns:
+        What the whole run would come to; where that is more, it will stop.
+
+    Raises:
+        BudgetExhausted: saying the smallest budget that does.
+    """
+    once = _epsilon(_costs(bound, dict.fromkeys(uses, 1), budget, occurrences), budget)
+    if math.isinf(once):
+        raise BudgetExhausted(
+            f"epsilon {budget.epsilon:g} is too small for one round with this noise, and no number is not: "
+            "it protects nobody; give a larger --multiplier"
+        )
+    if once > budget.epsilon:
+        raise BudgetExhausted(
+            f"epsilon {budget.epsilon:g} is too small for one round with this noise: the smallest that is "
+            f"not is {math.ceil(once * 100) / 100:g}; give that, or a larger --multiplier"
+        )
+    return _epsilon(_costs(bound, uses, budget, occurrences), budget)
+
+
+def _parts(shares: Mapping[str, float], paying: Sequence[str]) -> dict[str, float]:
+    for name, value in shares.items():
+        if name not in paying:
+            raise BadInput(f"budget.{name}: no channel of that name pays; they are {', '.join(paying)}")
+        if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
+            raise BadInput(f"budget.{name} = {value!r}: a channel's weight is a positive number")
+    weights = {name: float(shares.get(name, 1.0)) for name in paying}
+    return {name: weight / sum(weights.values()) for name, weight in weights.items()}
+
+
+def split(
+    budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occurrences: int = 1
+) -> list[dict[str, float | str | int | None]]:
+    """How a budget is spent: a row for whatever costs anything of it.
+
+    Returns:
+        ``channel`` (or what is randomised, or ``training``); the ``unit`` that its noise was scaled to; its
+        noise ``multiplier``, None where it is no Gaussian; what all its ``uses`` together cost ``epsilon``
+        if nothing else were sent. Those add up to more than the whole: together they compose better.
+    """
+    told: list[dict[str, float | str | int | None]] = []
+    noise = 0.0 if bound.steps is None else bound.steps.noise
+    for name, cost, times in _charged(bound, uses, occurrences):
+        events = cost.at(budget.unit, budget.against, budget.holders)
+        if events is not None and not events:
+            continue  # made of what was drawn once
+        trained = budget.unit in dict(cost.steps)
+        row: dict[str, float | str | int | None] = {
+            "channel": name,
+            "unit": cost.unit,
+            "multiplier": None,
+            "uses": times,
+        }
+        if name in bound.bounds:
+            released = dict(cost.releases).get(budget.against, ())
+            row["multiplier"] = max((getattr(event, "multiplier", 0.0) for event in released), default=None)
+            if trained and bound.steps is not None:
+                row |= {"channel": f"{name} ({TRAINING})", "unit": bound.steps.unit, "multiplier": noise}
+        told.append({**row, "epsilon": _epsilon({cost: times}, budget)})
+    return told
+
+
+def _charged(
+    bound: BoundPolicy, uses: Mapping[str, int], occurrences: int
+) -> Iterator[tuple[str, Cost, int]]:
+    """What the ledger will charge one client in a run: for what, what each costs, and how often."""
+    free = {one.unit: () for one in bound.drawn}
+    for name, one in bound.bounds.items():
+        if one.protection in (OUTSIDE, SILENT) or not uses.get(name):
+            continue
+        releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
+        taken: dict[str, tuple[Event, ...]] = dict(free)
+        if steps is not None and one.channel.trained:
+            taken[steps.unit] = steps.events(occurrences, one.terms.relation, WIDTH)
+        yield name, Cost(one.unit.value, one.terms.relation, releases, frozenset(taken.items())), uses[name]
+    for drawn in bound.drawn:
+        costs = frozenset(drawn.costs().items())
+        yield drawn.kind, Cost(drawn.unit, bound.policy.relation, frozenset(), costs), 1
+
+
+def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:
+    """All of it, counted."""
+    found: Counter[Cost] = Counter()
+    for name, cost, times in _charged(bound, uses, occurrences):
+        if cost.at(budget.unit, budget.against, budget.holders) is None:
+            protection = bound[name].protection.name
+            raise BudgetExhausted(
+                f"channel {name!r} under {protection}: no noise protects one {budget.unit} "
+                f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
+                + _mend(protection, budget)
+            )
+        found[cost] += times
+    return found
+
+
+def _mend(protection: str, budget: Budget) -> str:
+    if protection.startswith("central_dp") and budget.against == "server":
+        return "the server sees it before the noise; give --against outsider, or use distributed_dp"
+    if budget.unit == "client":
+        return "use distributed_dp, or local_dp where each upload is read"
+    if budget.unit in OF_NODES:
+        return f"use a policy without noise of its own, as masked: the {budget.unit}s are then randomised"
+    return "use --unit client, or settings of the algorithm that bound what one unit touches"
+
+
+def _scaled(cost: Cost, scale: float) -> Cost:
+    def louder(
+        found: frozenset[tuple[str, tuple[Event, ...]]],
+    ) -> frozenset[tuple[str, tuple[Event, ...]]]:
+        return frozenset((who, tuple(_louder(event, scale) for event in events)) for who, events in found)
+
+    return replace(cost, releases=louder(cost.releases), steps=louder(cost.steps))
+
+
+def _louder(event: Event, scale: float) -> Event:
+    if isinstance(event, PureRelease):
+        return PureRelease(event.epsilon / scale)
+    if isinstance(event, SamplingError):
+        return event
+    key = "noise" if hasattr(event, "noise") else "multiplier"
+    return replace(event, **{key: min(getattr(event, key) * scale, _MOST)})  # type: ignore[type-var]
+
+
+def _least(costs: Counter[Cost], earlier: Sequence[Counter[Cost]], budget: Budget) -> float:
+    return max(_epsilon(costs + spent, budget) for spent in earlier or [Counter[Cost]()])
+
+
+def _epsilon(costs: Mapping[Cost, int], budget: Budget) -> float:
+    return budget.epsilon_of(events_for(budget, costs))

@@ -1,0 +1,1 @@
+"""Stages of a protection: clip, fixed point, Gaussian noise."""

@@ -1,0 +1,67 @@
+"""Clipping: bounds each row of an upload, which is where every sensitivity begins."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from secure_fedgraph.errors import BadInput, Incompatible
+from secure_fedgraph.privacy.pooling import clipped
+from secure_fedgraph.privacy.protection import BindContext, Scope, Sensitivity, Stage
+from secure_fedgraph.protocol.channel import Domain
+from secure_fedgraph.protocol.guarantee import Unit
+
+
+@dataclass(frozen=True)
+class Clip(Stage):
+    """Scales each row down to an L2 norm of at most ``norm``.
+
+    Guarantees:
+        - every row that leaves has ``||row||_2 <= norm``, also after rounding to float32; with ``whole`` all
+          rows of an upload together have, and then it is the client that noise protects;
+        - a row within the norm is unchanged;
+        - where a row is a sum over units, which the door has clipped one by one already, it does nothing: a
+          clip behind the sum would take from everybody and bound nobody.
+
+    Args:
+        norm: the bound; a row is a whole upload on client channels, one unit's values on others.
+        whole: bound the whole upload, whatever its rows are.
+
+    Raises:
+        BadInput: for a norm that is not positive and finite.
+    """
+
+    norm: float
+    whole: bool = False
+    aside: bool = False
+    takes = Domain.REAL
+    gives = Domain.REAL
+    traces = "clipped"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.norm) and self.norm > 0):
+            raise BadInput(f"norm {self.norm}: the clip must be a positive number; set --norm 1.0")
+
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+        """Zeroing a unit moves its row by at most the norm, replacing it by twice that.
+
+        Raises:
+            Incompatible: behind noise, where a zeroed row is not at zero any more.
+        """
+        if sensitivity.noised_by:
+            raise Incompatible(f"channel {terms.channel.name!r}: put Clip before the noise, not behind it")
+        if terms.channel.touches is not None:
+            return replace(self, aside=True), sensitivity
+        moved = 2 * self.norm if terms.relation == "replace" else self.norm
+        return self, Sensitivity(
+            moved, Unit.CLIENT if self.whole or terms.channel.unit is Unit.CLIENT else None
+        )
+
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """The clipped rows."""
+        if self.aside:
+            return matrix
+        rows = matrix.reshape(1, -1) if self.whole else matrix
+        return clipped(rows, self.norm).reshape(matrix.shape)

@@ -1,0 +1,115 @@
+"""The integer road: real values on a fixed-point grid, so that sums are exact in a ring."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from secure_fedgraph.errors import BadInput, Incompatible
+from secure_fedgraph.privacy.protection import BindContext, Scope, Sensitivity, Stage
+from secure_fedgraph.protocol.channel import Domain
+
+
+@dataclass(frozen=True)
+class FixedPoint(Stage):
+    """Rounds values to the nearest multiple of a grid step that is a power of two.
+
+    The step is the finest with which the sum over all clients cannot leave the carrier's ring:
+    ``clients * (limit / step + 1) < ring / 2``. So the ring never wraps, with certainty.
+
+    Guarantees:
+        - a sum over ``m`` uploads that hold no value beyond the limit is within ``m * step / 2`` of the real
+          one;
+        - a value beyond the limit is cut to it, never wrapped and never refused: a server that chooses how
+          large values are would read them off the refusals. One more word of each upload says whether
+          anything in it was cut, and only the sum of these words is read: how many uploads were.
+    Needs:
+        - a carrier that adds in a ring.
+
+    Args:
+        limit: the largest absolute value that an upload may hold.
+
+    Raises:
+        BadInput: for a limit that is not positive and finite.
+    """
+
+    limit: float
+    step: float = math.nan
+    takes = Domain.REAL
+    gives = Domain.RING
+    tallies = 1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.limit) and self.limit > 0):
+            raise BadInput(f"limit {self.limit}: fixed point needs a positive number; set protection.limit=8")
+
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+        """Chooses the step from the ring, the limit and everybody who may contribute."""
+        if sensitivity.noised_by == "server":
+            raise Incompatible(
+                f"channel {terms.channel.name!r}: the server's noise follows the rounding, which its scale "
+                "leaves out: add the noise in the client"
+            )
+        if not terms.ring:
+            raise Incompatible(
+                f"channel {terms.channel.name!r}: FixedPoint needs a carrier that adds in a ring "
+                "(masked, homomorphic)"
+            )
+        if terms.channel.largest > self.limit:
+            raise BadInput(
+                f"channel {terms.channel.name!r} holds values up to {terms.channel.largest_is} = "
+                f"{terms.channel.largest:g}, and protection.limit = {self.limit:g} is less: set "
+                f"protection.limit={terms.channel.largest:g}, or {terms.channel.largest_is}={self.limit:g}"
+            )
+        room = terms.ring / 2 / len(terms.clients) - 1
+        if room < 1:
+            raise Incompatible(f"{len(terms.clients)} clients do not fit a ring of {terms.ring} values")
+        step = 2.0 ** math.ceil(math.log2(self.limit / room))
+        if step > self.limit / 2**8:
+            raise Incompatible(
+                f"channel {terms.channel.name!r}: a ring of {terms.ring} values leaves {len(terms.clients)} "
+                f"clients less than 8 bits each at limit {self.limit}: use a larger ring (under masked, "
+                "protection.bits=32)"
+            )
+        if step >= 1:
+            raise BadInput(
+                f"channel {terms.channel.name!r}: limit {self.limit:g} makes a grid of {step:.3g}, coarser "
+                "than whole numbers: set protection.limit=8, or what your values need"
+            )
+        # Rounding moves a row by up to sqrt(width)/2 steps, and the width is not known at binding: no
+        # noise stage may rely on a bound after this one until that term is in it (threats.md 6.7).
+        return replace(self, step=step), replace(
+            sensitivity, l2=math.inf, unit=sensitivity.unit if sensitivity.noised_by else None
+        )
+
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """Grid numbers: int32 where they fit, else int64."""
+        # the largest number of the values' own type that is not beyond the limit, so that no sum wraps
+        limit = matrix.dtype.type(self.limit)
+        limit = limit if float(limit) <= self.limit else np.nextafter(limit, matrix.dtype.type(0))
+        matrix = np.nan_to_num(np.clip(matrix, -limit, limit), copy=False, nan=0.0)
+        # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
+        scaled: np.ndarray = np.multiply(matrix, matrix.dtype.type(1 / self.step), out=matrix)
+        np.rint(scaled, out=scaled)
+        grid: np.ndarray = scaled.astype(np.int32 if self.limit / self.step < 2**31 else np.int64)
+        return grid
+
+    def tally(self, matrix: np.ndarray) -> np.ndarray:
+        """1 for an upload that holds a value beyond the limit, else 0.
+
+        One word whatever the number of values: how many, and where, stays in the client.
+        """
+        largest = float(np.maximum(matrix.max(initial=0.0), -matrix.min(initial=0.0)))
+        return np.array([not largest <= self.limit], dtype=np.int32)
+
+    def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """Real values, float64."""
+        values: np.ndarray = np.multiply(matrix, self.step, dtype=np.float64)
+        return values
+
+    def terms(self) -> dict[str, Any]:
+        """The public grid step."""
+        return {"grid": self.step}

@@ -1,0 +1,234 @@
+"""Gaussian noise on a grid of whole steps, from the operating system's randomness."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from secure_fedgraph.errors import BadInput, Incompatible, Unbound
+from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Event, GaussianRelease, SamplingError
+from secure_fedgraph.privacy.pooling import HAIR
+from secure_fedgraph.privacy.protection import BindContext, Noise, Scope, Sensitivity, Stage
+from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian
+from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
+from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.guarantee import Reader
+
+STEPS = 2**12
+"""Whole steps to a standard deviation: far finer than what any noise leaves of a value."""
+COARSEST = 2**6
+"""The fewest to a share's, where a ring has no more room; sums of such discrete Gaussians are still Gaussian
+to far below any delta."""
+EXACT = {"client": 2**50, "server": 2**24}
+"""Whole steps up to here are held exactly: where the noise is added, and before that on the way there."""
+SIDES = ("client", "server", "shares")
+
+
+@dataclass(frozen=True)
+class Gaussian(Stage):
+    """Rounds values towards zero to a grid and adds whole Gaussian noise scaled to the sensitivity.
+
+    2**12 steps of the grid make up a standard deviation, up to twice as many where the server adds it (its
+    grid is a power of two), or fewer where a ring has less room. Noise that one party adds is a continuous
+    Gaussian, rounded, which is that mechanism post-processed; shares that are to sum up are discrete
+    Gaussians.
+
+    Guarantees:
+        - the noise's standard deviation is at least ``multiplier`` times the sensitivity handed down by the
+          stages before it; nobody types a sensitivity. Rounding towards zero adds nothing to it: a rounded
+          value is never further from zero than the value;
+        - under ``by="client"`` every upload carries the noise before it leaves, so it holds against the
+          server too; under ``by="server"`` the server sees every upload before the noise, and the noise
+          holds against everybody who sees released values only; under ``by="shares"`` every upload carries a
+          share of it, and any sum of ``quorum`` uploads carries the whole without the shares of
+          ``colluders`` of them, whoever reads it. That rests on the carrier that shows the sum alone;
+        - whole numbers are added to whole numbers, so no floating-point noise leaks values by its rounding;
+        - in a ring no sum wraps, with certainty: the noise has a largest value, and values have a limit;
+        - the draws come from the operating system: no seed reproduces them.
+    Needs:
+        - a stage before it that bounds the upload, else :class:`~secure_fedgraph.errors.Unbound`, and none
+          that noises it.
+        - under ``by="shares"`` a carrier that adds in a ring, and at least one client beyond the colluders.
+
+    Args:
+        multiplier: the noise multiplier.
+        by: ``"client"``, ``"server"`` or ``"shares"``.
+        limit: coordinates beyond this are cut, which moves no two rows apart; by default nothing is cut that
+            the clip has not bounded already. Rings of 16 bits need one.
+        colluders: the share of a sum's clients whose noise is not counted on; one at least, since whoever
+            contributes knows its own.
+
+    Raises:
+        BadInput: for settings out of range.
+
+    References:
+        Kairouz, Liu, Steinke, The Distributed Discrete Gaussian Mechanism, ICML 2021; Canonne, Kamath,
+        Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020.
+    """
+
+    multiplier: float
+    by: str = "client"
+    limit: float = math.inf
+    colluders: float = 0.1
+    step: float = math.nan
+    sigma: int = 0
+    """Whole steps, of one share."""
+    honest: int = 1
+    """Shares that are counted on."""
+    moved: float = math.nan
+    """The sensitivity."""
+    whole: bool = False
+    """Whether values are whole steps already."""
+    takes = Domain.REAL
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.multiplier) and self.multiplier > 0):
+            raise BadInput(
+                f"multiplier {self.multiplier}: noise needs a positive number; set --multiplier 1.0"
+            )
+        if self.by not in SIDES:
+            raise BadInput(f"noise by {self.by!r}: use one of {', '.join(SIDES)}")
+        if not self.limit > 0:
+            raise BadInput(f"limit {self.limit}: the largest coordinate is a positive number")
+        if not 0 <= self.colluders < 1:
+            raise BadInput(f"colluders {self.colluders}: a share of the cohort, from 0 to below 1")
+
+    @property
+    def gives(self) -> Domain:  # type: ignore[override]
+        """Shares stay in the ring that they cancel nothing of; other noise goes back to real numbers."""
+        return Domain.RING if self.by == "shares" else Domain.REAL
+
+    @property
+    def grid(self) -> float:  # type: ignore[override]
+        """The step that parts of sums over units are put on before they are added up."""
+        return self.step
+
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+        """Takes the scale from the sensitivity, and the grid from the scale and the ring."""
+        channel = terms.channel
+        if not sensitivity.bounded:
+            raise Unbound(
+                f"channel {channel.name!r}: Gaussian noise needs a bounded upload and nothing before "
+                "it bounds one: put Clip(norm) in front"
+            )
+        if sensitivity.noised_by:
+            # the grid and the largest value would be cut into the first noise, and it would earn nothing more
+            raise Incompatible(
+                f"channel {channel.name!r}: noise is added by the {sensitivity.noised_by} already: keep one "
+                "Gaussian, with the larger multiplier"
+            )
+        honest, room = self._honest(terms), self._room(terms)
+        wanted = self.multiplier * sensitivity.l2 / math.sqrt(honest)
+        # a client's upload has no coordinate beyond its norm; a sum over units often no bound of its own
+        touches = channel.touches
+        largest = min(self.limit, sensitivity.l2 if touches is None else touches.largest)
+        if self.by == "shares" and not math.isfinite(largest):
+            raise BadInput(
+                f"channel {channel.name!r}: sums over units have no largest value by themselves, and a ring "
+                "needs one: set protection.limit"
+            )
+        needed, sigma = largest if math.isfinite(largest) else sensitivity.l2, STEPS
+        # twice as many steps at most, where the server adds it
+        finer = 2 if self.by == "server" else 1
+        while finer * (needed / wanted * sigma + self._sampler(sigma).reach) >= room:
+            if sigma == COARSEST or self.by != "shares":
+                raise Incompatible(
+                    f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
+                    f"{needed:.3g} and noise of {wanted:.3g} among {len(terms.clients)} clients: use more "
+                    "noise, a larger ring (under masks protection.bits=32) or a smaller protection.limit"
+                )
+            sigma //= 2
+        step = wanted / sigma
+        if self.by == "server":
+            # a power of two: whole steps are then whole in the floats on the way, and in sums of many
+            step = 2.0 ** math.floor(math.log2(step))
+            sigma = math.ceil(wanted / step)
+        limit = min(largest, (room - self._sampler(sigma).reach) * step)
+        bound = replace(
+            self,
+            limit=limit,
+            step=step,
+            sigma=sigma,
+            honest=honest,
+            moved=sensitivity.l2,
+            whole=channel.touches is not None,
+        )
+        return bound, replace(sensitivity, noised_by=self.by)
+
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """The client's half: whole steps in the ring, or real numbers on the grid."""
+        steps = np.clip(matrix.astype(np.float64), -self.limit, self.limit)
+        if self.whole:
+            steps = np.rint(steps / self.step)  # sums of parts that were rounded one by one
+        else:
+            np.trunc(steps * (HAIR / self.step), out=steps)
+        if self.by != "server":
+            steps += self._draw(steps.shape)
+        made: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
+        return made
+
+    def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """The server's noise on what it opened, or the sum's real numbers."""
+        if self.by == "shares":
+            values: np.ndarray = np.multiply(matrix, self.step, dtype=np.float64)
+            return values
+        if self.by == "client":
+            return matrix
+        # uploads are whole steps, and so are their sums
+        steps = np.rint(np.asarray(matrix, dtype=np.float64) / self.step)
+        noised: np.ndarray = (steps + self._draw(steps.shape)) * self.step
+        return noised
+
+    @property
+    def traces(self) -> str:  # type: ignore[override]
+        """Noise that the server adds is not on an upload that it sees."""
+        return {"client": "noised", "server": "", "shares": "with a share of the noise"}[self.by]
+
+    def terms(self) -> dict[str, float]:
+        """The public grid step and the noise on one upload, in steps."""
+        return {"grid": self.step, "sigma": self.sigma}
+
+    def noise(self) -> Noise:
+        """Against whom the noise counts, and what it is."""
+        readers = set(Reader) - ({Reader.SERVER} if self.by == "server" else set())
+        return Noise(self.release, frozenset(readers), computational=self.by == "shares")
+
+    def release(self, width: int) -> tuple[Event, ...]:
+        """The events of one upload of so many values, once the stage is bound."""
+        apart = min(self.honest * width * self._sampler(self.sigma).total_variation, 1.0)
+        if self.by != "shares":
+            return GaussianRelease(self.multiplier), SamplingError(apart)
+        return (
+            DiscreteRelease(
+                self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=apart
+            ),
+        )
+
+    def _honest(self, terms: BindContext) -> int:
+        if self.by != "shares":
+            return 1
+        if not terms.ring or terms.channel.reveal is not Reveal.SUM:
+            raise Incompatible(
+                f"channel {terms.channel.name!r}: noise in shares is whole in a sum only, which a carrier "
+                "that adds in a ring has to show alone"
+            )
+        # a sum of a quorum may hold everybody who colludes in the whole cohort
+        counted = terms.quorum - max(1, math.ceil(self.colluders * len(terms.clients) - 1e-9))
+        if counted < 1:
+            raise BadInput(
+                f"channel {terms.channel.name!r}: of a quorum of {terms.quorum} nobody is left beside the "
+                "colluders to add noise: set protection.quorum=3 or more, or fewer protection.colluders"
+            )
+        return counted
+
+    def _room(self, terms: BindContext) -> float:
+        """Steps up to which one upload, noise included, may go."""
+        return terms.ring / 2 / len(terms.clients) - 1 if self.by == "shares" else EXACT[self.by]
+
+    def _sampler(self, sigma: int) -> DiscreteGaussian:
+        return discrete_gaussian(sigma) if self.by == "shares" else rounded_gaussian(sigma)
+
+    def _draw(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self._sampler(self.sigma).draw(math.prod(shape)).reshape(shape)

@@ -1,0 +1,209 @@
+"""Algorithms, attacks, policies and data sets by name: this package's own, and those of other packages.
+
+An own one is a module of its folder and is registered by standing there (:func:`classes_below`). Another
+package registers one with a line in its ``pyproject.toml``::
+
+    [project.entry-points."secure_fedgraph.algorithms"]
+    mean-degree = "their_package.degrees:MeanDegree"
+
+The groups are ``secure_fedgraph.algorithms``, ``.attacks``, ``.policies`` and ``.datasets``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Generic, TypeVar
+
+from secure_fedgraph.errors import BadInput
+
+T = TypeVar("T")
+Other = TypeVar("Other")
+OWN = "secure-fedgraph"
+"""Where this package's own come from, as lists print it."""
+
+
+class PluginWarning(UserWarning):
+    """An entry point of another package that cannot be used; everything else works without it."""
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Names and what they stand for: this package's own first, then those of other packages by name.
+
+    Entry points are loaded when all names are listed, or a name is looked up that is not this package's own.
+    One that cannot be used is left out. Whoever looks up its name gets the reason as an error; the first to
+    list all names gets it as a :class:`PluginWarning`.
+
+    **Guarantees:** no other package can take the place of an own name.
+
+    Args:
+        kind: what one of them is called in messages, e.g. ``"algorithm"``.
+        group: of the entry points.
+        own: makes this package's own, when they are first needed.
+        accept: from an entry point's name and what it gives to what is registered; raises BadInput for what
+            is none of the kind.
+
+    Raises:
+        BadInput: on looking up the name of an entry point that cannot be used.
+    """
+
+    def __init__(
+        self, kind: str, group: str, own: Callable[[], Mapping[str, T]], accept: Callable[[str, object], T]
+    ) -> None:
+        self.kind = kind
+        self.group = group
+        self._make_own = own
+        self._accept = accept
+        self._loaded: dict[str, tuple[T, str]] | None = None
+        self._broken: dict[str, str] = {}
+        self._unsaid: list[str] = []
+
+    @cached_property
+    def own(self) -> Mapping[str, T]:
+        """This package's own."""
+        return self._make_own()
+
+    def __getitem__(self, name: str) -> T:
+        if name in self.own:
+            return self.own[name]
+        loaded = self._others()
+        if name in self._broken:
+            raise BadInput(self._broken[name])
+        return loaded[name][0]
+
+    def __iter__(self) -> Iterator[str]:
+        names = [*self.own, *self._others()]
+        self._warn()
+        return iter(names)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"Registry({self.kind}: {', '.join(self)})"
+
+    def package_of(self, name: str) -> str:
+        """The name of the package that a registered name comes from."""
+        return OWN if name in self.own else self._others()[name][1]
+
+    def _others(self) -> Mapping[str, tuple[T, str]]:
+        """What other packages register, by name, with the package's name."""
+        if self._loaded is None:
+            self._loaded = {}  # a plugin that lists names while it is loaded gets those that are there
+            by_name: dict[str, list[EntryPoint]] = defaultdict(list)
+            for entry in entry_points(group=self.group):
+                by_name[entry.name].append(entry)
+            for name in sorted(by_name):
+                try:
+                    self._loaded[name] = self._load(by_name[name]), _package(by_name[name][0])
+                except Exception as error:  # a plugin's own code runs on import, and raises what it likes
+                    why = error if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+                    places = " and of ".join(f"{_package(e)} ({e.value})" for e in by_name[name])
+                    sentence = f"{self.kind} {name!r} of {places} cannot be used: {why}"
+                    self._unsaid.append(sentence)
+                    if name not in self.own:
+                        self._broken[name] = sentence
+        return self._loaded
+
+    def _warn(self) -> None:
+        """Says once what was left out."""
+        unsaid, self._unsaid = self._unsaid, []
+        for sentence in unsaid:
+            warnings.warn(sentence, PluginWarning, stacklevel=3)
+
+    def _load(self, entries: list[EntryPoint]) -> T:
+        name = entries[0].name
+        if name in self.own:
+            raise BadInput(f"{OWN} has {_a(self.kind)} of that name; give the entry point another one")
+        if len(entries) > 1:
+            raise BadInput("two packages use that name; uninstall one of them")
+        return self._accept(name, entries[0].load())
+
+
+class Derived(Mapping[str, T], Generic[T]):
+    """One fact about everything in a registry, by name, e.g. the kind of each data set."""
+
+    def __init__(self, registry: Registry[Other], fact: Callable[[Other], T]) -> None:
+        self._get: Callable[[str], T] = lambda name: fact(registry[name])
+        self._names: Mapping[str, object] = registry
+
+    def __getitem__(self, name: str) -> T:
+        return self._get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def classes_below(package: ModuleType, base: type[T], attribute: str) -> dict[str, type[T]]:
+    """The public classes of a kind in all modules of a package that have a name of their own, by that name.
+
+    Left out are abstract classes, and those whose name is inherited or empty.
+
+    Args:
+        package: whose modules are imported.
+        base: what the classes are subclasses of.
+        attribute: the class attribute that holds the name.
+
+    Raises:
+        BadInput: for two classes of one name.
+    """
+    found: dict[str, type[T]] = {}
+    for module in modules_below(package):
+        for kind in vars(module).values():
+            if not (isinstance(kind, type) and issubclass(kind, base) and kind.__module__ == module.__name__):
+                continue
+            name = vars(kind).get(attribute)
+            if not name or kind.__name__.startswith("_") or inspect.isabstract(kind):
+                continue
+            if name in found:
+                places = " and ".join(f"{one.__module__}.{one.__name__}" for one in (found[name], kind))
+                raise BadInput(f"{attribute} = {name!r} stands in {places}: give each its own")
+            found[name] = kind
+    return found
+
+
+def modules_below(package: ModuleType) -> Iterator[ModuleType]:
+    """All modules of a package and of the packages in it, imported, each folder's in alphabetical order."""
+    for place in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(place.name)
+        yield module
+        if place.ispkg:
+            yield from modules_below(module)
+
+
+def check_subclass(name: str, found: object, base: type[T], attribute: str) -> type[T]:
+    """What an entry point gives, where it is a class of a kind that has the entry point's name.
+
+    Raises:
+        BadInput: where it is not.
+    """
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise BadInput(f"give a subclass of {base.__module__}.{base.__name__}, not {found!r}")
+    if inspect.isabstract(found):
+        raise BadInput(
+            f"{found.__name__} does not define {', '.join(sorted(getattr(found, '__abstractmethods__', ())))}"
+        )
+    if getattr(found, attribute, None) != name:
+        raise BadInput(
+            f"{found.__name__}.{attribute} is {getattr(found, attribute, None)!r}: the entry point needs the "
+            "same name"
+        )
+    return found
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else "an unnamed package"
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -1,0 +1,163 @@
+"""Guessed links as graphs: a node's neighbourhood as it is, and beside it as an attack had it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from secure_fedgraph.report import text
+from secure_fedgraph.report.figures.plots import WIDTH
+from secure_fedgraph.report.figures.svg import INK, LEAK, PAPER, SERIES, TRUE, Picture, draw
+from secure_fedgraph.report.grouping import alike, beside, by_place, stem
+
+MOST_TARGETS = 3
+RIGHT, MISSED, INVENTED, THERE = "right", "missed", "invented", "true"
+# told apart by dash and width as well as by colour
+LOOKS: Mapping[str, dict[str, Any]] = {
+    THERE: {"color": TRUE, "linewidth": 1.8, "linestyle": "-"},
+    RIGHT: {"color": SERIES[0], "linewidth": 2.8, "linestyle": "-"},
+    MISSED: {"color": TRUE, "linewidth": 1.3, "linestyle": (0, (1, 2))},
+    INVENTED: {"color": LEAK, "linewidth": 1.6, "linestyle": (0, (5, 2))},
+}
+Link = tuple[int, int]
+
+
+class Sample:
+    """A neighbourhood, true and guessed.
+
+    Args:
+        target: with ``owner`` and ``graph``, as the audits' ``neighbourhoods.around`` writes it.
+
+    Raises:
+        KeyError, TypeError, ValueError: where ``graph`` is not that.
+    """
+
+    def __init__(self, target: Mapping[str, Any]) -> None:
+        graph = target["graph"]
+        self.owner, self.centre = str(target["owner"]), int(graph["centre"])
+        self.nodes = [self.centre, *(int(v) for v in graph["nodes"] if v != self.centre)]
+        self.true, self.guess = _links(graph["true"]), _links(graph["guess"])
+        self.left_out = int(graph.get("left_out") or 0)
+        self.names = dict(zip(self.nodes, _letters(), strict=False))
+
+    def of(self, kind: str) -> set[Link]:
+        """The links of a kind."""
+        return {
+            THERE: self.true,
+            RIGHT: self.true & self.guess,
+            MISSED: self.true - self.guess,
+            INVENTED: self.guess - self.true,
+        }[kind]
+
+    def places(self) -> dict[int, tuple[float, float]]:
+        """One place for each node, the same on both sides: what is linked on either side pulls together."""
+        union = nx.Graph()
+        union.add_nodes_from(self.nodes)
+        union.add_edges_from(sorted(self.true | self.guess))
+        around = nx.circular_layout(self.nodes)
+        found = nx.kamada_kawai_layout(union, pos=around) if nx.is_connected(union) else around
+        return {v: (float(x), float(y)) for v, (x, y) in found.items()}
+
+    def counts(self) -> str:
+        """How many links there are of each kind, in words."""
+        told = ", ".join(f"{len(self.of(kind))} {kind}" for kind in (RIGHT, MISSED, INVENTED))
+        return f"{told} of {len(self.true)} true"
+
+
+def ego_graphs(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A picture for each policy, adversary and aim, as configured, or in the first control where not run.
+
+    Policies under which the attack said the same share one.
+    """
+    section: dict[str, Any] = {"pictures": [], "captions": [], "tables": []}
+    records = by_place(found, lambda record: bool(samples_of(record)))
+    for policies, record in alike(records, lambda one, other: _graphs(one) == _graphs(other)):
+        samples = samples_of(record)
+        who = text.named(text.ADVERSARIES, record.get("adversary", "server"))
+        caption = (
+            f"{text.listed(policies)}: links that {who} reads, around a node drawn by lot{beside(record)}"
+        )
+        told = "; ".join(f"{s.owner}: {s.counts()}" for s in samples)
+        section["pictures"].append(picture(stem(code, policies[0], record), samples, f"{caption}. {told}."))
+        section["captions"].append(caption)
+        section["tables"].append(_table(samples))
+    return section
+
+
+def samples_of(record: Mapping[str, Any]) -> list[Sample]:
+    """The neighbourhoods of a few targets, as far as they are told."""
+    samples = []
+    for target in record["targets"]:
+        if target.get("graph"):
+            with suppress(KeyError, TypeError, ValueError):
+                samples.append(Sample(target))
+    return samples[:MOST_TARGETS]
+
+
+def picture(name: str, samples: Sequence[Sample], alt: str) -> Picture:
+    """Two small graphs a sample, true on the left and guessed on the right."""
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(len(samples), 2, squeeze=False)
+        for (left, right), sample in zip(panels, samples, strict=True):
+            _graph(left, sample, (THERE,))
+            _graph(right, sample, (MISSED, INVENTED, RIGHT))
+            left.set_title(f"{sample.owner}: true", fontweight="bold")
+            right.set_title("guessed", fontweight="bold")
+        handles = [Line2D([], [], **LOOKS[kind], label=kind) for kind in (RIGHT, MISSED, INVENTED)]
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, handlelength=3.0)
+
+    return draw(name, alt, paint, WIDTH, 0.45 + 2.2 * len(samples))
+
+
+def _graph(axes: Axes, sample: Sample, kinds: Sequence[str]) -> None:
+    places, gap = sample.places(), (np.nan, np.nan)
+    for kind in kinds:  # one line with gaps for all links of a kind: a small page
+        ends = [place for a, b in sorted(sample.of(kind)) for place in (places[a], places[b], gap)]
+        if ends:
+            axes.plot(*zip(*ends, strict=True), **LOOKS[kind], zorder=1, solid_capstyle="round")
+    xs, ys = zip(*places.values(), strict=True)
+    axes.plot(xs, ys, "o", markersize=13, markeredgecolor=INK, markerfacecolor=PAPER, zorder=2)
+    axes.plot(*places[sample.centre], "o", markersize=13, markeredgecolor=INK, markerfacecolor=INK, zorder=3)
+    for node, (x, y) in places.items():
+        ink = PAPER if node == sample.centre else INK
+        axes.text(
+            x, y, sample.names[node], ha="center", va="center_baseline", zorder=4, fontsize=8, color=ink
+        )
+    axes.margins(0.12)
+    axes.set_axis_off()
+
+
+def _table(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Every link that is there or was said to be, by the letters in the picture and the nodes' numbers."""
+    rows = []
+    for sample in samples:
+        more = f" ({sample.left_out} more neighbours not drawn)" if sample.left_out else ""
+        for kind in (RIGHT, MISSED, INVENTED):
+            for one, other in sorted(sample.of(kind), key=lambda link: sample.centre not in link):
+                if other == sample.centre:
+                    one, other = other, one
+                letters = f"{sample.names[one]}\u2013{sample.names[other]}"
+                rows.append([f"{sample.owner}{more}", letters, f"{one}\u2013{other}", kind])
+    return {"heads": ["owner", "link", "nodes", "the guess"], "rows": rows}
+
+
+def _graphs(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(str(t["owner"]), t.get("graph")) for t in record["targets"]]
+
+
+def _links(pairs: Sequence[Sequence[int]]) -> set[Link]:
+    return {(min(int(a), int(b)), max(int(a), int(b))) for a, b in pairs}
+
+
+def _letters() -> itertools.chain[str]:
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    return itertools.chain(alphabet, (f"{a}{b}" for a in alphabet for b in alphabet))

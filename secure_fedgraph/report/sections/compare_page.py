@@ -1,0 +1,282 @@
+"""What the page of a comparison says: accuracy over budgets, every point, what leaks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from secure_fedgraph.report import text as words
+from secure_fedgraph.report.figures.plots import DASHES, MARKERS, WIDTH
+from secure_fedgraph.report.figures.svg import MUTED, SERIES, Picture, draw
+from secure_fedgraph.report.grouping import exact_of_too_few
+from secure_fedgraph.report.sections import trained
+
+BASELINES = ("no privacy", "no collaboration")
+TITLES = {
+    "global": "accuracy on all test data",
+    "local": "accuracy, mean over owners",
+    "auc": "area under the ROC curve",
+    "mae": "mean absolute error",
+}
+DODGE = 0.035
+"""How far lines stand apart sideways, as a share of the axis, so that their intervals can be told."""
+
+LABEL = 26
+"""Characters of a legend's label beside which another has its place."""
+
+
+def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Everything that ``compare.html`` prints, from a ``secure-fedgraph/compare/1`` object."""
+    config, points = value["config"], value["points"]
+    ran = [row for row in points if row.get("outcome") == "ran"]
+    unit, best = str(config.get("unit", "client")), set(value.get("pareto") or [])
+    key = _key(ran)
+    curve = _curve(ran, key, unit)
+    attacks = list(dict.fromkeys(attack for row in ran for attack in row.get("leak") or {}))
+    versions = value.get("versions") or {}
+    data = words.named(words.DATA, str(config.get("data", "")))
+    return {
+        "kind": "compare",
+        "title": f"{_subjects(points)} on {data}: accuracy under privacy",
+        "measure": {"mae": "error (mean absolute)", "auc": "area under the ROC curve"}.get(key, "accuracy"),
+        "command": value.get("command", ""),
+        "owned": trained.owners([config]),
+        "source": {"name": data, "nodes": None, "source": "", "digest": ""},
+        "rounds": config.get("rounds"),
+        "seed": value.get("seeds"),
+        "seconds": value.get("seconds"),
+        "accuracy": None,
+        "unit": unit,
+        "verdicts": _verdicts(ran, key, unit),
+        "curve": curve,
+        "caption": f"{_title(key)[:1].upper()}{_title(key)[1:]} at each budget for one {unit}",
+        "numbers": _numbers(ran, key),
+        "every": _every(ran, key, unit, best),
+        "refused": [row for row in points if row.get("outcome") not in ("ran", "failed")],
+        "failed": [row for row in points if row.get("outcome") == "failed"],
+        "unattacked": [row for row in points if "leak_failed" in row],
+        "leaks": _leaks(ran, attacks, unit) if attacks else None,
+        "settings": [(k, json.dumps(v)) for k, v in sorted(config.items()) if v not in (None, {}, [])],
+        "versions": sorted(versions.items()),
+        "facts": {"own_version": versions.get("secure-fedgraph", "")},
+        "pictures": [curve] if curve else [],
+    }
+
+
+def _subjects(points: Sequence[Mapping[str, Any]]) -> str:
+    compared = (r.get("algorithm") for r in points if r.get("kind") != "no collaboration")
+    return words.listed(dict.fromkeys(words.named(words.ALGORITHMS, name) for name in compared))
+
+
+def _key(ran: Sequence[Mapping[str, Any]]) -> str:
+    scores = ran[0]["accuracy"] if ran else {}
+    return next((k for k in ("global", "auc", "mae", "local") if k in scores), "global")
+
+
+def _score(row: Mapping[str, Any], key: str) -> float | None:
+    found = row["accuracy"].get(key, row["accuracy"].get("local"))
+    return None if found is None else float(found)
+
+
+def _title(key: str) -> str:
+    return TITLES.get(key, f"{key} score")
+
+
+def _bound(value: Any) -> str:
+    """An epsilon in a table; none was asked for where it is None."""
+    if value is None:
+        return "none"
+    return "∞" if value == "inf" or math.isinf(float(value)) else f"{float(value):.4g}"
+
+
+def _lines(ran: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """(algorithm, policy) -> its points with a budget, by budget."""
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in ran:
+        if row["kind"] == "budget":
+            found.setdefault((str(row["algorithm"]), str(row["policy"])), []).append(row)
+    return {name: sorted(rows, key=lambda r: float(r["epsilon"])) for name, rows in found.items()}
+
+
+def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | None:
+    lines = _lines(ran)
+    if not lines:
+        return None
+    algorithms = list(dict.fromkeys(name for name, _ in lines))
+    across: dict[tuple[str, float], list[str]] = {}  # lines that coincide are one
+    for row in ran:
+        if row["kind"] in BASELINES and (score := _score(row, key)) is not None:
+            owners = across.setdefault((row["kind"], score), [])
+            owners.append(words.named(words.ALGORITHMS, row["algorithm"]))
+
+    def paint(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        every = sorted({math.log(float(row["epsilon"])) for rows in lines.values() for row in rows})
+        step = DODGE * max(every[-1] - every[0], 1.0)
+        for i, ((algorithm, policy), rows) in enumerate(lines.items()):
+            aside = math.exp(step * (i - (len(lines) - 1) / 2))
+            middles = [_score(row, key) or 0.0 for row in rows]
+            spans = [(row.get("interval") or {}).get(key) for row in rows]
+            axes.errorbar(
+                [float(row["epsilon"]) * aside for row in rows],
+                middles,
+                yerr=[
+                    [m - (s[0] if s else m) for m, s in zip(middles, spans, strict=True)],
+                    [(s[1] if s else m) - m for m, s in zip(middles, spans, strict=True)],
+                ],
+                color=SERIES[i % len(SERIES)],
+                linestyle=DASHES[i % len(DASHES)],
+                marker=MARKERS[i % len(MARKERS)],
+                capsize=3,
+                label=f"{words.named(words.ALGORITHMS, algorithm)}, {policy}",
+            )
+        for (kind, score), owners in across.items():
+            several = kind == "no privacy" and 0 < len(owners) < len(algorithms)
+            axes.axhline(
+                score,
+                color=MUTED,
+                linewidth=1.2,
+                linestyle="-" if kind == "no privacy" else (0, (2, 2)),
+                label=f"{kind} ({words.listed(owners)})" if several else kind,
+            )
+        budgets = sorted({float(row["epsilon"]) for rows in lines.values() for row in rows})
+        axes.set_xscale("log")
+        axes.set_xticks(budgets, [f"{b:g}" for b in budgets])
+        axes.minorticks_off()
+        axes.set_xlabel(f"ε for one {unit}")
+        axes.set_ylabel(_title(key))
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0.0), high if key == "mae" else min(high, 1.0))
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        drawn = axes.get_legend_handles_labels()
+        figure.legend(*drawn, loc="outside lower center", ncols=_columns(drawn[1]), handlelength=3.0)
+
+    told = "; ".join(
+        f"{algorithm} under {policy}: "
+        + ", ".join(f"{_score(r, key):.3f} at epsilon {float(r['epsilon']):g}" for r in rows)
+        for (algorithm, policy), rows in lines.items()
+    )
+    height = 3.0 + 0.12 * (len(lines) + len(across))
+    return draw("budget-curve", f"{_title(key)} over budgets. {told}.", paint, WIDTH, height)
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """Of a legend: two where the picture is wide enough for them."""
+    return 2 if max(map(len, labels)) <= LABEL else 1
+
+
+def _numbers(ran: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
+    rows = []
+    for (algorithm, policy), points in _lines(ran).items():
+        for row in points:
+            span = (row.get("interval") or {}).get(key)
+            rows.append(
+                [
+                    f"{algorithm}, {policy}",
+                    f"{float(row['epsilon']):g}",
+                    f"{_score(row, key):.4f}",
+                    f"{span[0]:.4f} to {span[1]:.4f}" if span else "one seed",
+                ]
+            )
+    return {"heads": ["line", "ε", "mean", "95 % interval"], "rows": rows}
+
+
+def _every(ran: Sequence[Mapping[str, Any]], key: str, unit: str, best: set[str]) -> dict[str, Any]:
+    rows = []
+    for row in ran:
+        spread, local = (row.get("std") or {}).get(key), row["accuracy"].get("local")
+        rows.append(
+            [
+                _label(row) + (" *" if row["name"] in best else ""),
+                _bound(row.get("budget", row["epsilon"])),
+                _bound(row["spent"]) + (" (rests on masks)" if row.get("computational") else ""),
+                f"{_score(row, key):.4f}" + (f" ± {spread:.4f}" if spread is not None else ""),
+                "" if local is None else f"{local:.4f}",
+                words.size(row["bytes"]),
+                words.seconds(row["seconds"]),
+                row["seeds"],
+            ]
+        )
+    heads = [
+        "point",
+        f"budget, ε ({unit})",
+        "spent",
+        _title(key),
+        "mean over owners",
+        "bytes up",
+        "time",
+        "seeds",
+    ]
+    return {"heads": heads, "rows": rows}
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    label = f"{words.named(words.ALGORITHMS, row['algorithm'])}, {row['policy']}"
+    return label + (f" ({row['kind']})" if row["kind"] in BASELINES else "")
+
+
+def _leaks(ran: Sequence[Mapping[str, Any]], attacks: Sequence[str], unit: str) -> dict[str, Any]:
+    rows = [[_label(row), _bound(row["epsilon"]), *(_leak(row, attack) for attack in attacks)] for row in ran]
+    return {"heads": ["point", f"ε ({unit})", *attacks], "rows": rows}
+
+
+def _leak(row: Mapping[str, Any], attack: str) -> str:
+    """A score, whether it beats the best trivial guess, and that guess; older files tell the score alone."""
+    value, told = (row.get("leak") or {}).get(attack), (row.get("leaks") or {}).get(attack)
+    if value is None:
+        return "failed" if "leak_failed" in row else "not run"
+    if not isinstance(value, float):
+        return str(value)
+    if told is None:
+        return f"{value:.3f}"
+    few = "exact, of too few to tell" if exact_of_too_few(told) else "no better"
+    return f"{value:.3f} {'leaks' if told['leaks'] else few} (guess {told['baseline']:.3f})"
+
+
+def _worth(row: Mapping[str, Any], key: str) -> bool:
+    """Whether a row beats staying alone beyond the interval of the differences, where there is one."""
+    gain = (row.get("over_alone") or {}).get(key)
+    return gain is not None and (gain["interval"] or [gain["mean"]])[0] > 0
+
+
+def _on_own_tests(row: Mapping[str, Any], alone: Mapping[str, Any], key: str) -> str:
+    """What counts for an owner that is asked about its own data only: alone may be better there."""
+    mine, its = row["accuracy"].get("local"), alone["accuracy"].get("local")
+    if key == "local" or mine is None or its is None:
+        return ""
+    return f" On owners' own test data it has {mine:.3f}, and local training {its:.3f}."
+
+
+def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str]:
+    """One sentence a line: the smallest budget that is worth more than staying alone."""
+    found = []
+    alone = [r for r in ran if r["kind"] == "no collaboration" and _score(r, key) is not None]
+    seeds = max((int(r.get("seeds", 1)) for r in ran), default=1)
+    how = "seed by seed, beyond the 95 % interval of the difference" if seeds > 1 else "in this one seed"
+    for (algorithm, policy), rows in _lines(ran).items():
+        name = words.named(words.ALGORITHMS, algorithm)
+        bare = (r for r in ran if r["kind"] == "no privacy" and r["algorithm"] == algorithm)
+        full = next((_score(r, key) for r in bare), None)
+        last = rows[-1]
+        text = f"{name} under {policy}: {_score(last, key):.3f} at epsilon {float(last['epsilon']):g} "
+        text += f"for one {unit}"
+        text += f", {full:.3f} without privacy." if full is not None else "."
+        if alone:
+            worth = list(takewhile(lambda r: _worth(r, key), reversed(rows)))
+            text += (
+                f" From epsilon {float(worth[-1]['epsilon']):g} on it is worth more than staying alone "
+                if worth
+                else " At the largest budget tried it is not worth more than staying alone "
+            ) + f"({_score(alone[0], key):.3f}), {how}."
+            text += _on_own_tests(last, alone[0], key)
+        found.append(text)
+    if not ran:
+        return ["No point ran: below stands why."]
+    return found or ["No point has a budget: the table shows each policy as configured."]

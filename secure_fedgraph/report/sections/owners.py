@@ -1,0 +1,44 @@
+"""What a page says of single owners: a few of them, where the rest lie, and all of them one click away."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from secure_fedgraph.report import text
+from secure_fedgraph.report.measures import measure_of
+from secure_fedgraph.report.sections.trained import Trained, mean
+
+FEW = 8
+
+
+def each_owner(run: Trained) -> dict[str, Any] | None:
+    """The last round's score of each owner on its own test data, the mean where there are several seeds.
+
+    Returns:
+        ``summary``, ``heads``, ``rows`` of all owners and the ``few`` that stand open; None where no round
+        says anything about single owners.
+    """
+    last = [history[-1].get("owners") or {} for history in run.histories if history]
+    names = list(dict.fromkeys(str(name) for scores in last for name in scores))
+    found = {name: mean([scores.get(name) for scores in last]) for name in names}
+    scores = {name: value for name, value in found.items() if value is not None}
+    if not scores:
+        return None
+    head = measure_of(run.results[0])
+    cuts = [(result.get("data") or {}).get("partition") or {} for result in run.results]
+    nodes = cuts[0].get("sizes") or [] if len(cuts) == 1 else []  # another seed cuts otherwise
+    sized = len(nodes) == len(scores)
+    rows = [
+        [name, *([text.count(nodes[i])] if sized else []), head.write(value)]
+        for i, (name, value) in enumerate(scores.items())
+    ]
+    low, high = min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)
+    middle = head.write(median(scores.values()))
+    return {
+        "summary": f"{len(scores)} owners on their own test data: lowest {head.write(scores[low])} ({low}), "
+        f"median {middle}, highest {head.write(scores[high])} ({high}).",
+        "heads": ["owner", *(["nodes"] if sized else []), "last round"],
+        "rows": rows,
+        "few": rows[:FEW] if len(rows) > 2 * FEW else rows,
+    }

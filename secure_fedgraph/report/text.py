@@ -1,0 +1,258 @@
+"""Numbers and names in words: what a page says, in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+
+MISSING = "–"
+MOST_SIZES = 24
+"""Of owners, that are told one by one."""
+
+ADVERSARIES = {
+    "server": "the server",
+    "client": "an owner",
+    "last client": "the last owner",
+    "coalition": "all owners but the last",
+    "outsider": "an outsider",
+}
+ALGORITHMS = {
+    "local": "Local training",
+    "fedavg": "FedAvg",
+    "fedprox": "FedProx",
+    "fedsage": "FedSage",
+    "fedsage+": "FedSage+",
+    "globsage": "GlobSage",
+    "locsage": "LocSage",
+    "locsage+": "LocSage+",
+    "fedego": "FedEgo",
+    "glasu": "GLASU",
+    "glasu-centralized": "GLASU, centralized",
+    "glasu-standalone": "GLASU, standalone",
+    "glasu-simulated": "GLASU, simulated",
+    "fedbcd": "FedBCD",
+    "apfl": "APFL",
+    "fedgate": "FedGATE",
+    "apflgate": "APFLGate",
+    "fairgraphfl": "FairGraphFL",
+    "gin-fedavg": "GIN with FedAvg",
+    "gin-local": "GIN, local training",
+}
+DATA = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "dblp": "DBLP", "proteins": "PROTEINS"}
+DATA |= {"mutag": "MUTAG", "dd": "DD", "bbbp": "BBBP", "ciao": "Ciao"}
+READERS: dict[str, str] = {
+    Reader.SERVER: "the server",
+    Reader.PEERS: "the other owners",
+    Reader.OUTSIDER: "whoever sees the released model",
+}
+UNITS: dict[str, str] = {
+    Unit.CLIENT: "a whole owner",
+    Unit.NODE: "one node",
+    Unit.EDGE: "one link",
+    Unit.GRAPH: "one graph",
+    Unit.LABEL: "one node's label",
+    Unit.FEATURE: "one node's features",
+    "user": "one user",
+}
+DOMAINS = {
+    "real": "numbers in the clear",
+    "ring": "fixed-point numbers in the clear",
+    "masked": "masked ring words: each upload looks uniformly random, only the sum opens",
+    "cipher": "ciphertexts: they are added unopened, only the holder of the key reads them",
+}
+REVEALS = {
+    "sum": "the sum over all owners",
+    "each": "every single upload",
+    "nothing": "nothing",
+}
+RELATIONS: dict[str, str] = {
+    Relation.ZERO_OUT: "its contribution is replaced by nothing",
+    Relation.ADD_REMOVE: "it is there or not",
+    Relation.REPLACE: "it is exchanged for another",
+}
+
+
+def real(value: Any) -> float | None:
+    """A finite number, or None for anything else.
+
+    >>> real(0.5), real("inf"), real(float("nan")), real(True), real(None)
+    (0.5, None, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def percent(value: Any, places: int = 1) -> str:
+    r"""A share as a percentage.
+
+    >>> percent(0.85288), percent(None)
+    ('85.3\u202f%', '–')
+    """
+    number = real(value)
+    return MISSING if number is None else f"{100 * number:.{places}f}\u202f%"
+
+
+def share(value: Any, places: int = 3) -> str:
+    """A score between 0 and 1; what is not quite 1 is never printed as 1.
+
+    >>> share(1.0), share(0.99999), share(0.6387), share(None)
+    ('1.000', '0.999+', '0.639', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    text = f"{number:.{places}f}"
+    if number < 1 and text == f"{1:.{places}f}":
+        return f"{1 - 10**-places:.{places}f}+"
+    return text
+
+
+def count(value: Any) -> str:
+    """A count with thousands marked; a mean keeps one digit.
+
+    >>> count(2708), count(902.6667), count("inf")
+    ('2,708', '902.7', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
+
+
+def size(value: Any) -> str:
+    """Bytes for reading; the exact number stands beside it.
+
+    >>> size(9043224), size(1727), size(12), size(None)
+    ('9.04 MB', '1.73 kB', '12 B', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(number) >= scale:
+            return f"{number / scale:.2f} {unit}"
+    return f"{number:.0f} B"
+
+
+def seconds(value: Any) -> str:
+    """A duration.
+
+    >>> seconds(116.405), seconds(6.32), seconds(0.031), seconds(None)
+    ('1 min 56 s', '6.3 s', '0.031 s', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    if number >= 60:
+        return f"{int(number // 60)} min {int(number % 60)} s"
+    return f"{number:.1f} s" if number >= 1 else f"{number:.3f} s"
+
+
+def epsilon(value: Any) -> str:
+    """A privacy loss; an unbounded one in words.
+
+    >>> epsilon(1.9482), epsilon("inf"), epsilon(None)
+    ('1.95', 'unbounded', '–')
+    """
+    if value == "inf" or (isinstance(value, float) and math.isinf(value)):
+        return "unbounded"
+    number = real(value)
+    return MISSING if number is None else f"{number:.3g}" if number < 10 else f"{number:.1f}"
+
+
+def bounded(value: Any) -> bool:
+    """Whether a privacy loss is a number at all."""
+    return real(value) is not None
+
+
+def scientific(value: Any) -> str:
+    """A delta.
+
+    >>> scientific(1e-05), scientific(2.5e-06), scientific(0.0), scientific(None)
+    ('10⁻⁵', '2.5·10⁻⁶', '0', '–')
+    """
+    number = real(value)
+    if number is None:
+        return MISSING
+    if not 0 < number < 0.01:
+        return f"{number:g}"
+    digits, power = f"{number:.3e}".split("e")
+    digits = digits.rstrip("0").rstrip(".")
+    tail = "10" + str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return tail if digits == "1" else f"{digits}·{tail}"
+
+
+def named(table: dict[str, str], key: Any) -> str:
+    """The readable name, or the key itself where there is none."""
+    return MISSING if key is None else table.get(str(key), str(key))
+
+
+def listed(items: Iterable[str], last: str = "and") -> str:
+    """Names in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    names = list(items)
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop.
+
+    >>> sentence("no attack reads it")
+    'No attack reads it.'
+    """
+    text = text.strip()
+    if not text:
+        return ""
+    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+
+
+def guarantee(privacy: dict[str, Any]) -> list[dict[str, Any]]:
+    """One sentence for each unit: the bound against the strictest reader, or who else is bounded.
+
+    Returns:
+        rows with ``unit``, ``against``, ``text`` and ``bounded``.
+    """
+    rows = []
+    for unit, claim in privacy.items():
+        who, value = str(claim.get("against", "server")), claim.get("epsilon")
+        delta = scientific(claim.get("delta"))
+        reader, subject = named(READERS, who), named(UNITS, unit)
+        if bounded(value):
+            text = f"Against {reader}, {subject}: ε = {epsilon(value)} at δ = {delta}"
+        else:
+            text = f"Against {reader}, {subject}: no bound"
+        better = [
+            f"{named(READERS, r)} ε = {epsilon(e)}"
+            for r, e in (claim.get("readers") or {}).items()
+            if bounded(e) and not bounded(value)
+        ]
+        if better:
+            text += f" (against {listed(better)} at δ = {delta})"
+        if claim.get("computational"):
+            text += ", as long as nobody breaks the cryptography"
+        rows.append({"unit": unit, "against": reader, "text": sentence(text), "bounded": bounded(value)})
+    return rows
+
+
+def spread(sizes: Sequence[Any]) -> str:
+    """Many sizes in few words; few of them one by one.
+
+    >>> spread([3, 1])
+    '3, 1'
+    >>> spread(range(100))
+    '0 to 99, median 49.5'
+    """
+    found = [size for size in map(real, sizes) if size is not None]
+    if len(found) <= MOST_SIZES:
+        return ", ".join(count(size) for size in found)
+    return f"{count(min(found))} to {count(max(found))}, median {median(found):,g}"

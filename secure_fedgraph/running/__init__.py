@@ -1,0 +1,1 @@
+"""One run: its options, what is bound before it, its session, its loop, and what it leaves."""

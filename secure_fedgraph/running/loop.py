@@ -1,0 +1,60 @@
+"""train(): the one loop."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.running.options import Named, RunOptions
+from secure_fedgraph.running.preparation import prepare
+from secure_fedgraph.running.run import Run
+from secure_fedgraph.running.session import Session
+
+
+def train(
+    algorithm: Algorithm,
+    federation: Federation,
+    policy: Policy | str | None = None,
+    **options: Unpack[Named],
+) -> Run:
+    """Runs an algorithm over a federation under a policy.
+
+    Guarantees:
+        - every channel is bound before round 1, or nothing is sent at all;
+        - clients are reached as message bytes through their one door;
+        - a killed run that is resumed ends with the weights of one that was not, where no noise is drawn
+          and nothing is valued encrypted (CKKS has noise of its own, and fresh keys other noise);
+          what its interrupted round was charged stays charged, and clients agree on fresh keys;
+        - sums that survive drop-outs (``masked``) go on without a client that answers nonsense or whose
+          process dies, and the transcript says so; every other exchange ends the run with an error that names
+          it. Where a process died, no checkpoint is kept any more: a resumed run starts from the last before.
+
+    Args:
+        policy: one of ``policies``, or the name of one that needs no settings, such as ``"masked"``; by
+            default the strictest recipe that binds, channel by channel. Where it does not bind to the
+            algorithm as configured, the first of the algorithm's forms that it binds to is taken, but for
+            what was set by hand; a :class:`~secure_fedgraph.forms.FormWarning` says so, and ``run.form``.
+        options: as :class:`~secure_fedgraph.running.options.RunOptions`, such as ``rounds=10, out="runs/a"``.
+
+    Raises:
+        Refused: where a protection cannot give a channel what it declares, in any form of the algorithm.
+        LeftInPlaintext: where the strictest policy would leave a channel in plaintext.
+        BudgetExhausted: where a client's next message would exceed the budget; every finished round is kept.
+        BadInput: for arguments of another type or out of range, or a checkpoint that is missing, foreign,
+            older or damaged.
+
+    Warns:
+        DataWarning: where edges carry something that the model does not read.
+    """
+    prepared = prepare(algorithm, federation, policy, RunOptions(**options))
+    with Session(prepared) as session:
+        state, history = session.start()
+        for number in session.to_do:
+            round = session.round(number)
+            state = prepared.algorithm.round(round, state)
+            if number > prepared.algorithm.warm_up:
+                history.append(session.scores(round, state))
+            session.keep(number, state, history)
+        return session.end(state, history)

@@ -1,0 +1,126 @@
+"""The options of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from secure_fedgraph.backends.isolated import PATIENCE
+from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
+from secure_fedgraph.evaluation import MODES
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.protocol.dropouts import Dropouts
+from secure_fedgraph.protocol.transcript import Keep, nothing
+from secure_fedgraph.round import Sampler, everyone
+
+OnRound = Callable[[dict[str, Any]], None]
+
+
+class Named(TypedDict, total=False):
+    """The options by name, for editors; :class:`RunOptions` says what each is."""
+
+    rounds: int | None
+    seed: int
+    sampler: Sampler
+    evaluation: str
+    out: Path | str | None
+    keep: Keep
+    on_round: OnRound | None
+    on_start: Callable[[], None] | None
+    isolated: bool
+    answer_within: float
+    resume: bool
+    checkpoint_every: int
+    dropouts: Dropouts | None
+    budget: Budget | None
+    ledger: Path | str | None
+    allow_plaintext: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How one run goes.
+
+    Args:
+        rounds: by default the algorithm's own number.
+        seed: for initialisation and sampling, each from a sub-seed; nothing that protects somebody.
+        sampler: picks the cohort of a round.
+        evaluation: ``"referee"`` or ``"in_band"``.
+        out: folder for the ledger, the transcript and the checkpoints; in memory without one.
+        keep: which messages the transcript keeps in full.
+        on_round: called with each round's scores; on resume with those of the earlier rounds first.
+        on_start: called once nothing can be refused any more and nothing has been sent yet.
+        isolated: every client in a process of its own. It opens the same values on the same seed, to the
+            bit with one thread (with more, torch adds up in another order each time, in either mode). What
+            clients open from their peers is not in the transcript then: nobody looks into another process.
+        answer_within: seconds that an isolated client's process has for an answer; then it is ended, and it
+            is gone as one is that died.
+        resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
+        checkpoint_every: that many rounds; 0 never. The last round always counts.
+        dropouts: clients that a simulation keeps from answering, where the carrier survives it (``masked``).
+        budget: what no client may exceed: the run stops before the message that would.
+        ledger: a ledger that other runs over the same data share, so that what they spend adds up; by default
+            ``ledger.jsonl`` in ``out``.
+        allow_plaintext: accept that ``strictest`` leaves channels in plaintext to which nothing stricter
+            binds; without it that is refused.
+
+    Raises:
+        BadInput: for an option of another type or out of range.
+    """
+
+    rounds: int | None = None
+    seed: int = 0
+    sampler: Sampler = everyone
+    evaluation: str = "referee"
+    out: Path | str | None = None
+    keep: Keep = nothing
+    on_round: OnRound | None = None
+    on_start: Callable[[], None] | None = None
+    isolated: bool = False
+    answer_within: float = PATIENCE
+    resume: bool = False
+    checkpoint_every: int = 1
+    dropouts: Dropouts | None = None
+    budget: Budget | None = None
+    ledger: Path | str | None = None
+    allow_plaintext: bool = False
+
+    def __post_init__(self) -> None:
+        for key, least in (("rounds", 1), ("seed", 0), ("checkpoint_every", 0)):
+            if (number := getattr(self, key)) is not None or key != "rounds":
+                check_whole(key, number, least)
+        if self.evaluation not in MODES:
+            raise BadInput(f"evaluation = {self.evaluation!r}: use one of {', '.join(MODES)}")
+        check_number("answer_within", self.answer_within)
+        if not self.answer_within > 0:
+            raise BadInput(
+                f"answer_within = {self.answer_within}: give seconds above 0, or inf to wait for ever"
+            )
+        for key in ("isolated", "resume", "allow_plaintext"):
+            if not isinstance(getattr(self, key), bool):
+                raise wrong_type(key, getattr(self, key), "give True or False")
+        for key in ("sampler", "keep", "on_round", "on_start"):
+            function = getattr(self, key)
+            if not callable(function) and not (function is None and key.startswith("on_")):
+                raise wrong_type(key, function, "give a function")
+        if not isinstance(self.dropouts, Dropouts | None):
+            raise wrong_type("dropouts", self.dropouts, "give Dropouts(share=0.2), or leave it out")
+        if not isinstance(self.budget, Budget | None):
+            raise wrong_type(
+                "budget", self.budget, "say whose data it is about, such as Budget(8.0, unit='client')"
+            )
+        for key in ("out", "ledger"):
+            if not isinstance(getattr(self, key), str | Path | None):
+                raise wrong_type(key, getattr(self, key), "give a path")
+
+    @property
+    def folder(self) -> Path | None:
+        """``out`` as a path."""
+        return None if self.out is None else Path(self.out)
+
+    @property
+    def shared_ledger(self) -> Path | None:
+        """``ledger`` as a path."""
+        return None if self.ledger is None else Path(self.ledger)

@@ -1,0 +1,200 @@
+"""What is settled before a run's first message: the algorithm's form, its channels, their protections."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.errors import BadInput, wrong_type
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.forms import FormWarning, fit, said
+from secure_fedgraph.graph.data.own_graph import DataWarning
+from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.privacy.policy import BoundPolicy, Policy, policy_named, strictest
+from secure_fedgraph.protocol import Channel
+from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.running.options import RunOptions
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that nothing can refuse any more.
+
+    Args:
+        algorithm: in the form that the policy binds to.
+        federation: pooled where the algorithm pools.
+        bound: every channel's protection.
+        options: as given.
+    """
+
+    algorithm: Algorithm
+    federation: Federation
+    bound: BoundPolicy
+    options: RunOptions
+
+    @property
+    def rounds(self) -> int:
+        """How many are scored."""
+        given = self.options.rounds
+        return self.algorithm.rounds if given is None else given
+
+    @property
+    def last(self) -> int:
+        """The number of the last round, the warm-up counted."""
+        return self.algorithm.warm_up + self.rounds
+
+    def public(self) -> dict[str, Any]:
+        """What everybody knows before round 1, and so every view holds."""
+        return {
+            **self.algorithm.public(),
+            "policy": self.bound.policy.name,
+            "clients": list(self.federation.names),
+            "schema": {
+                "features": self.federation.schema.features,
+                "classes": self.federation.schema.classes,
+            },
+            "channels": {row["name"]: row for row in self.bound.describe()},
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What a run is made of, as its checkpoint notes it: JSON in, the same JSON out."""
+        algorithm, bound = self.algorithm, self.bound
+        kind = type(algorithm)
+        facts = {
+            **algorithm.public(),
+            "class": f"{kind.__module__}:{kind.__qualname__}",
+            **{key: _called(made) for key, made in algorithm.made_with().items() if key == "model"},
+            "policy": bound.policy.name,
+            "channels": bound.describe(),
+            "protection": {k: v for k, v in (bound.policy.made_with or {}).items() if k != "policies"},
+            "noise": {
+                name: {reader: [event.to_json() for event in found] for reader, found in b.releases().items()}
+                for name, b in bound.bounds.items()
+            },
+            "steps": asdict(bound.steps) if bound.steps else None,
+            "drawn": [one.to_config() for one in bound.drawn],
+            "stages": {name: [stage.terms() for stage in b.stages] for name, b in bound.bounds.items()},
+            "clients": list(self.federation.names),
+            "data": {key: value for key, value in self.federation.facts.items() if key != "source"},
+            "rounds": self.rounds,
+            "seed": self.options.seed,
+            "evaluation": self.options.evaluation,
+        }
+        found: dict[str, Any] = json.loads(json.dumps(facts, default=str))
+        return found
+
+
+def prepare(
+    algorithm: Algorithm, federation: Federation, policy: Policy | str | None, options: RunOptions
+) -> Prepared:
+    """Binds every channel of a run, or raises before anything is sent.
+
+    Raises:
+        Refused, BadInput: as :func:`~secure_fedgraph.running.loop.train`.
+    """
+    _check_subjects(algorithm, federation)
+    policy = _policy(policy)
+    if algorithm.pools:
+        federation = federation.pooled()
+    federation.check(algorithm, options.evaluation)
+    configured = algorithm
+    algorithm = fitted(algorithm, policy, federation, options.evaluation, options.allow_plaintext)
+    if algorithm is not configured:
+        warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=3)
+    bound = policy.bind(channels_of(algorithm, federation, options.evaluation), federation.names)
+    _check_inside(bound, algorithm, federation)
+    tolerant = any(one.carrier.tolerates_dropouts for one in bound.bounds.values())
+    if options.dropouts is not None and not tolerant:
+        raise BadInput(
+            f"dropouts: under {policy.name} {algorithm.name} needs an answer of every client; use masked or "
+            "distributed_dp, or leave dropouts out"
+        )
+    unread = sorted(set(federation.schema.edge_fields) - set(algorithm.reads(federation.schema)))
+    if unread:
+        warnings.warn(
+            f"{' and '.join(unread)}: {algorithm.name}'s model does not read it", DataWarning, stacklevel=3
+        )
+    return Prepared(algorithm, federation, bound, options)
+
+
+def _check_subjects(algorithm: object, federation: object) -> None:
+    """What is trained, and on what."""
+    if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
+        raise wrong_type("algorithm", algorithm, f"give an instance, {algorithm.__name__}()")
+    if not isinstance(algorithm, Algorithm):
+        raise wrong_type("algorithm", algorithm, "give an algorithm, such as FedSage()")
+    if not isinstance(federation, Federation):
+        raise wrong_type("federation", federation, "hand the data out first, with federate(data, clients=3)")
+
+
+def _policy(policy: object) -> Policy:
+    if isinstance(policy, str):
+        return policy_named(policy)
+    if policy is None:
+        return strictest()
+    if not isinstance(policy, Policy):
+        call = f"call it, policies.{getattr(policy, '__name__', 'masked')}()" if callable(policy) else ""
+        raise wrong_type(
+            "policy", policy, call or "give one of policies, such as policies.masked(), or its name"
+        )
+    return policy
+
+
+def fitted(
+    algorithm: Algorithm,
+    policy: Policy,
+    federation: Federation,
+    evaluation: str = "referee",
+    allow_plaintext: bool = False,
+) -> Algorithm:
+    """The form of an algorithm that runs over a federation under a policy.
+
+    Raises:
+        Refused, BadInput: as :func:`train`.
+    """
+    if algorithm.pools:
+        federation = federation.pooled()
+    return fit(
+        algorithm,
+        policy,
+        federation.names,
+        allow_plaintext,
+        lambda one: channels_of(one, federation, evaluation),
+        lambda one: federation.check(one, evaluation),
+    )
+
+
+def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -> tuple[Channel, ...]:
+    """Every channel that a run opens, the examiner's included."""
+    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
+    if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
+        return (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
+    return channels
+
+
+def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:
+    """That noise inside the clients fits the data and the algorithm, before anything is sent."""
+    kind, carried = federation.schema.kind, federation.schema.edge_fields
+    if carried and any(one.place == "edge_index" for one in bound.drawn):
+        raise BadInput(
+            f"links are randomised, and new links have no {' or '.join(carried)}: leave it out of the data"
+        )
+    if bound.steps is not None:
+        algorithm.check_records(federation.schema, bound.steps.unit)
+        record = "graph" if kind == GraphSetDataset.kind else "node"
+        if bound.steps.unit != record:
+            raise BadInput(
+                f"steps.unit = {bound.steps.unit!r}: records of these data are {record}s; set unit={record}"
+            )
+    if bound.drawn and kind != GraphDataset.kind:
+        raise BadInput(
+            f"{bound.drawn[0].kind} are randomised in one graph of nodes, and these data are of kind {kind!r}"
+        )
+
+
+def _called(made: object) -> str:
+    named = made if hasattr(made, "__qualname__") else type(made)
+    return f"{getattr(named, '__module__', '')}:{getattr(named, '__qualname__', '')}"

@@ -1,0 +1,133 @@
+"""What a run leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.errors import BadInput, check_number
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.models.parameters import load
+from secure_fedgraph.privacy.policy import BoundPolicy
+from secure_fedgraph.privacy.spending.budget import Budget
+from secure_fedgraph.privacy.spending.ledger import Charge, report
+from secure_fedgraph.protocol import Transcript
+
+LOWER_IS_BETTER = ("mae",)
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """What a training run leaves: the state, the scores, the record of what was sent, the charges."""
+
+    algorithm: Algorithm
+    federation: Federation
+    policy: BoundPolicy
+    state: State
+    history: Sequence[dict[str, Any]]
+    transcript: Transcript
+    charges: Sequence[Charge]
+    seconds: float
+    evaluation: str
+    budget: Budget | None = None
+
+    def __repr__(self) -> str:
+        last = {k: v for k, v in self.history[-1]["accuracy"].items() if isinstance(v, float)}
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in last.items())
+        made_of = (
+            f"{self.algorithm.name} on {self.federation.facts['data']}, {len(self.federation.names)} clients"
+        )
+        number = self.history[-1]["round"]
+        return f"Run({made_of}, policy {self.policy.policy.name}, round {number}: {scores})"
+
+    @property
+    def model(self) -> nn.Module:
+        """The trained model that everybody was given, ready to predict.
+
+        Raises:
+            BadInput: where models are personal, or the algorithm has no single module.
+        """
+        released, build = self.algorithm.released(self.state), getattr(self.algorithm, "model", None)
+        if released is None or not callable(build):
+            raise BadInput(
+                f"{self.algorithm.name} releases no single model: its clients keep theirs, or it has several"
+            )
+        model: nn.Module = build(self.federation.schema)
+        load(model, released)
+        return model.eval()
+
+    def report(self, delta: float = 1e-5) -> str:
+        """What ran, how well, what was spent, and who reads what: a few lines for a terminal or a notebook.
+
+        Args:
+            delta: of the epsilons.
+        """
+        last = self.history[-1]["accuracy"]
+        scores = ", ".join(f"{name} {value:.3f}" for name, value in last.items() if isinstance(value, float))
+        data, clients = self.federation.facts["data"], len(self.federation.names)
+        lines = [
+            f"{self.algorithm.name} on {data}, {clients} clients, under {self.policy.policy.name}",
+            f"round {len(self.history)}: {scores}",
+        ]
+        for unit, entry in self.privacy(delta=delta).items():
+            epsilon = entry["epsilon"]
+            shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
+            why = f" ({entry['reason']})" if entry.get("reason") else ""
+            against = f"at delta {delta:g}, against the {entry['against']}"
+            lines.append(f"one {unit}: epsilon {shown} {against}{why}")
+        for row in self.policy.describe():
+            lines.append(f"channel {row['name']}: the {row['to']} learns {row['reveal']}, {row['policy']}")
+        return "\n".join(lines)
+
+    @property
+    def accuracy(self) -> dict[str, Any]:
+        """The last round's scores; beside them the best round by validation and the best test score."""
+        last = self.history[-1]["accuracy"]
+        figures = [key for key in last if key != "validation"]
+        found: dict[str, Any] = {key: last[key] for key in figures}
+        if self.evaluation != "referee":
+            return found
+        scored = [r for r in self.history if "validation" in r["accuracy"]]
+        if scored:
+            lower = self.algorithm.measure(self.federation.schema) in LOWER_IS_BETTER
+            choose = min if lower else max
+            chosen = choose(scored, key=lambda r: r["accuracy"]["validation"])
+            by_validation = {key: chosen["accuracy"][key] for key in figures}
+            found["best_by_validation"] = {"round": chosen["round"], **by_validation}
+        found["best_on_test"] = {
+            key: (min if key.startswith(LOWER_IS_BETTER) else max)(
+                r["accuracy"][key] for r in self.history if key in r["accuracy"]
+            )
+            for key in figures
+        }
+        return found
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """The settings of the form that the policy made the algorithm take; empty as configured."""
+        return dict(self.algorithm.form.settings) if self.algorithm.form else {}
+
+    def privacy(self, unit: str | None = None, delta: float = 1e-5) -> dict[str, Any]:
+        """What was spent, by unit; with ``unit`` that entry alone.
+
+        Raises:
+            BadInput: for a unit that nothing in the run protects, or a delta outside 0 to 1.
+        """
+        check_number("delta", delta)
+        if not 0 < delta < 1:
+            raise BadInput(f"delta = {delta}: give a number between 0 and 1; 1e-5 is usual")
+        speaks = [one.unit for one in self.policy.drawn] + ([self.budget.unit] if self.budget else [])
+        units = tuple(dict.fromkeys((*self.federation.units, *speaks)))
+        entries = report(self.charges, delta, self.federation.holders, units)
+        if unit is None:
+            return entries
+        if not isinstance(unit, str) or unit not in entries:
+            raise BadInput(
+                f"nothing in this run was charged to unit {unit!r}: units here are {sorted(entries)}"
+            )
+        found: dict[str, Any] = entries[unit]
+        return found

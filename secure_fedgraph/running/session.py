@@ -1,0 +1,179 @@
+"""What is open while a run goes: its checkpoint, ledger, transcript, clients and courier."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.backends.in_process import InProcess
+from secure_fedgraph.backends.isolated import Workers
+from secure_fedgraph.evaluation import in_band
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger
+from secure_fedgraph.protocol import Transcript
+from secure_fedgraph.protocol.courier import Courier
+from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.round import Round, set_up
+from secure_fedgraph.running.preparation import Prepared
+from secure_fedgraph.running.run import Run
+from secure_fedgraph.storage.checkpoint import Checkpoint
+
+
+class Session:
+    """A run between its first message and its last; everything that it opens is closed with it.
+
+    Args:
+        prepared: what runs.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared, self.options = prepared, prepared.options
+        self._started, self._stack = time.perf_counter(), ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:  # what was opened is closed where the rest cannot be
+            prepared, options = self.prepared, self.options
+            out, resume = options.folder, options.resume
+            folder = out / "checkpoint" if out and (options.checkpoint_every or resume) else None
+            self._kept = stack.enter_context(Checkpoint(folder, prepared.facts(), resume))
+            self.transcript = Transcript(out and out / "transcript", options.keep, prepared.public(), resume)
+            self._ledger = self._open_ledger(stack)
+            # beside an older checkpoint: clients answer no number again that the ledger says they answered
+            answered = (self._ledger.answered(name, self._run) for name in prepared.federation.names)
+            self._after = max(self._kept.reserved, *answered)
+            self._clients = self._open_clients()
+            stack.callback(self._clients.close)
+            self.courier = Courier(
+                self._run, self._clients, self.transcript, self._after, self._kept.reserve, options.dropouts
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def start(self) -> tuple[State, list[dict[str, Any]]]:
+        """The state before the next round, and the scores of the rounds before; clients agree on keys."""
+        options, past, algorithm = self.options, self._kept.progress, self.prepared.algorithm
+        if options.on_start is not None:
+            options.on_start()
+        if options.resume:
+            self._clients.load(self._kept.label)
+            state, history = past.state, list(past.history)
+        else:
+            seed = sub_seed(options.seed, "initialisation")
+            state, history = algorithm.init(self.prepared.federation.schema, seed), []
+            self._kept.commit(0, state, history, 0.0, self._clients, self._ledger.mark())
+        if options.on_round is not None:
+            for row in history:
+                options.on_round(row)
+        if self.to_do:
+            set_up(self.prepared.bound, self.courier, self.prepared.federation.names)
+        return state, history
+
+    @property
+    def to_do(self) -> range:
+        """The numbers of the rounds that are left."""
+        return range(self._kept.progress.round + 1, self.prepared.last + 1)
+
+    def round(self, number: int) -> Round:
+        """The server's view of one round, with its cohort."""
+        names = self.prepared.federation.names
+        cohort = self.options.sampler(number, names, sub_seed(self.options.seed, "cohort"))
+        return Round(number, cohort, self.prepared.bound, self.courier)
+
+    def scores(self, round: Round, state: State) -> dict[str, Any]:
+        """A round's row of the history: by the referee, or in band."""
+        algorithm, federation = self.prepared.algorithm, self.prepared.federation
+        if self.options.evaluation == "in_band":
+            scores = in_band(algorithm, state, round)
+        else:
+            names = federation.names
+            asking = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)
+            scores = federation.referee.evaluate(algorithm, state, asking, federation.schema)
+        aside: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
+        row = {"round": round.number - algorithm.warm_up, **aside, "accuracy": scores}
+        if self.options.on_round is not None:
+            self.options.on_round(row)
+        return row
+
+    def keep(self, number: int, state: State, history: list[dict[str, Any]]) -> None:
+        """A checkpoint, where one is due. It is of everybody: where a client is lost, the last one stays."""
+        every = self.options.checkpoint_every
+        due = number == self.prepared.last or (every and not number % every)
+        if due and not self._clients.lost:
+            mark = self._ledger.mark()
+            self._kept.commit(number, state, history, self._seconds(), self._clients, mark)
+
+    def end(self, state: State, history: list[dict[str, Any]]) -> Run:
+        """What the run leaves."""
+        self.transcript.close()
+        return Run(
+            self.prepared.algorithm,
+            self.prepared.federation,
+            self.prepared.bound,
+            state,
+            history,
+            self.transcript,
+            self._charges(),
+            self._seconds(),
+            self.options.evaluation,
+            self.options.budget,
+        )
+
+    @property
+    def _run(self) -> str:
+        return self._kept.progress.run
+
+    def _seconds(self) -> float:
+        return self._kept.progress.seconds + time.perf_counter() - self._started
+
+    def _open_ledger(self, stack: ExitStack) -> Ledger:
+        options, past, algorithm = self.options, self._kept.progress, self.prepared.algorithm
+        scratch = options.folder
+        if scratch is None and options.isolated:  # the processes share a file
+            scratch = Path(stack.enter_context(TemporaryDirectory()))
+        path = options.shared_ledger or (scratch and scratch / "ledger.jsonl")
+        if options.resume and path and past.ledger:
+            check_mark(path, past.ledger)
+        budget = options.budget
+        ledger = Ledger.go_on(path, budget) if options.resume and path else Ledger(path, budget)
+        if algorithm.pools and not options.resume:  # every owner has handed over its raw data before round 1
+            relation = self.prepared.bound.policy.relation
+            ledger.charge(Charge("pool", past.run, 0, 0, "pooled raw data", "client", relation))
+        return ledger
+
+    def _open_clients(self) -> InProcess | Workers:
+        prepared, options, kept = self.prepared, self.options, self._kept.clients
+        own = sub_seed(options.seed, "clients")
+        if options.isolated:
+            assert self._ledger.path is not None
+            return prepared.federation.isolate(
+                prepared.algorithm,
+                prepared.bound,
+                self._run,
+                self._ledger.path,
+                own,
+                kept,
+                self._after,
+                options.budget,
+                options.answer_within,
+            )
+        witness = self.transcript.record_opened
+        return InProcess(
+            prepared.federation.make_clients(
+                prepared.algorithm, prepared.bound, self._run, self._ledger, own, witness, kept, self._after
+            )
+        )
+
+    def _charges(self) -> tuple[Charge, ...]:
+        """What this run was charged, by whichever process, before and after it was killed."""
+        path = self._ledger.path
+        if path is None:
+            return tuple(self._ledger.charges)
+        found = read_ledger(path) if path.is_file() else []
+        return tuple(charge for charge in found if charge.run in (self._run, "unknown"))  # of a torn line

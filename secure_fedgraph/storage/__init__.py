@@ -1,0 +1,1 @@
+"""What a party and a run keep between rounds, on disk."""

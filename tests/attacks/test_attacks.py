@@ -1,0 +1,234 @@
+"""What each attack declares, how it is chosen, and its arithmetic on hand-made views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from secure_fedgraph.attacks import ATTACKS, Blind, Knowledge, LabelCounts, VocabularySupport, families
+from secure_fedgraph.attacks.weights import ALL
+from secure_fedgraph.audits.grid.grid import adversaries, choose, played_by, readers
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.models import GraphSage
+from secure_fedgraph.models.parameters import glorot, parameters_of
+from secure_fedgraph.protocol.transcript import Seen
+
+WORDS, CLASSES = 6, 3
+
+
+class MadeView:
+    """A view with values put in by hand: what an attack may ask of it, and no more."""
+
+    def __init__(self, uploads: list[Seen], sums: list[Seen], asked: list[Seen], rate: float = 0.5) -> None:
+        self.public = {
+            "schema": {"features": WORDS, "classes": CLASSES},
+            "settings": {"hidden": (4, 2), "learning_rate": rate, "fanout": (5, 5)},
+        }
+        self._uploads, self._sums, self._asked = uploads, sums, asked
+
+    def uploads(self, channel: str) -> list[Seen]:
+        return self._uploads if channel == "update" else []
+
+    def sums(self, channel: str) -> list[Seen]:
+        return self._sums if channel == "update" else []
+
+    def asked(self, channel: str) -> list[Seen]:
+        return self._asked
+
+    def why_unreadable(self, channel: str) -> str:
+        return "every upload is masked"
+
+
+def seen(clients: tuple[str, ...], values: dict[str, Any], round: int = 1) -> Seen:
+    return Seen(round, round, clients, {k: np.asarray(v, dtype=np.float32) for k, v in values.items()})
+
+
+def columns(*moved: int) -> dict[str, np.ndarray]:
+    own, neighbour = np.zeros((2, WORDS)), np.zeros((2, WORDS))
+    for word in moved[: len(moved) // 2]:
+        own[1, word] = 0.5
+    for word in moved[len(moved) // 2 :]:
+        neighbour[0, word] = -0.25
+    return {"layers.0.own.weight": own, "layers.0.neighbour.weight": neighbour, "head.bias": np.ones(CLASSES)}
+
+
+def test_vocabulary_reads_the_columns_that_moved_in_any_round() -> None:
+    view = MadeView(
+        [seen(("a",), columns(0, 3)), seen(("b",), columns(5, 1)), seen(("a",), columns(2, 3), round=2)],
+        [],
+        [],
+    )
+    guess = VocabularySupport().run(view, Knowledge())  # type: ignore[arg-type]
+    assert guess.about == "vocabulary"
+    assert guess.messages == 3
+    assert guess.targets == {"a": ("a",), "b": ("b",)}
+    assert guess.values["a"].tolist() == [0.5, 0, 0.5, 0.5, 0, 0]  # word 3 twice .25
+    assert (guess.values["b"] > 0).nonzero()[0].tolist() == [1, 5]
+
+
+def test_vocabularys_residual_is_the_union() -> None:
+    view = MadeView([], [seen(("a", "b"), columns(0, 3, 1, 5))], [])
+    guess = VocabularySupport().residual(view, Knowledge())  # type: ignore[arg-type]
+    assert guess.targets == {ALL: ("a", "b")}
+    assert (guess.values[ALL] > 0).nonzero()[0].tolist() == [0, 1, 3, 5]
+
+
+@pytest.mark.parametrize("kind", [VocabularySupport, LabelCounts])
+def test_nothing_readable_is_blind_with_the_views_reason(kind: type) -> None:
+    with pytest.raises(Blind, match=rf"{kind.id}: every upload is masked"):
+        kind().run(MadeView([], [], []), Knowledge())
+    with pytest.raises(Blind, match="no sum of channel 'update' was opened"):
+        kind().residual(MadeView([], [], []), Knowledge())
+
+
+def test_vocabulary_is_blind_where_no_layer_reads_the_features() -> None:
+    view = MadeView([seen(("a",), {"head.bias": np.ones(CLASSES)})], [], [])
+    with pytest.raises(Blind, match="no layer that reads the features"):
+        VocabularySupport().run(view, Knowledge())  # type: ignore[arg-type]
+
+
+def start(zero_head: bool) -> dict[str, np.ndarray]:
+    model = GraphSage(WORDS, CLASSES, (4, 2))
+    glorot(model, 0)
+    if zero_head:
+        torch.nn.init.zeros_(model.head.weight)
+    return {name: p.numpy() for name, p in parameters_of(model).items()}
+
+
+def one_step(shares: list[float], rate: float) -> np.ndarray:
+    """The last bias's step of full-batch SGD from a head of zeros: -rate * (1/C - shares)."""
+    return rate * (np.array(shares) - 1 / CLASSES)
+
+
+def test_label_shares_are_exact_from_one_step_and_a_head_of_zeros() -> None:
+    upload = columns(0, 1) | {"head.bias": one_step([0.5, 0.3, 0.2], 0.5)}
+    asked = [seen(("a",), start(zero_head=True))]
+    guess = LabelCounts().run(MadeView([seen(("a",), upload)], [], asked), Knowledge())  # type: ignore[arg-type]
+    assert guess.values["a"] == pytest.approx([0.5, 0.3, 0.2], abs=1e-6)
+
+
+def test_label_shares_use_the_gradient_of_cross_entropy_as_autograd_has_it() -> None:
+    logits = torch.zeros(10, CLASSES, requires_grad=True)
+    y = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
+    F.cross_entropy(logits, y).backward()
+    bias = logits.grad.sum(0).numpy()
+    upload = columns(0, 1) | {"head.bias": -0.5 * bias}
+    view = MadeView([seen(("a",), upload)], [], [seen(("a",), start(zero_head=True))])
+    assert LabelCounts().run(view, Knowledge()).values["a"] == pytest.approx([0.5, 0.3, 0.2], abs=1e-6)  # type: ignore[arg-type]
+
+
+def test_the_mean_share_comes_from_the_sum_divided_by_the_contributors() -> None:
+    step = one_step([0.5, 0.3, 0.2], 0.5) + one_step([0.1, 0.3, 0.6], 0.5)
+    opened = seen(("a", "b"), columns(0, 1) | {"head.bias": step})
+    view = MadeView([], [opened], [seen(("a",), start(zero_head=True))])
+    guess = LabelCounts().residual(view, Knowledge())  # type: ignore[arg-type]
+    assert guess.values[ALL] == pytest.approx([0.3, 0.3, 0.4], abs=1e-6)
+
+
+def test_only_the_first_round_is_used() -> None:
+    one, two = one_step([0.5, 0.3, 0.2], 0.5), np.full(CLASSES, 7.0)
+    uploads = [
+        seen(("a",), columns(0, 1) | {"head.bias": two}, round=2),
+        seen(("a",), columns(0, 1) | {"head.bias": one}, round=1),
+    ]
+    view = MadeView(uploads, [], [seen(("a",), start(zero_head=True))])
+    guess = LabelCounts().run(view, Knowledge())  # type: ignore[arg-type]
+    assert guess.messages == 1
+    assert guess.values["a"] == pytest.approx([0.5, 0.3, 0.2], abs=1e-6)
+
+
+def test_label_counts_is_blind_without_the_broadcast_or_a_classifiers_bias() -> None:
+    upload = seen(("a",), columns(0, 1))
+    for view in (
+        MadeView([upload], [], []),
+        MadeView(
+            [seen(("a",), {"layers.0.own.weight": np.zeros((2, WORDS))})], [], [seen(("a",), start(True))]
+        ),
+    ):
+        with pytest.raises(Blind, match="lacks the broadcast model or a classifier's bias"):
+            LabelCounts().run(view, Knowledge())  # type: ignore[arg-type]
+
+
+def test_an_attack_is_repeatable() -> None:
+    upload = columns(0, 1) | {"head.bias": one_step([0.5, 0.3, 0.2], 0.5)}
+    view = MadeView([seen(("a",), upload)], [], [seen(("a",), start(zero_head=False))])
+    one, two = (LabelCounts().run(view, Knowledge()).values["a"] for _ in range(2))  # type: ignore[arg-type]
+    assert (one == two).all()
+
+
+@pytest.mark.parametrize("kind", ATTACKS.values(), ids=ATTACKS)
+def test_every_attack_says_what_it_is(kind: Any) -> None:
+    assert kind.summary and kind.channel and kind.cost
+    assert kind.id == kind.id.lower() and " " not in kind.id
+    assert kind.adversaries and set(kind.adversaries) <= {
+        "server",
+        "client",
+        "malicious-server",
+        "malicious-client",
+        "coalition",
+        "outsider",
+        "last client",
+    }
+    assert kind.family in families()
+    assert ATTACKS[kind.id] is kind
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["all"], list(ATTACKS)),
+        (["neighgen"], [kind.id for kind in ATTACKS.values() if kind.family == "neighgen"]),
+        (["c2"], ["c2-neighgen-batch", "c2-neighgen-columns"]),
+        (["c1"], ["c1-neighgen-single"]),
+        (["a1"], ["a1-vocabulary-support"]),
+        (["a4-label-counts"], ["a4-label-counts"]),
+        (["weights"], ["a1-vocabulary-support", "a2-single-sample", "a4-label-counts"]),
+        (["a4", "a1", "a4"], ["a4-label-counts", "a1-vocabulary-support"]),
+        (["d1-glasu-index-sets"], ["d1-index-lists"]),
+        (["mash"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),
+        (["mashes"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("b")]),
+        (["glasu"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("d")]),
+        (["aggregation"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("f")]),
+        (["prototypes"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("e")]),
+        (["released"], [kind.id for kind in ATTACKS.values() if kind.id.startswith("g")]),
+    ],
+)
+def test_attacks_are_chosen_by_id_number_family_or_all(names: list[str], found: list[str]) -> None:
+    assert [kind.id for kind in choose(names)] == found
+
+
+@pytest.mark.parametrize("name", ["label-counts", "vocabulary-support"])
+def test_attacks_are_chosen_by_slug(name: str) -> None:
+    assert [kind.id.split("-", 1)[1] for kind in choose([name])] == [name]
+
+
+def test_an_unknown_attack_names_the_nearest() -> None:
+    with pytest.raises(BadInput, match=r"unknown attack 'weight': did you mean 'weights'\?"):
+        choose(["a1", "weight"])
+
+
+def test_adversaries_are_chosen_by_name_several_and_by_whether_they_cheat() -> None:
+    neighgen = choose(["neighgen"])
+    assert adversaries(neighgen) == ("server", "client")
+    assert adversaries(neighgen, "client,server") == ("client", "server")
+    assert adversaries(neighgen, "malicious-client") == ("client",)
+    assert [kind.id for kind in played_by(neighgen, "malicious-client")] == ["c3-neighgen-oracle"]
+    assert "c3-neighgen-oracle" in [kind.id for kind in played_by(neighgen, "client")]
+    assert played_by(neighgen, "server") == [k for k in neighgen if "server" in k.adversaries]
+    assert played_by(neighgen) == neighgen
+    with pytest.raises(BadInput, match=r"unknown adversary .*'malicious-server'"):
+        adversaries(neighgen, "client,malicious-server")
+
+
+def test_attacks_on_a_channel_that_settings_may_put_in_use_are_tried() -> None:
+    """FairGraphFL sends prototypes as sums as configured, and one by one only where it is asked to."""
+    found = [kind.id for kind in readers(load(None, {"algorithm": "fairgraphfl"}, []), ATTACKS.values())]
+    assert {"e1-singleton-motif", "e2-subset-algebra", "e3-round-differencing"} <= set(found)
+    assert not any(name.startswith(("b", "c", "d")) for name in found)
+    found = [kind.id for kind in readers(load(None, {"algorithm": "fedsage"}, []), ATTACKS.values())]
+    assert {name[0] for name in found} == {"a", "f", "g"}

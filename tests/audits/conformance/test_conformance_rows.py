@@ -1,0 +1,161 @@
+"""Conformance as rows of an audit: right runs pass, a leak that was left open is no failure, mutants fail."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import small
+import torch
+
+import secure_fedgraph as sfg
+from secure_fedgraph.audits.conformance import rows as rows_module
+from secure_fedgraph.audits.conformance.checks import CHECKS, Finding
+from secure_fedgraph.audits.conformance.rows import FAILED, LEAK, NOTHING, PASSED, SAYS, conformance_rows
+from secure_fedgraph.audits.rng_state import frozen_state
+from secure_fedgraph.errors import BrokenClaim
+from secure_fedgraph.forms import FormWarning
+from secure_fedgraph.privacy.policy import PlaintextWarning
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol.dropouts import Dropouts
+from secure_fedgraph.protocol.transcript import everything
+
+P = sfg.policies
+
+
+def run(name: str, policy: Any, **more: Any) -> sfg.Run:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaintextWarning)
+        warnings.simplefilter("ignore", FormWarning)
+        return sfg.train(
+            small.algorithm(name),
+            small.federation(name),
+            policy,
+            **{"rounds": 1, "keep": everything, "allow_plaintext": True, **more},
+        )
+
+
+def outcomes(made: sfg.Run, **more: Any) -> dict[str, str]:
+    return {row["check"]: row["outcome"] for row in conformance_rows(made, **more)}
+
+
+def test_every_check_says_what_it_holds():
+    assert set(SAYS) == {*CHECKS, "seeded noise"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "seeded"),
+    [(P.masked(), NOTHING), (P.local_dp(1.0, 2.0), PASSED), (P.distributed_dp(1.0, 2.0, quorum=3), PASSED)],
+    ids=["masked", "local_dp", "distributed_dp"],
+)
+def test_a_right_run_passes(policy: Any, seeded: str):
+    found = outcomes(run("fedavg", policy))
+    assert found.pop("seeded noise") == seeded
+    assert set(found.values()) == {PASSED}
+
+
+def test_sums_of_fewer_clients_hold_fewer_shares():
+    """Sums over ten and over seven clients lie less far apart than two over ten, and are fresh too."""
+    federation = sfg.federate("synthetic-citation", clients=10, nodes=600, features=16, seed=0)
+    policy = P.distributed_dp(1.0, 4.0, quorum=5, dropouts=0.3)
+    made = sfg.train(
+        sfg.FedAvg(hidden=(256, 256)),
+        federation,
+        policy,
+        rounds=8,
+        keep=everything,
+        dropouts=Dropouts(0.25, 1),
+    )
+    numbers = [len(note.contributors) for note in made.transcript.opened if note.channel == "update"]
+    assert len(set(numbers)) > 1
+    assert outcomes(made)["noise"] == PASSED
+    assert outcomes(made, most=10**9)["noise"] == PASSED
+
+
+def test_what_was_not_kept_cannot_be_checked():
+    made = run("fedavg", P.masked(), keep=lambda channel, round: False)
+    assert set(outcomes(made).values()) == {NOTHING}
+
+
+def test_of_a_channel_only_the_first_bytes_are_read(monkeypatch: pytest.MonkeyPatch):
+    made = run("fedavg", P.plaintext(), rounds=3)
+    kept: list[int] = []
+    monkeypatch.setitem(
+        rows_module.CHECKS, "data", lambda record: iter(kept.append(len(record.replies)) or ())
+    )
+    outcomes(made)
+    outcomes(made, most=1)
+    assert kept[0] > kept[1]
+
+
+def finding(channel: str) -> Any:
+    return lambda record: iter([Finding("data", channel, "message 3 holds a row as float32 of owner-0")])
+
+
+def test_data_in_the_clear_is_a_leak_and_under_masks_a_failure(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(rows_module.CHECKS, "data", finding("update"))
+    assert outcomes(run("fedavg", P.plaintext()))["data"] == LEAK
+    masked = run("fedavg", P.masked())
+    uploads = [s.number for s in masked.transcript.sent if s.channel == "update" and s.sender != "server"]
+    monkeypatch.setitem(
+        rows_module.CHECKS,
+        "data",
+        lambda record: iter([Finding("data", "update", f"message {uploads[0]} holds a row of owner-0")]),
+    )
+    assert outcomes(masked)["data"] == FAILED
+
+
+@pytest.mark.parametrize("source", ["numpy", "random", "torch"])
+def test_noise_of_a_seed_fails(monkeypatch: pytest.MonkeyPatch, source: str):
+    def seeded(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
+        if source == "numpy":
+            noise = np.random.standard_normal(matrix.shape)  # noqa: NPY002
+        elif source == "torch":
+            noise = torch.randn(matrix.shape).numpy()
+        else:
+            noise = np.array([random.gauss(0, 1) for _ in range(matrix.size)]).reshape(matrix.shape)
+        return matrix + np.rint(noise * self.sigma).astype(matrix.dtype)
+
+    made = run("fedavg", P.local_dp(1.0, 2.0))
+    monkeypatch.setattr(Gaussian, "apply", seeded)
+    assert outcomes(made)["seeded noise"] == FAILED
+
+
+def test_generators_are_left_as_they_were():
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    same = frozen_state()
+    drawn = []
+    for _ in range(2):
+        with same():
+            drawn.append((torch.rand(1).item(), np.random.rand(), random.random()))  # noqa: NPY002
+    assert drawn[0] == drawn[1]
+    assert torch.equal(before[0], torch.get_rng_state()) and random.getstate() == before[2]
+    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+
+
+def test_a_run_that_fails_a_check_breaks_a_claim(monkeypatch: pytest.MonkeyPatch, tmp_path: Any):
+    from click.testing import CliRunner
+
+    from secure_fedgraph.cli.main import main
+
+    flags = ["audit", "--data", "synthetic-citation", "--set=dataset.nodes=90", "--set=dataset.features=24"]
+    flags += [
+        "--rounds",
+        "1",
+        "--attack",
+        "a1",
+        "--policy",
+        "masked",
+        "--quiet",
+        "--out",
+        str(tmp_path / "a"),
+    ]
+    monkeypatch.setitem(
+        rows_module.CHECKS, "ledger", lambda record: iter([Finding("ledger", "update", "nobody paid")])
+    )
+    done = CliRunner().invoke(main, flags)
+    assert done.exit_code == BrokenClaim.exit_status
+    assert "A run under masked fails the check 'ledger': update: nobody paid." in done.output

@@ -1,0 +1,112 @@
+"""``audit DIR`` checks what a finished run's folder tells, besides attacking it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from secure_fedgraph.audits.conformance.rows import OF_CHARGES
+from secure_fedgraph.cli.main import main
+
+RUN = ["run", "--data", "synthetic-citation", "--rounds", "2", "--policy", "distributed_dp", "--epsilon", "8"]
+RUN += ["--set", "dataset.nodes=90", "--set", "dataset.features=24", "--set", "training.hidden=[8,4]"]
+RUN += ["--set", "transcript=full", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    done = CliRunner().invoke(main, [*RUN, "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def audit(folder: Path, *flags: str) -> tuple[Result, dict[str, Any]]:
+    result = CliRunner().invoke(main, ["audit", str(folder), "--attack", "a1", *flags])
+    path = folder / "audit.json"
+    return result, json.loads(path.read_text()) if path.is_file() else {}
+
+
+def outcomes(found: dict[str, Any]) -> dict[str, str]:
+    return {row["check"]: row["outcome"] for row in found["conformance"]}
+
+
+def test_a_run_that_keeps_its_promises_passes(folder: Path) -> None:
+    result, found = audit(folder)
+    assert result.exit_code == 0, result.output
+    told = outcomes(found)
+    assert told.pop("secrets") == "nothing to check"  # a folder holds no server
+    assert set(told.values()) == {"passed"}
+    assert {"written ahead", "width", "correlation", "clip", "predictable", "behaviour"} < set(told)
+    (noise,) = found["empirical"]
+    assert noise["noise"] == "channel update" and noise["outcome"] == "holds"
+    assert 0 < noise["lower"] < noise["claim"] < 8  # one upload of two
+
+
+def test_a_charge_that_is_missing_breaks_a_claim(folder: Path) -> None:
+    ledger = folder / "ledger.jsonl"
+    lines = ledger.read_text().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if '"update"' in line)
+    ledger.write_text("".join(lines[:at] + lines[at + 1 :]))
+    result, found = audit(folder)
+    assert result.exit_code == 4 and outcomes(found)["ledger"] == "failed", result.output
+    assert any("fails the check 'ledger'" in text for text in found["broken"])
+
+
+def test_less_noise_than_was_planned_breaks_a_claim(folder: Path) -> None:
+    """The plan says what the noise was to be: on the wire it is smaller."""
+    path = folder / "result.json"
+    value = json.loads(path.read_text())
+    value["plan"][0]["multiplier"] *= 3
+    path.write_text(json.dumps(value))
+    result, found = audit(folder)
+    assert result.exit_code == 4, result.output
+    assert "failed" in outcomes(found).values()
+
+
+def test_without_a_ledger_what_it_would_say_is_not_checked(folder: Path) -> None:
+    (folder / "ledger.jsonl").unlink()
+    result, found = audit(folder)
+    assert result.exit_code == 0, result.output
+    assert {outcomes(found)[name] for name in OF_CHARGES} == {"nothing to check"}
+    assert found["empirical"] == []
+
+
+@pytest.mark.parametrize("flags", [["--canaries", "50"], ["--budget-minutes", "5"], ["--workers", "2"]])
+def test_what_needs_runs_is_refused_beside_a_finished_one(flags: list[str], folder: Path) -> None:
+    result, _ = audit(folder, *flags)
+    assert result.exit_code == 2
+    assert f"{flags[0]} {flags[1]} is for runs that are yet to come" in result.stderr
+
+
+def test_an_audit_that_ran_nothing_is_no_success(tmp_path: Path) -> None:
+    command = ["audit", "--data", "synthetic-citation", "--policy", "plaintext", "--attack", "a1"]
+    command += ["--set", "dataset.nodes=90", "--set", "dataset.features=24", "--workers", "1", "--quiet"]
+    result = CliRunner().invoke(
+        main, [*command, "--budget-minutes", "0.0001", "--out", str(tmp_path / "out")]
+    )
+    assert result.exit_code == 1 and "nothing was run" in result.stderr, result.output
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["not_run"]
+
+
+def test_an_isolated_run_is_audited_as_far_as_it_can_be(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    masked = [*(one if one != "distributed_dp" else "masked" for one in RUN), "--set", "isolated=true"]
+    masked = [one for one in masked if one not in ("--epsilon", "8")]
+    done = CliRunner().invoke(main, [*masked, "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(main, ["audit", str(folder), "--attack", "f1,f2", "--quiet"])
+    assert result.exit_code == 0, result.output
+    cells = json.loads((folder / "audit.json").read_text())["cells"]
+    assert cells and all(c["outcome"] == "blind" and c["reason"] for c in cells)
+    assert any("isolated clients keep the updates" in c["reason"] for c in cells)

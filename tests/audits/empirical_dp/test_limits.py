@@ -1,0 +1,298 @@
+"""``--control`` and ``--effort``: what of an audit is run, for how long, and what a stopped search says."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+import secure_fedgraph as sfg
+from secure_fedgraph.attacks import GeneratorBatch, GeneratorSingle, Knowledge, LabelCounts, VocabularySupport
+from secure_fedgraph.attacks import neighgen as module
+from secure_fedgraph.attacks.generator_gradients import BatchResult
+from secure_fedgraph.attacks.sparse_rows import SEARCHES
+from secure_fedgraph.audits.grid import cells as found_cells
+from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid.report import audit_result
+from secure_fedgraph.cli.main import main
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.config import Experiment, load
+from secure_fedgraph.experiment.results import execute, write_json
+from secure_fedgraph.report.outcomes import verdicts
+from secure_fedgraph.report.page import write_report
+
+SMALL: dict[str, Any] = {
+    "algorithm": "fedsage+",
+    "data": "synthetic-citation",
+    "dataset": {"nodes": 120, "features": 80},
+    "rounds": 1,
+    "training": {
+        "generator_hidden": [16, 256],
+        "hidden": [8, 4],
+        "encoder": [8, 16],
+        "generator_epochs": 2,
+        "federated_epochs": 1,
+        "minimum_batch": 1,
+        "exchange_batch": 4,
+    },
+}
+FLAGS = ["--algorithm", "fedsage+", "--data", "synthetic-citation", "--rounds", "1"]
+FLAGS += ["--set", "dataset.nodes=120", "--set", "dataset.features=80"]
+for key, value in SMALL["training"].items():
+    FLAGS += ["--set", f"training.{key}={json.dumps(value)}"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_solved_before() -> None:
+    module._SOLVED.clear()
+
+
+@pytest.fixture(scope="module")
+def run() -> sfg.Run:
+    return execute(experiment("plaintext"), None, keep=grid.Keep([GeneratorBatch]))
+
+
+@pytest.fixture
+def finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search whose every turn comes back with empty hands, as that of a batch too wide for it."""
+    for name in SEARCHES:
+        monkeypatch.setitem(
+            SEARCHES, name, lambda basis, found, generator: basis.new_zeros(0, basis.shape[1])
+        )
+
+
+def experiment(policy: str, *changes: str) -> Experiment:
+    return load(None, {**SMALL, "policy": policy}, changes)
+
+
+def audit(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["audit", *arguments])
+
+
+def refused(result: Result, words: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert re.search(words, result.stderr), result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+# Which controls
+
+
+def test_only_the_named_controls_are_run() -> None:
+    chosen = experiment("plaintext")
+    names = [v.name for v in grid.variants(chosen, [GeneratorBatch])]
+    assert names == ["as configured", *(f"exchange batch {n}" for n in (1, 8, 32, 64))]
+    named = grid.controls([GeneratorBatch], ["exchange batch 8", "exchange batch 8"])
+    assert named == ("exchange batch 8",)
+    assert [v.name for v in grid.variants(chosen, [GeneratorBatch], named)] == ["as configured", *named]
+    assert grid.controls([GeneratorBatch], []) is None
+
+
+def test_an_unknown_control_names_the_known_ones() -> None:
+    attacks = [GeneratorSingle, GeneratorBatch]
+    with pytest.raises(BadInput, match="did you mean 'exchange batch 8'") as refusal:
+        grid.controls(attacks, ["exchange batch 88"])
+    assert all(f"exchange batch {n}" in str(refusal.value) for n in (1, 8, 32, 64))
+    with pytest.raises(BadInput, match="declare none"):
+        grid.controls([VocabularySupport], ["exchange batch 8"])
+
+
+# How long a search
+
+
+@pytest.mark.parametrize("effort", [0.0, -1.0, math.nan, math.inf])
+def test_an_effort_that_is_no_limit_is_refused(effort: float) -> None:
+    with pytest.raises(BadInput, match="give processor seconds above 0"):
+        GeneratorBatch(effort)
+
+
+@pytest.mark.parametrize(
+    ("effort", "seconds"), [(None, GeneratorBatch.seconds), (20.0, 20.0), (900.0, 900.0)]
+)
+@pytest.mark.parametrize("complete", [True, False])
+def test_the_search_gets_the_effort_and_only_a_stopped_one_says_so(
+    effort: float | None, seconds: float, complete: bool, run: sfg.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def batch(*arguments: Any, seconds: float, **others: Any) -> BatchResult:
+        given.append(seconds)
+        return BatchResult([], 4, 100.0, complete, 0.0, 0.0, 0, 0.1)
+
+    monkeypatch.setattr(module, "batch", batch)
+    guess = GeneratorBatch(effort).run(run.transcript.view("server"), Knowledge())
+    assert given == [seconds, seconds]
+    assert guess.stopped == ({} if complete else dict.fromkeys(guess.targets, seconds))
+
+
+def test_another_effort_searches_again(run: sfg.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def batch(*arguments: Any, seconds: float, **others: Any) -> BatchResult:
+        given.append(seconds)
+        return BatchResult([], 4, 100.0, False, 0.0, 0.0, 0, 0.1)
+
+    monkeypatch.setattr(module, "batch", batch)
+    for effort in (1.0, 1.0, 2.0):
+        GeneratorBatch(effort).run(run.transcript.view("server"), Knowledge())
+    assert given == [1.0, 1.0, 2.0, 2.0]  # two owners each; the same effort again is remembered
+
+
+@pytest.mark.usefixtures("finds_nothing")
+def test_a_search_ends_at_its_effort_with_what_it_has(run: sfg.Run) -> None:
+    guess = GeneratorBatch(0.05).run(run.transcript.view("server"), Knowledge())
+    assert all(np.isnan(rows).all() and len(rows) for rows in guess.values.values())
+    assert guess.stopped == dict.fromkeys(guess.targets, 0.05)
+
+
+@pytest.mark.usefixtures("finds_nothing")
+def test_so_does_one_that_runs_into_the_limit_of_the_algebra(
+    run: sfg.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GivenUp", type("Never", (Exception,), {}))
+    monkeypatch.setattr(GeneratorBatch, "patience", 1e9)
+    monkeypatch.setattr(GeneratorBatch, "seconds", 0.05)
+    guess = GeneratorBatch().run(run.transcript.view("server"), Knowledge())
+    assert guess.stopped == dict.fromkeys(guess.targets, 0.05)
+
+
+def test_an_effort_stands_in_for_the_patience_too(run: sfg.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GeneratorBatch, "patience", -1.0)
+
+    def batch(*arguments: Any, progress: Any, **others: Any) -> BatchResult:
+        progress(0, 4)
+        return BatchResult([], 4, 100.0, True, 0.0, 0.0, 0, 0.1)
+
+    monkeypatch.setattr(module, "batch", batch)
+    view = run.transcript.view("server")
+    assert set(GeneratorBatch().run(view, Knowledge()).stopped.values()) == {-1.0}  # given up
+    assert GeneratorBatch(900.0).run(view, Knowledge()).stopped == {}
+
+
+def test_an_attack_without_a_search_ignores_the_effort(run: sfg.Run) -> None:
+    view = run.transcript.view("server")
+    slow, fast = (GeneratorSingle(effort).run(view, Knowledge()) for effort in (None, 1e-9))
+    assert slow.stopped == fast.stopped == {}
+    assert all(np.array_equal(slow.values[t], fast.values[t], equal_nan=True) for t in slow.targets)
+    assert not any(kind.searches for kind in (GeneratorSingle, VocabularySupport, LabelCounts))
+
+
+# What the reader is told
+
+
+@pytest.mark.usefixtures("finds_nothing")
+def test_a_stopped_search_is_told_in_the_cell_and_on_the_page(tmp_path: Path) -> None:
+    attacks, chosen = [VocabularySupport, GeneratorBatch], experiment("plaintext")
+    controls = grid.controls(attacks, ["exchange batch 1"])
+    found = grid.audit(chosen, ["plaintext"], attacks, [0], None, controls=controls, effort=0.05)
+    told = "search stopped after 0.05 s: a lower bound"
+    cells = {
+        (c["attack"][:2], c["adversary"], c["settings"]["aim"], c["settings"]["variant"]): c
+        for c in found.cells
+    }
+    stopped = cells["c2", "client", grid.LEFT, "as configured"]
+    # an owner asks, and the two others answer
+    assert stopped["verdict"] == f"no better than a trivial guess; {told}, about several owners together"
+    assert stopped["reason"] == f"c2-neighgen-batch: {told}"
+    assert (stopped["details"]["searches_stopped"], stopped["details"]["stopped_after"]) == (1, 0.05)
+    assert (stopped["settings"]["controls"], stopped["settings"]["effort"]) == ("exchange batch 1", 0.05)
+    exact = cells["c2", "server", grid.EACH, "exchange batch 1"]  # of one node there is nothing to search
+    assert (exact["score"], exact["verdict"], exact["reason"]) == (1.0, "exact", "")
+    assert "searches_stopped" not in exact["details"]
+    assert not {"controls", "effort"} & cells["a1", "server", grid.EACH, "as configured"]["settings"].keys()
+
+    result = audit_result(found, chosen, ["plaintext"], [0], 1.0, "")
+    assert (result["controls"], result["effort"]) == (["exchange batch 1"], 0.05)
+    assert "where a search was stopped (" in result["verdict"]
+    write_json(tmp_path / "audit.json", result)
+    page = " ".join(re.sub(r"<[^>]*>", " ", write_report(tmp_path).read_text()).split())
+    assert told in page
+    assert "each search at most 0.05 s" in page
+    assert "controls run: exchange batch 1" in page
+    assert "scores are lower bounds: a search was stopped after 0.05 s." in page
+    assert "a lower bound where a search was stopped" in page
+
+
+def test_a_stopped_search_is_no_all_clear() -> None:
+    cell = {
+        "policy": "masked",
+        "outcome": "score",
+        "score": 0.0,
+        "leaks": False,
+        "attack": "c2-neighgen-batch",
+    }
+    cell |= {"settings": {"aim": grid.LEFT, "variant": "as configured"}, "verdict": "no better"}
+    (through,) = verdicts([cell], ["masked"])
+    assert (through["state"], through["short"]) == ("nothing", "nothing was read")
+    (stopped,) = verdicts([{**cell, "details": {"searches_stopped": 1, "stopped_after": 20.0}}], ["masked"])
+    assert (stopped["state"], stopped["short"]) == ("scored", "nothing was read before a search was stopped")
+    assert "One score is a lower bound: a search was stopped after 20" in stopped["text"]
+
+
+def test_part_of_the_searches_is_told_as_part() -> None:
+    guess = module._guess(
+        {"a": module.Solved(np.zeros((0, 2)), 3.0), "b": module.Solved(np.zeros((0, 2)))},
+        {"a": (), "b": ()},
+        2,
+    )
+    assert found_cells.stopped(guess) == "1 of 2 searches stopped after 3 s: a lower bound"
+
+
+def test_without_limits_nothing_is_told(run: sfg.Run) -> None:
+    found = grid.audit(experiment("plaintext"), ["plaintext"], [LabelCounts], [0])
+    result = audit_result(found, experiment("plaintext"), ["plaintext"], [0], 1.0, "")
+    assert (result["controls"], result["effort"]) == (None, None)
+    assert not any({"controls", "effort"} & cell["settings"].keys() for cell in found.cells)
+    assert "stopped" not in result["verdict"]
+
+
+# The command
+
+
+def test_the_command_hands_both_on(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    torch.manual_seed(0)
+    done = audit(*FLAGS, "--policy", "strictest", "--attack", "c2-neighgen-batch", "--adversary", "client",
+                 "--control", "exchange batch 8, exchange batch 1", "--control", "exchange batch 8",
+                 "--effort", "30", "--out", str(out))  # fmt: skip
+    assert done.exit_code == 0, done.output
+    result = json.loads((out / "audit.json").read_text())
+    assert (result["controls"], result["effort"]) == (["exchange batch 8", "exchange batch 1"], 30)
+    assert [r["variant"] for r in result["runs"]] == ["as configured", "exchange batch 1", "exchange batch 8"]
+    assert {c["settings"]["effort"] for c in result["cells"]} == {30}
+    left = [c for c in result["cells"] if c["settings"]["aim"] == grid.LEFT]
+    assert [c["leaks"] for c in left] == [True] * 3  # the asking owner's residual, masked and sealed
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--policy", ""], "--policy '' leaves a name empty"),
+        (["--policy", "plaintext,"], "--policy 'plaintext,' leaves a name empty"),
+        (["--attack", ""], "--attack '' leaves a name empty"),
+        (["--attack", "a1,,a4"], "--attack 'a1,,a4' leaves a name empty"),
+        (["--control", ""], "--control '' leaves a name empty"),
+        (
+            ["--attack", "c2", "--control", "exchange batch 2"],
+            "unknown control .*Known: exchange batch 1, exch",
+        ),
+        (["--attack", "a1", "--control", "exchange batch 8"], "the chosen attacks declare none"),
+        (["--effort", "0"], "effort 0 is no limit: give processor seconds above 0"),
+        (["--effort", "nan"], "effort nan is no limit"),
+        (["--effort", "soon"], "'soon' is not a valid float"),
+    ],
+)
+def test_bad_names_and_numbers_exit_2_and_take_nothing_away(
+    flags: list[str], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "audit.json").write_text("{}")
+    refused(audit(*FLAGS, *flags, "--out", str(tmp_path), "--overwrite"), words)
+    assert (tmp_path / "audit.json").read_text() == "{}"
+    assert len(list(tmp_path.iterdir())) == 1

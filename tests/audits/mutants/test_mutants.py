@@ -1,0 +1,906 @@
+"""Every way in which noise, clips, sensitivities and accounts were got wrong before, each caught by name.
+
+``../shared/threats.md`` 5.4 lists them; :data:`MUTANTS` seeds each into the code as it is and names the audit
+that has to complain. ``docs/audits.md`` has the same table; :mod:`test_mechanism_audits` has more of a kind.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_mechanism_audits import MUTANTS as OF_UPLOADS
+from torch_geometric.data import Data
+
+import secure_fedgraph as sfg
+from secure_fedgraph import client as clients
+from secure_fedgraph.algorithms.training import private_training
+from secure_fedgraph.audits.conformance import calls, checks
+from secure_fedgraph.audits.conformance import steps as conformance_steps
+from secure_fedgraph.audits.empirical_dp.mechanisms import audit
+from secure_fedgraph.audits.empirical_dp.randomized_inputs import audit_features, audit_labels
+from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_steps
+from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, held_by, pooled_parts
+from secure_fedgraph.crypto import KEY_BYTES
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy import dp_sgd, pooling, protection
+from secure_fedgraph.privacy.accounting import epsilon as accounting
+from secure_fedgraph.privacy.accounting.epsilon import (
+    DiscreteRelease,
+    GaussianRelease,
+    OccurringGaussian,
+    Spent,
+)
+from secure_fedgraph.privacy.carriers.secagg import ring_words
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps
+from secure_fedgraph.privacy.input_dp import features, labels
+from secure_fedgraph.privacy.input_dp import randomizer as drawings
+from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
+from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
+from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
+from secure_fedgraph.privacy.input_dp.randomizer import lying
+from secure_fedgraph.privacy.protection import Bound, Sensitivity
+from secure_fedgraph.privacy.spending import ledger
+from secure_fedgraph.privacy.spending.ledger import Cost, Ledger, composed
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol import Channel, Reveal
+from secure_fedgraph.protocol.channel import UnitContribution
+from secure_fedgraph.protocol.guarantee import Reader, Unit
+from secure_fedgraph.protocol.transcript import everything
+
+ROOT = Path(__file__).resolve().parents[3]
+Patch = pytest.MonkeyPatch
+NORM, MULTIPLIER, DELTA = 1.5, 2.0, 1e-5
+NAMES = tuple(f"owner-{i}" for i in range(4))
+UPDATE = Channel("update", Reveal.SUM)
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
+P = sfg.policies
+
+
+def fitted(policy: Any, channel: Channel = UPDATE) -> Bound:
+    return policy.bind((channel,), NAMES)[channel.name]
+
+
+# --- the audits, each a name and the names of what it finds
+
+
+@cache
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=4, nodes=100, features=64, seed=0)
+
+
+@cache
+def hubs() -> sfg.Federation:
+    """Two stars, each with a hub that is everybody's neighbour and has one crowded neighbour at most."""
+    ends = torch.arange(80)
+    links = torch.stack([ends // 40 * 40, ends])[:, ends % 40 > 0]
+    x = torch.rand(80, 8, generator=torch.Generator().manual_seed(0))
+    graph = Data(x=x, edge_index=torch.cat([links, links.flip(0)], 1), y=ends % 2)
+    return sfg.federate(graph, clients=2, seed=0)
+
+
+@cache
+def graphs() -> sfg.Federation:
+    return sfg.federate("synthetic-molecules", clients=2, partition="random", graphs=30)
+
+
+@cache
+def vertical() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, partition="vertical")
+
+
+def sage(crowd: int = 60) -> sfg.Algorithm:
+    return sfg.FedSage(hidden=(4,), fanout=(2,), crowd=crowd)
+
+
+def gin() -> sfg.Algorithm:
+    return sfg.FedAvg(network="gin", hidden=(8, 8), fanout=(1, 1))
+
+
+STEPPED = PrivateSteps(4.0, rate=0.3, steps=2)
+Found = set[str]
+
+
+@contextmanager
+def same_seeds() -> Iterator[None]:
+    """Every global generator at the same point, and back as it was."""
+    kept = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        torch.manual_seed(0)
+        np.random.seed(0)  # noqa: NPY002
+        random.seed(0)
+        yield
+    finally:
+        torch.set_rng_state(kept[0])
+        np.random.set_state(kept[1])  # noqa: NPY002
+        random.setstate(kept[2])
+
+
+def names(findings: list[checks.Finding]) -> Found:
+    return {finding.check for finding in findings}
+
+
+def trained(policy: Any, rounds: int = 2) -> sfg.Run:
+    return sfg.train(sage(), federation(), policy, rounds=rounds, keep=everything)
+
+
+def a_run(policy: Callable[[], Any]) -> Callable[[], Found]:
+    return lambda: names(checks.check(trained(policy())))
+
+
+def a_vertical_run() -> Found:
+    policy = replace(P.plaintext(), drawn=(RandomisedLinks(3.0),))
+    glasu = sfg.Glasu(hidden=4, steps=2, sampler="public", public_nodes=20)
+    return names(checks.check(sfg.train(glasu, vertical(), policy, rounds=1, keep=everything)))
+
+
+def an_upload(multiplier: float = MULTIPLIER, channel: Channel = UPDATE, trials: int = 800) -> Found:
+    bound = fitted(P.local_dp(NORM, multiplier), channel)
+    neighbours = pooled_parts(bound, 500) if channel.touches else client_rows(bound, NORM, tensors=16)
+    return {"mechanism"} if audit(bound, neighbours, "server", trials=trials).broken else set()
+
+
+def a_held_upload(holders: int = 3) -> Found:
+    """A node that three clients hold, against whoever sees the sum, at the node's own epsilon."""
+    bound = fitted(P.central_dp(NORM, 4.0))
+    cost = Cost("client", "zero-out", frozenset(bound.releases(2).items()), frozenset())
+    claim = composed({cost: 1}, "node", "outsider", holders, DELTA).epsilon
+    found = audit(bound, held_by(bound, NORM, holders), "outsider", trials=600, claim=claim)
+    return {"mechanism"} if found.broken else set()
+
+
+def same_seed() -> Found:
+    found = []
+    for policy, reader in ((P.local_dp(NORM, 2.0), "server"), (P.central_dp(NORM, 2.0), "outsider")):
+        bound = fitted(policy)
+        found += calls.noise_of_a_seed(bound, client_rows(bound, NORM, 1, 64), reader, same_seeds)
+    return names(found)
+
+
+def same_runs() -> Found:
+    policy = P.local_dp(NORM, 2.0)
+    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+
+
+def same_masked_runs() -> Found:
+    policy = P.distributed_dp(NORM, MULTIPLIER, quorum=3)
+    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+
+
+def same_stepped_runs() -> Found:
+    policy = replace(P.masked(), steps=STEPPED)
+    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+
+
+def ahead() -> Found:
+    return names(calls.written_ahead(sage(), federation(), P.local_dp(NORM, 2.0)))
+
+
+def own_links() -> Found:
+    policy = replace(P.plaintext(), drawn=(RandomisedLinks(1.0),))
+    return names(calls.own_links(sage(), federation(), policy))
+
+
+def link_seeds() -> Found:
+    return names(calls.links_of_a_seed(RandomisedLinks(1.0), same_seeds))
+
+
+def link_answers() -> Found:
+    return {"links"} if audit_links(RandomisedLinks(2.0), 10_000).refutes(2.0) else set()
+
+
+def label_seeds() -> Found:
+    told = []
+    for _ in range(2):
+        with same_seeds():
+            told.append(RandomisedLabels(1.0).drawn(torch.zeros(100, dtype=torch.long), 7))
+    return {"seeded labels"} if torch.equal(*told) else set()
+
+
+def label_answers() -> Found:
+    return {"labels"} if audit_labels(RandomisedLabels(2.0)).refutes(2.0) else set()
+
+
+def feature_answers() -> Found:
+    one, two = audit_features(MultiBitFeatures(2.0), 4), audit_features(MultiBitFeatures(4.5), 2)
+    return {"features"} if one.refutes(2.0) or two.refutes(4.5) else set()
+
+
+def watched_steps() -> Found:
+    return names(conformance_steps.steps(PrivateSteps(2.0, rate=0.2), same_seeds))
+
+
+def stepped(occurrences: int = 3, **more: Any) -> Found:
+    how = PrivateSteps(3.0, rate=0.5, steps=4)
+    return {"steps"} if audit_steps(how, occurrences, trials=3_000, **more).broken else set()
+
+
+def among_others() -> Found:
+    """One block, so that the unit's record meets others in its batch."""
+    how = PrivateSteps(2.0, rate=0.9, steps=4, unit="graph")
+    return {"steps"} if audit_steps(how, 1, trials=500, blocks=1, others=15).broken else set()
+
+
+def node_records() -> Found:
+    return names(calls.records(sage(crowd=1), hubs(), replace(P.plaintext(), steps=STEPPED)))
+
+
+def graph_records() -> Found:
+    steps = replace(STEPPED, unit="graph")
+    return names(calls.records(gin(), graphs(), replace(P.plaintext(), steps=steps)))
+
+
+def epsilons(about: str = "") -> Found:
+    return names(conformance_steps.accountants(about))
+
+
+def faint() -> Found:
+    """Little noise, where the classical formula says too little."""
+    return an_upload(0.25, SUMS, trials=10_000)
+
+
+def stepped_run() -> Found:
+    return names(checks.check(trained(replace(P.plaintext(), steps=STEPPED), 1)))
+
+
+local = a_run(lambda: P.local_dp(NORM, MULTIPLIER))
+central = a_run(lambda: P.central_dp(NORM, MULTIPLIER))
+shared = a_run(lambda: P.distributed_dp(NORM, MULTIPLIER, quorum=3))
+masks = a_run(P.masked)
+sums = lambda: an_upload(channel=SUMS, trials=3_000)  # noqa: E731
+
+PROBES: dict[str, Callable[[], Found]] = {
+    "local": local,
+    "central": central,
+    "shared": shared,
+    "masks": masks,
+    "sums": sums,
+    "steps in a run": stepped_run,
+    "links of several holders": a_vertical_run,
+    "upload": an_upload,
+    "faint noise": faint,
+    "held upload": a_held_upload,
+    "same seed": same_seed,
+    "same runs": same_runs,
+    "same masked runs": same_masked_runs,
+    "same runs by steps": same_stepped_runs,
+    "ahead": ahead,
+    "own links": own_links,
+    "link seeds": link_seeds,
+    "link answers": link_answers,
+    "label seeds": label_seeds,
+    "label answers": label_answers,
+    "feature answers": feature_answers,
+    "watched steps": watched_steps,
+    "steps": stepped,
+    "steps among others": among_others,
+    "node records": node_records,
+    "graph records": graph_records,
+    "epsilons": epsilons,
+    "epsilons of Gaussians": lambda: epsilons("Gaussian"),
+    "epsilons of discrete noise": lambda: epsilons("discrete"),
+    "epsilons of sampled steps": lambda: epsilons("sampled"),
+    "epsilons of several records": lambda: epsilons("several"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_epsilon_is_remembered() -> Iterator[None]:
+    accounting._of_ideal.cache_clear()
+    yield
+    accounting._of_ideal.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow) if n == "faint noise" else n
+        for n in PROBES
+        if not n.startswith("epsilons of")
+    ],
+)
+def test_the_code_as_it_is_passes(name):
+    assert PROBES[name]() == set()
+
+
+def test_a_policy_that_cannot_be_watched_is_not_passed():
+    with pytest.raises(BadInput, match="does not bind by its recipe"):
+        calls.written_ahead(sage(), federation(), P.strictest())
+
+
+# --- the mutants
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake.
+
+    Args:
+        threat: as ``threats.md`` 5.4 names it.
+        wrong: seeds it.
+        probe: what is run on it.
+        audit: the name of the audit or check that must complain.
+        slow: caught in the fast suite by another audit already.
+    """
+
+    threat: str
+    wrong: Callable[[Patch], None]
+    probe: str
+    audit: str
+    slow: bool = False
+
+
+DRAW, APPLY, SEAL, BIND = Gaussian._draw, Gaussian.apply, Bound.seal, Clip.bind
+COINS, WHOLE_STEPS, ASSIGN, EVENTS = (
+    dp_sgd.secret_coins,
+    dp_sgd._whole_steps,
+    dp_sgd._assign,
+    PrivateSteps.events,
+)
+CHARGE, COUNTED, DRAWN = Ledger.charge, accounting.counted, RandomisedLinks.drawn
+
+
+def short_batch(patch: Patch) -> None:
+    clipped = pooling.clipped
+    patch.setattr(pooling, "clipped", lambda matrix, norm: 4 * clipped(matrix, norm))
+
+
+def classical(patch: Patch) -> None:
+    patch.setattr(accounting, "exact_gaussian", lambda mu, delta: mu * math.sqrt(2 * math.log(1.25 / delta)))
+
+
+def sign_flip(patch: Patch) -> None:
+    def flipped(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
+        keep = np.frombuffer(os.urandom(2 * matrix.size), np.uint16).reshape(matrix.shape) < 0.9 * 2**16
+        return np.where(keep, matrix, -matrix)
+
+    patch.setattr(Gaussian, "apply", flipped)
+
+
+def knob(patch: Patch) -> None:
+    def bind(self: Clip, sensitivity: Sensitivity, terms: Any) -> Any:
+        made, found = BIND(self, sensitivity, terms)
+        return made, replace(found, l2=0.3)
+
+    patch.setattr(Clip, "bind", bind)
+
+
+def floats(patch: Patch) -> None:
+    rng = np.random.default_rng()
+    patch.setattr(Gaussian, "_draw", lambda self, shape: self.sigma * rng.standard_normal(shape))
+
+
+def float_steps(patch: Patch) -> None:
+    rng = np.random.default_rng()
+    patch.setattr(
+        dp_sgd, "_assign", lambda p, flat: ASSIGN(p, flat * (1 + 1e-3 * rng.standard_normal(len(flat))))
+    )
+
+
+def fixed_seed(patch: Patch) -> None:
+    patch.setattr(
+        Gaussian,
+        "_draw",
+        lambda self, shape: np.rint(self.sigma * np.random.default_rng(0).standard_normal(shape)),
+    )
+
+
+def global_seed(patch: Patch) -> None:
+    patch.setattr(Gaussian, "_draw", lambda self, shape: torch.round(self.sigma * torch.randn(shape)).numpy())
+
+
+def not_added(patch: Patch) -> None:
+    def apply(self: Gaussian, matrix: np.ndarray, scope: Any) -> np.ndarray:
+        DRAW(self, matrix.shape)  # drawn, and let go
+        return np.trunc(matrix.astype(np.float64) / self.step) * self.step
+
+    patch.setattr(Gaussian, "apply", apply)
+
+
+def kept_draw(patch: Patch) -> None:
+    memory: dict[Any, np.ndarray] = {}
+
+    def draw(self: Gaussian, shape: Any) -> np.ndarray:
+        return memory.setdefault((self, shape), DRAW(self, shape))
+
+    patch.setattr(Gaussian, "_draw", draw)
+
+
+def companion(patch: Patch) -> None:
+    def seal(self: Bound, upload: Any, scope: Any, party: Any) -> Any:
+        return {**SEAL(self, upload, scope, party), "counts": np.array([3, 1, 4])}
+
+    patch.setattr(Bound, "seal", seal)
+
+
+def counts_as_noised(patch: Patch) -> None:
+    patch.setattr(Bound, "releases", lambda self, width=1: dict.fromkeys(Reader, (GaussianRelease(2.0),)))
+
+
+def paid_once(patch: Patch) -> None:
+    def charge(self: Ledger, one: Any) -> None:
+        if not any((c.client, c.channel) == (one.client, one.channel) for c in self.charges):
+            CHARGE(self, one)
+
+    patch.setattr(Ledger, "charge", charge)
+
+
+def paid_late(patch: Patch) -> None:
+    upload = clients.Client._upload
+
+    def late(self: Any, bound: Any, given: Any, scope: Any) -> Any:
+        owed: list[Any] = []
+        patch.setattr(Ledger, "charge", lambda book, one: owed.append((book, one)))
+        reply = upload(self, bound, given, scope)
+        for book, one in owed:
+            CHARGE(book, one)
+        return reply
+
+    patch.setattr(clients.Client, "_upload", late)
+
+
+def one_holder(patch: Patch) -> None:
+    at = Cost.at
+    patch.setattr(Cost, "at", lambda self, unit, reader, holders: at(self, unit, reader, 1))
+
+
+def of_the_cohort(patch: Patch) -> None:
+    patch.setattr(Gaussian, "_honest", lambda self, terms: len(terms.clients) if self.by == "shares" else 1)
+
+
+def of_the_quorum(patch: Patch) -> None:
+    patch.setattr(Gaussian, "_honest", lambda self, terms: terms.quorum if self.by == "shares" else 1)
+
+
+def against_the_server(patch: Patch) -> None:
+    patch.setattr(
+        Gaussian,
+        "noise",
+        lambda self: protection.Noise(self.release, frozenset(Reader)),
+    )
+
+
+def no_masks(patch: Patch) -> None:
+    patch.setattr(
+        ring_words,
+        "accumulate",
+        lambda total, arrays=(), plus=(), minus=(): [np.add(total, array, out=total) for array in arrays],
+    )
+
+
+# of steps
+
+
+def unclipped(patch: Patch) -> None:
+    patch.setattr(dp_sgd, "clipped", lambda matrix, norm: matrix)
+
+
+def clipped_by_layer(patch: Patch) -> None:
+    def steps(gradients: Any, parameters: Any, clip: float, grid: float) -> np.ndarray:
+        parts = [
+            WHOLE_STEPS({name: gradients[name]}, {name: parameters[name]}, clip, grid) for name in parameters
+        ]
+        return np.concatenate(parts)
+
+    patch.setattr(dp_sgd, "_whole_steps", steps)
+
+
+def clipped_mean(patch: Patch) -> None:
+    def steps(gradients: Any, parameters: Any, clip: float, grid: float) -> np.ndarray:
+        count = len(next(iter(gradients.values())))
+        mean = {name: g.mean(0, keepdim=True) for name, g in gradients.items()}
+        return count * WHOLE_STEPS(mean, parameters, clip, grid)
+
+    patch.setattr(dp_sgd, "_whole_steps", steps)
+
+
+def noise_of_the_mean(patch: Patch) -> None:
+    sampler = dp_sgd.rounded_gaussian
+
+    class Less:
+        total_variation = 0.0
+
+        def draw(self, size: int) -> np.ndarray:
+            return sampler(dp_sgd.SIGMA).draw(size) // 8
+
+    patch.setattr(dp_sgd, "rounded_gaussian", lambda sigma: Less())
+
+
+def by_the_number_drawn(patch: Patch) -> None:
+    drawn = [1.0, 1.0]
+
+    def coins(records: int, rate: float) -> torch.Tensor:
+        chosen = COINS(records, rate)
+        drawn[:] = max(rate * records, 1.0), max(len(chosen), 1)
+        return chosen
+
+    patch.setattr(dp_sgd, "secret_coins", coins)
+    patch.setattr(dp_sgd, "_assign", lambda p, flat: ASSIGN(p, flat * (drawn[0] / drawn[1])))
+
+
+def lower_rate(patch: Patch) -> None:
+    def events(self: PrivateSteps, occurrences: int, relation: str, width: int) -> Any:
+        return EVENTS(replace(self, rate=self.rate / 4), occurrences, relation, width)
+
+    patch.setattr(PrivateSteps, "events", events)
+
+
+def fewer_steps(patch: Patch) -> None:
+    def events(self: PrivateSteps, occurrences: int, relation: str, width: int) -> Any:
+        return EVENTS(replace(self, steps=1), occurrences, relation, width)
+
+    patch.setattr(PrivateSteps, "events", events)
+
+
+def everybody(patch: Patch) -> None:
+    patch.setattr(dp_sgd, "secret_coins", lambda records, rate: torch.arange(records))
+
+
+def shuffled(patch: Patch) -> None:
+    waiting: list[int] = []
+
+    def coins(records: int, rate: float) -> torch.Tensor:
+        size = round(records * rate)
+        if len(waiting) < size:
+            waiting[:] = torch.randperm(records).tolist()
+        batch, waiting[:] = waiting[:size], waiting[size:]
+        return torch.tensor(sorted(batch))
+
+    patch.setattr(dp_sgd, "secret_coins", coins)
+
+
+def unshuffled(patch: Patch) -> None:
+    turns = itertools.count()
+
+    def coins(records: int, rate: float) -> torch.Tensor:
+        parts = round(1 / rate)
+        return torch.arange(records)[next(turns) % parts :: parts]
+
+    patch.setattr(dp_sgd, "secret_coins", coins)
+
+
+def public_coins(patch: Patch) -> None:
+    patch.setattr(
+        dp_sgd, "secret_coins", lambda records, rate: (torch.rand(records) < rate).nonzero().flatten()
+    )
+
+
+def seeded_steps(patch: Patch) -> None:
+    class Seeded:
+        total_variation = 0.0
+
+        def draw(self, size: int) -> np.ndarray:
+            return torch.round(dp_sgd.SIGMA * torch.randn(size)).numpy()
+
+    patch.setattr(dp_sgd, "rounded_gaussian", lambda sigma: Seeded())
+
+
+def seeded_training(patch: Patch) -> None:
+    seeded_steps(patch)
+    public_coins(patch)
+    patch.setattr(clients, "fresh_key", lambda: torch.zeros(KEY_BYTES, dtype=torch.uint8))
+
+
+def once(patch: Patch) -> None:
+    patch.setattr(private_training, "occurrences", lambda places, depth, crowd: 1)
+
+
+def capped_one_way(patch: Patch) -> None:
+    def table(edge_index: torch.Tensor, nodes: int, most: int, *rest: Any) -> torch.Tensor:
+        found = torch.full((nodes, most), -1)
+        for v in range(nodes):
+            near = edge_index[0][edge_index[1] == v].unique()[:most]
+            found[v, : len(near)] = near
+        return found
+
+    patch.setattr(private_training, "capped_neighbours", table)
+
+
+def permuted_links(patch: Patch) -> None:
+    real = private_training.capped_neighbours
+
+    def table(edge_index: torch.Tensor, nodes: int, most: int, priorities: Any, *rest: Any) -> torch.Tensor:
+        def order(links: torch.Tensor) -> torch.Tensor:
+            return torch.randperm(links.shape[1], generator=torch.Generator().manual_seed(0))
+
+        return real(edge_index, nodes, most, order, *rest)
+
+    patch.setattr(private_training, "capped_neighbours", table)
+
+
+def first_records(patch: Patch) -> None:
+    gradients = private_training.tree_gradients
+    whole: dict[int, Any] = {}
+
+    def wrong(model: Any, x: Any, trees: Any, answers: Any) -> Any:
+        if len(trees) > len(whole.get(id(model), ((), ()))[0]):
+            whole[id(model)] = trees, answers
+        rows, labels = whole[id(model)]
+        return gradients(model, x, rows[: len(trees)], labels[: len(trees)])
+
+    patch.setattr(private_training, "tree_gradients", wrong)
+
+
+def coupled(patch: Patch) -> None:
+    gradients = private_training.graph_gradients
+
+    def batchwise(model: Any, packed: Any) -> Any:
+        found = gradients(model, packed)
+        return {name: g - g.mean(0, keepdim=True) / 2 for name, g in found.items()}
+
+    patch.setattr(private_training, "graph_gradients", batchwise)
+
+
+# of links
+
+
+def rare_lies(patch: Patch) -> None:
+    lie = RandomisedLinks._lie.fget
+    patch.setattr(RandomisedLinks, "_lie", property(lambda self: lie(self) // 3))
+
+
+def link_seed(patch: Patch) -> None:
+    def coins(count: int) -> np.ndarray:
+        return np.random.default_rng(0).integers(0, 2**64, count, dtype=np.uint64)
+
+    patch.setattr(drawings, "coins", coins)
+
+
+def own_beside(patch: Patch) -> None:
+    patch.setattr(
+        RandomisedLinks,
+        "drawn",
+        lambda self, edges, x: torch.cat([edges, edges.flip(0), DRAWN(self, edges, x)], dim=1),
+    )
+
+
+def never_taken(patch: Patch) -> None:
+    patch.setattr(clients.Client, "_take_drawn", lambda self, one: None)
+
+
+# of labels and features
+
+
+def rare_label_lies(patch: Patch) -> None:
+    patch.setattr(labels, "lying", lambda *about: lying(*about) // 3)
+
+
+def other_truths(patch: Patch) -> None:
+    """One other class in place of all the others: a lie is then as many times too rare."""
+    patch.setattr(labels, "lying", lambda epsilon, others: lying(epsilon))
+
+
+def rare_feature_lies(patch: Patch) -> None:
+    patch.setattr(features, "lying", lambda *about: lying(*about) // 3)
+
+
+def whole_bits(patch: Patch) -> None:
+    """Each of m bits has all of the epsilon."""
+    patch.setattr(features, "lying", lambda epsilon: lying(2 * epsilon))
+
+
+# of accountants
+
+
+def with_events(change: Callable[[Any], Any]) -> Callable[[Patch], None]:
+    def wrong(patch: Patch) -> None:
+        patch.setattr(
+            accounting, "counted", lambda events: {change(e): n for e, n in COUNTED(events).items()}
+        )
+
+    return wrong
+
+
+def continuous(event: Any) -> Any:
+    return GaussianRelease(event.multiplier) if isinstance(event, DiscreteRelease) else event
+
+
+def one_record(event: Any) -> Any:
+    return replace(event, occurrences=1) if isinstance(event, OccurringGaussian) else event
+
+
+def central_limit(patch: Patch) -> None:
+    of_ideal = accounting._of_ideal
+
+    def limit(counts: Any, delta: float) -> Spent:
+        (event, times), *more = counts
+        if more or not isinstance(event, accounting.SampledGaussian):
+            return of_ideal(counts, delta)
+        mu = event.rate * math.sqrt(times * (math.exp(event.multiplier**-2) - 1))
+        return Spent(accounting.exact_gaussian(mu, delta), "central limit")
+
+    limit.cache_clear = of_ideal.cache_clear  # type: ignore[attr-defined]
+    patch.setattr(accounting, "_of_ideal", limit)
+
+
+def not_composed(patch: Patch) -> None:
+    of = ledger.events_of
+
+    def first(costs: Any, *more: Any) -> Any:
+        return of(dict.fromkeys(costs, 1), *more)
+
+    patch.setattr(ledger, "events_of", first)
+
+
+BATCHES = "batch-mean sensitivity with wrong n"
+PARTIAL = "last partial batch"
+COUNTS = "denominators = actual count"
+MEAN = "clipping the mean not the rows"
+LAYERS = "per-layer clip counted once"
+SUM_OR_MEAN = "noise std on sum vs mean"
+SHUFFLED = "shuffled batches accounted as Poisson"
+UNSHUFFLED = "no shuffle at all"
+BROADCAST = "sampling claimed secret but broadcast"
+SEED = "fixed noise seed"
+NOT_ADDED = "noise drawn but not added"
+CLASSICAL = "classical Gaussian formula at eps>1"
+KNOB = "sensitivity knob not tied to the clip and server-side noise"
+SIGN = "sign-flip sold as local DP"
+COMPANION = "unnoised companion"
+DROPOUTS = "distributed noise with dropouts or colluders"
+RECURRENCE = "recurrence ignored"
+COUPLED = "BatchNorm / batch-level losses"
+FLOAT = "float32 Gaussian"
+SELECTION = "hyper-parameter selection on private data"
+BEYOND = "found since"
+"""Not in 5.4: what our own roads could get wrong."""
+
+MUTANTS: dict[str, Mutant] = {
+    "a short last batch is divided by its own size": Mutant(PARTIAL, short_batch, "sums", "mechanism"),
+    "a step is divided by how many records were drawn": Mutant(
+        COUNTS, by_the_number_drawn, "watched steps", "denominator"
+    ),
+    "a step clips the mean of its gradients": Mutant(MEAN, clipped_mean, "steps among others", "steps"),
+    "a step clips layer by layer": Mutant(LAYERS, clipped_by_layer, "steps", "steps"),
+    "a step does not clip": Mutant(BEYOND, unclipped, "steps", "steps"),
+    "a step's sum gets the noise of a mean": Mutant(
+        SUM_OR_MEAN, noise_of_the_mean, "steps", "steps", slow=True
+    ),
+    "a step's sum gets the noise of a mean, as it looks": Mutant(
+        SUM_OR_MEAN, noise_of_the_mean, "watched steps", "noise"
+    ),
+    "steps take shuffled batches": Mutant(SHUFFLED, shuffled, "watched steps", "coins"),
+    "steps take the same batches in turn": Mutant(UNSHUFFLED, unshuffled, "watched steps", "coins"),
+    "coins follow a public seed": Mutant(BROADCAST, public_coins, "watched steps", "seeded coins"),
+    "every record is in every step": Mutant(BROADCAST, everybody, "watched steps", "rate"),
+    "every record is in every step, as it tells": Mutant(BROADCAST, everybody, "steps", "steps", slow=True),
+    "the rate in the charge is lower": Mutant(BROADCAST, lower_rate, "watched steps", "rate"),
+    "the rate in the charge is lower, as it tells": Mutant(
+        BROADCAST, lower_rate, "steps", "steps", slow=True
+    ),
+    "the rate in the charge is lower, in a run": Mutant(BROADCAST, lower_rate, "steps in a run", "events"),
+    "an upload's noise has a seed of its own": Mutant(SEED, fixed_seed, "same seed", "seeded noise"),
+    "an upload's noise follows the global seed": Mutant(SEED, global_seed, "same seed", "seeded noise"),
+    "two runs with one seed have one noise": Mutant(SEED, global_seed, "same runs", "seeded noise"),
+    "two masked runs with one seed have one noise": Mutant(
+        SEED, global_seed, "same masked runs", "seeded noise"
+    ),
+    "two runs with one seed take the same steps": Mutant(
+        SEED, seeded_training, "same runs by steps", "seeded noise"
+    ),
+    "a step's noise follows the global seed": Mutant(SEED, seeded_steps, "watched steps", "seeded noise"),
+    "links follow a seed": Mutant(SEED, link_seed, "link seeds", "seeded links"),
+    "noise is drawn once and kept": Mutant(SEED, kept_draw, "local", "repeated"),
+    "noise is drawn and not added": Mutant(NOT_ADDED, not_added, "local", "noise"),
+    "noise is drawn and not added, as it tells": Mutant(
+        NOT_ADDED, not_added, "upload", "mechanism", slow=True
+    ),
+    "the classical formula": Mutant(CLASSICAL, classical, "epsilons of Gaussians", "accountants"),
+    "the classical formula, as it tells": Mutant(CLASSICAL, classical, "faint noise", "mechanism", slow=True),
+    "the sensitivity is a knob of its own": Mutant(KNOB, knob, "local", "scale"),
+    "the sensitivity is a knob of its own, as it tells": Mutant(KNOB, knob, "upload", "mechanism", slow=True),
+    "the server's noise is claimed against the server": Mutant(KNOB, against_the_server, "central", "events"),
+    "values are kept or negated": Mutant(SIGN, sign_flip, "upload", "mechanism"),
+    "counts travel beside the noise": Mutant(COMPANION, companion, "local", "domains"),
+    "a channel without noise is charged as if": Mutant(COMPANION, counts_as_noised, "masks", "events"),
+    "shares are sized by the cohort": Mutant(DROPOUTS, of_the_cohort, "shared", "scale"),
+    "shares are sized by the quorum, colluders and all": Mutant(DROPOUTS, of_the_quorum, "shared", "scale"),
+    "only the first upload is charged": Mutant(RECURRENCE, paid_once, "local", "ledger"),
+    "uploads do not compose": Mutant(RECURRENCE, not_composed, "local", "composed"),
+    "only one of a round's steps is charged": Mutant(RECURRENCE, fewer_steps, "steps in a run", "events"),
+    "a node counts as one record": Mutant(RECURRENCE, once, "node records", "occurrences"),
+    "a node's places are capped one way only": Mutant(
+        RECURRENCE, capped_one_way, "node records", "occurrences"
+    ),
+    "links are ranked by an order of the whole list": Mutant(
+        RECURRENCE, permuted_links, "node records", "occurrences"
+    ),
+    "several records are accounted as one": Mutant(
+        RECURRENCE, with_events(one_record), "epsilons of several records", "accountants"
+    ),
+    "graphs of a batch share a loss": Mutant(COUPLED, coupled, "graph records", "own gradients"),
+    "gradients are of the batch's first records": Mutant(
+        BEYOND, first_records, "node records", "own gradients"
+    ),
+    "an upload's noise is of floating point": Mutant(FLOAT, floats, "local", "grid"),
+    "a step's noise is of floating point": Mutant(FLOAT, float_steps, "watched steps", "grid"),
+    "a link's coin lies too rarely": Mutant(BEYOND, rare_lies, "link answers", "links"),
+    "labels follow a seed": Mutant(SEED, link_seed, "label seeds", "seeded labels"),
+    "a label's coin lies too rarely": Mutant(BEYOND, rare_label_lies, "label answers", "labels"),
+    "a label's coin knows of two classes": Mutant(BEYOND, other_truths, "label answers", "labels"),
+    "a feature's bit lies too rarely": Mutant(BEYOND, rare_feature_lies, "feature answers", "features"),
+    "every bit of a node's features has the whole epsilon": Mutant(
+        BEYOND, whole_bits, "feature answers", "features"
+    ),
+    "own links are kept beside drawn ones": Mutant(BEYOND, own_beside, "own links", "own links"),
+    "drawn links are paid for and not used": Mutant(BEYOND, never_taken, "own links", "own links"),
+    "charges follow the upload": Mutant(BEYOND, paid_late, "ahead", "written ahead"),
+    "holders are not counted": Mutant(BEYOND, one_holder, "links of several holders", "composed"),
+    "holders are not counted, as it tells": Mutant(BEYOND, one_holder, "held upload", "mechanism"),
+    "discrete noise is accounted as continuous": Mutant(
+        BEYOND, with_events(continuous), "epsilons of discrete noise", "accountants"
+    ),
+    "the central limit is taken for a bound": Mutant(
+        BEYOND, central_limit, "epsilons of sampled steps", "accountants"
+    ),
+    "masks are left out": Mutant(BEYOND, no_masks, "masks", "uniform"),
+}
+
+DOCUMENTED: dict[str, tuple[str, str]] = {
+    # what no audit here can see -> where it is said
+    SELECTION: ("docs/guarantees.md", "Choosing hyper-parameters, stopping early"),
+    "what drew the frozen table": ("docs/audits.md", "what sampled the frozen table"),
+    "more colluders than were tolerated": ("docs/guarantees.md", "A reader with more colluders"),
+    "timing, traffic, memory": ("docs/guarantees.md", "Timing, traffic, memory"),
+}
+
+THREATS = {
+    # all of 5.4, by what catches it
+    BATCHES: "the sum gets the mean's noise",  # in test_mechanism_audits
+    **{m.threat: name for name, m in MUTANTS.items() if m.threat != BEYOND},
+    SELECTION: SELECTION,
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if m.slow else n for n, m in MUTANTS.items()]
+)
+def test_mutants_are_caught_by_name(name, monkeypatch):
+    mutant = MUTANTS[name]
+    mutant.wrong(monkeypatch)
+    assert mutant.audit in PROBES[mutant.probe]()
+
+
+def test_every_threat_has_an_audit_or_a_page():
+    listed = Path(ROOT.parent / "shared" / "threats.md")
+    assert len(THREATS) == 20
+    assert all(name in {**MUTANTS, **OF_UPLOADS, **DOCUMENTED} for name in THREATS.values())
+    if listed.is_file():
+        text = " ".join(listed.read_text().split())
+        section = text[text.index("### 5.4") : text.index("## 6.")]
+        assert [threat for threat in THREATS if threat not in section] == []
+
+
+@pytest.mark.parametrize("what", DOCUMENTED)
+def test_what_no_audit_sees_is_in_the_docs(what):
+    page, words = DOCUMENTED[what]
+    assert words in (ROOT / page).read_text()
+
+
+def table() -> str:
+    """The table of docs/audits.md."""
+    rows = ["| mutant | of threats 5.4 | caught by |", "|---|---|---|"]
+    rows += [f"| {name} | {m.threat} | `{m.audit}` |" for name, m in MUTANTS.items()]
+    others = ((name, BATCHES if name == THREATS[BATCHES] else BEYOND) for name in OF_UPLOADS)
+    rows += [f"| {name} | {threat} | `mechanism` |" for name, threat in others]
+    return "\n".join(rows)
+
+
+def test_the_docs_have_this_table():
+    assert table() in (ROOT / "docs" / "audits.md").read_text()
+
+
+if __name__ == "__main__":
+    print(table())

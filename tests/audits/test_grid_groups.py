@@ -1,0 +1,356 @@
+"""Groups of cells: keys that follow what decides them, order, estimates, budgets, and a second call."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from in_this_process import InThisProcess
+
+from secure_fedgraph.attacks import LabelCounts, VocabularySupport
+from secure_fedgraph.audits.grid import grid, groups
+from secure_fedgraph.audits.grid.choices import left_out
+from secure_fedgraph.audits.grid.estimates import Costs, Rehearsed, in_words, telling, told
+from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
+from secure_fedgraph.cli.main import main
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment import code_digest
+from secure_fedgraph.experiment.config import load
+
+SMALL = ["dataset.nodes=90", "dataset.features=24", "rounds=2", "training.hidden=[8,4]"]
+FLAGS = ["--data", "synthetic-citation", *(f"--set={one}" for one in SMALL), "--attack", "a1", "--quiet"]
+
+
+def experiment(*changes: str) -> Any:
+    return load(None, {"data": "synthetic-citation"}, [*SMALL, *changes])
+
+
+def wanted(policies: list[str], seeds: list[int], *changes: str) -> list[grid.Group]:
+    return grid.groups([experiment(*changes)], policies, [VocabularySupport, LabelCounts], seeds)
+
+
+def test_a_key_is_of_everything_that_decides_the_cells():
+    first, again, other = wanted(["masked"], [0])[0], wanted(["masked"], [0])[0], wanted(["masked"], [1])[0]
+    assert first.key == again.key
+    changed = [
+        other,
+        wanted(["plaintext"], [0])[0],
+        wanted(["masked"], [0], "training.batch=8")[0],
+        grid.groups([experiment()], ["masked"], [VocabularySupport], [0])[0],
+        grid.groups([experiment()], ["masked"], [VocabularySupport, LabelCounts], [0], effort=3.0)[0],
+        wanted(["masked"], [0])[1],
+    ]
+    assert len({first.key, *(group.key for group in changed)}) == 1 + len(changed)
+
+
+def test_a_key_follows_the_attacks_code(monkeypatch: pytest.MonkeyPatch):
+    group = wanted(["masked"], [0])[0]
+    before = group.key
+    monkeypatch.setattr(groups, "of_code", lambda kind, *rooms: "other")
+    assert group.key != before
+
+
+def test_the_most_telling_go_first():
+    found = [
+        (g.chosen.policy, g.configured, g.chosen.seed)
+        for g in telling(wanted(["masked", "plaintext"], [0, 1]))
+    ]
+    assert found[0] == ("plaintext", True, 0)
+    assert found.index(("plaintext", True, 0)) < found.index(("masked", True, 0))
+    assert found.index(("masked", True, 0)) < found.index(("plaintext", False, 0))
+    assert found.index(("plaintext", False, 0)) < found.index(("masked", False, 0))
+    assert found.index(("masked", False, 0)) < found.index(("plaintext", True, 1))
+
+
+def test_algorithms_take_turns():
+    several = [experiment(), experiment("algorithm=fedavg")]
+    found = telling(grid.groups(several, ["plaintext"], [VocabularySupport, LabelCounts], [0]))
+    assert [g.chosen.algorithm for g in found[:2]] == ["fedsage", "fedavg"]
+    costs = Costs(rehearsals={("fedsage", True): Rehearsed(9.0, 9.0), ("fedavg", True): Rehearsed(1.0, 1.0)})
+    assert [g.chosen.algorithm for g in telling(found, costs)[:2]] == ["fedavg", "fedsage"]
+
+
+def test_costs_come_from_the_nearest_that_was_measured():
+    one, control, *rest = wanted(["plaintext", "homomorphic"], [0])
+    costs = Costs()
+    assert costs.of(one) is None
+    costs.rehearsals["fedsage", True] = Rehearsed(3.0, 2.0)
+    assert costs.of(one) == 3.0 + 2.0 + 2 * 5.0  # a second round, two attacks
+    costs.seconds[id(one)] = one, 8.0
+    assert costs.of(one) == 8.0
+    same = next(g for g in rest if g.configured)
+    assert costs.of(same) == 8.0 * 2.5
+    costs.rehearsals["fedsage", False] = Rehearsed(0.5, 0.25)
+    assert (
+        costs.of(control) == 0.5 + 5.0
+    )  # one round, one attack; nothing of runs as configured, which train for longer
+    costs.seconds[id(control)] = control, 2.0
+    assert costs.of(next(g for g in rest if g.variant.name == control.variant.name)) == 2.0 * 2.5
+
+
+MADE = {"cells": [], "runs": [], "reconstructions": [], "conformance": [], "empirical": [], "seconds": 1.0}
+
+
+def test_controls_are_estimated_apart_from_what_they_control(monkeypatch: pytest.MonkeyPatch):
+    """What FedSage+ takes as configured, with twenty epochs of its generator, says nothing of one epoch."""
+    made: list[bool] = []
+
+    def slow(group: Any) -> Rehearsed:
+        made.append(group.configured)
+        return Rehearsed(900.0, 9.0) if group.configured else Rehearsed(1.0, 0.5)
+
+    monkeypatch.setattr(grid, "_rehearse", slow)
+    runs = wanted(["plaintext", "masked"], [0])
+    call = grid._Call(runs, None, lambda text: None, 1, 600.0, lambda text: None, time.monotonic())
+    call._foresee(runs, 1, InThisProcess(1))  # type: ignore[arg-type]
+    assert sorted(made) == [False, True]
+    fits = [group for group in runs if call._fits(group)]
+    assert fits == [group for group in runs if not group.configured]
+    measured = next(group for group in runs if group.configured)
+    call.costs.seconds[id(measured)] = measured, 900.0
+    assert [group for group in runs if call._fits(group)] == fits
+
+
+def test_long_runs_are_estimated_before_the_first_however_few(monkeypatch: pytest.MonkeyPatch):
+    """A grid of two runs of hours says so before an hour has gone, and not after it."""
+    order: list[str] = []
+    monkeypatch.setattr(grid, "_rehearse", lambda group: order.append("rehearsed") or Rehearsed(1.0, 1.0))
+    monkeypatch.setattr(grid, "attacked", lambda group, out: order.append("run") or MADE)
+    monkeypatch.setattr(grid, "Pool", InThisProcess)
+    monkeypatch.setattr(grid, "default_workers", lambda tasks: 1)
+    for rounds, first in ((31, "rehearsed"), (2, "run")):
+        order.clear()
+        grid.audit(experiment(f"rounds={rounds}"), ["plaintext"], [VocabularySupport], [0, 1], workers=None,
+                   say=lambda text: order.append(text))  # fmt: skip
+        assert order[0] == first
+        assert any("on 1 process" in text for text in order[:3]) is (first == "rehearsed")
+
+
+def test_a_torn_cell_is_run_again(tmp_path: Path):
+    first = grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path)
+    (file,) = (tmp_path / "cells").glob("*.json")
+    whole = json.loads(file.read_text())
+    for damaged in (file.read_text()[:100], json.dumps({"schema": whole["schema"]}), ""):
+        file.write_text(damaged)
+        again = grid.audit(experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path)
+        assert not again.not_run and len(again.cells) == len(first.cells)
+        assert set(json.loads(file.read_text())) == set(whole)
+
+
+def test_a_key_follows_what_lies_beside_a_users_own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "beside_own.py").write_text("SCALE = 1.0\n")
+    (tmp_path / "own_of_a_user.py").write_text(
+        "from beside_own import SCALE\nfrom secure_fedgraph.algorithms.fedavg import FedAvg\n"
+        "class Mine(FedAvg):\n    name = 'mine'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = experiment("algorithm=own_of_a_user:Mine")
+    (group, *_) = grid.groups([mine], ["plaintext"], [VocabularySupport], [0])
+    before = group.key
+    code_digest._of_file.cache_clear()
+    assert group.key == before
+    (tmp_path / "beside_own.py").write_text("SCALE = 0.0\n")
+    code_digest._of_file.cache_clear()
+    assert group.key != before
+
+
+def test_a_grid_of_days_says_so():
+    found = wanted(["plaintext"], [0])
+    costs = Costs(rehearsals={("fedsage", True): Rehearsed(400_000.0, 0.0)})
+    said = told(found, costs, 2, None)["sentence"]
+    assert f"about {in_words(len(found) * 400_000 / 2)}" in said or "days" in said
+    assert "days" in said and "--budget-minutes 60" in said
+    assert "the most telling go first, for 60 s" in told(found, costs, 2, 60.0)["sentence"]
+
+
+def test_a_second_call_takes_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0], tmp_path)
+    files = sorted((tmp_path / "cells").glob("*.json"))
+    assert len(files) == len(first.runs)
+    files[0].unlink()
+    runs = []
+    real = grid.attacked
+    monkeypatch.setattr(grid, "attacked", lambda group, out: runs.append(group) or real(group, out))
+    second = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0], tmp_path)
+    assert len(runs) == 1
+    keys = ("policy", "adversary", "outcome", "score", "settings")
+    assert [[c[k] for k in keys] for c in second.cells] == [[c[k] for k in keys] for c in first.cells]
+
+
+def test_processes_find_what_one_finds(tmp_path: Path):
+    alone = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0])
+    beside = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0], tmp_path, workers=2)
+    keys = ("policy", "adversary", "outcome", "score", "low", "settings")
+    assert [[c[k] for k in keys] for c in beside.cells] == [[c[k] for k in keys] for c in alone.cells]
+    assert len(list((tmp_path / "cells").glob("*.json"))) == len(beside.runs)
+
+
+def test_a_control_whose_settings_an_algorithm_lacks_is_named_with_the_reason():
+    lacks, has = load(None, {"algorithm": "apfl", "data": "synthetic-citation"}, []), experiment()
+    runs = grid.groups([lacks, has], ["plaintext", "masked"], [LabelCounts], [0, 1])
+    lost = grid._without_their_settings(runs, [LabelCounts], None)
+    assert [(c["policy"], c["seed"]) for c in lost] == [
+        ("plaintext", 0), ("masked", 0), ("plaintext", 1), ("masked", 1)
+    ]  # fmt: skip
+    assert {(c["algorithm"], c["attack"], c["adversary"], c["variant"]) for c in lost} == {
+        ("apfl", "a4-label-counts", "server", "one full step")
+    }
+    reason = "the control sets training.optimizer and training.head, which apfl does not have"
+    assert all(c["reason"] == reason and not c["failed"] for c in lost)
+    assert left_out(lacks, [LabelCounts], ["another control"]) == []
+
+
+def test_cells_of_other_judges_are_not_these(monkeypatch: pytest.MonkeyPatch):
+    one = wanted(["plaintext"], [0])[0]
+    before = one.key
+    monkeypatch.setattr(groups, "of_rooms", lambda *rooms: "other")
+    assert one.key != before
+
+
+def test_what_a_budget_leaves_out_is_named(tmp_path: Path):
+    found = grid.audit(
+        experiment(), ["plaintext"], [VocabularySupport], [0], tmp_path, workers=1, budget=0.01
+    )
+    assert not found.cells and {c["attack"] for c in found.not_run} == {"a1-vocabulary-support"}
+    assert all(c["reason"] and not c["failed"] for c in found.not_run)
+    assert found.estimate is not None and found.estimate["budget_seconds"] == 0.01
+
+
+def test_a_run_that_cannot_be_is_named_and_the_others_go_on(tmp_path: Path):
+    several = [experiment(), experiment("algorithm=fedavg", "split.delta=-1")]
+    found = grid.audit(several, ["plaintext"], [VocabularySupport], [0], tmp_path)
+    assert {c["algorithm"] for c in found.cells} == {"fedsage"}
+    assert {c["algorithm"] for c in found.not_run} == {"fedavg"}
+    with pytest.raises(BadInput):
+        grid.audit(several[1:], ["plaintext"], [VocabularySupport], [0])
+
+
+def test_a_mistake_in_an_attack_is_no_result(monkeypatch: pytest.MonkeyPatch):
+    def wrong(self: Any, view: Any, knowledge: Any) -> Any:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(VocabularySupport, "run", wrong)
+    several = [experiment(), experiment("algorithm=local")]  # local has no channel that it reads
+    found = grid.audit(several, ["plaintext"], [VocabularySupport], [0])
+    assert found.not_run and all(c["failed"] and "KeyError: 'oops'" in c["reason"] for c in found.not_run)
+
+
+def _sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return "slept"
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_pool_stops_at_the_deadline_and_survives_a_death():
+    with Pool(2) as pool:
+        pool.start("works", _sleep, 0.0)
+        assert pool.finished() == [("works", "slept")]
+        pool.start("dies", _end)
+        ((name, made),) = pool.finished()
+        assert name == "dies" and isinstance(made, Failed) and made.unforeseen and "status -9" in made.reason
+        pool.start("late", _sleep, 60.0)
+        ((name, made),) = pool.finished(time.monotonic() + 0.2)
+        assert name == "late" and made.stopped and not pool.working
+    assert not multiprocessing.active_children()
+
+
+def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("secure_fedgraph.audits.grid.pool.free_memory", lambda: 5_000_000_000)
+    assert default_workers(9) == 1
+    monkeypatch.setattr("secure_fedgraph.audits.grid.pool.free_memory", lambda: 50_000_000_000)
+    assert default_workers(9) == min(2, os.cpu_count() or 1) and default_workers(1) == 1
+
+
+def test_an_error_has_its_place():
+    assert "ZeroDivisionError: division by zero (" in tried(lambda: 1 / 0).reason
+
+
+def test_killed_it_goes_on(tmp_path: Path):
+    out = tmp_path / "out"
+    command = ["audit", "--policy", "plaintext,masked", "--seeds", "4", *FLAGS, "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "secure_fedgraph.cli.main", *command, "--workers", "1"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    while process.poll() is None and not list(out.glob("cells/*.json")):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {p: p.stat().st_mtime_ns for p in out.glob("cells/*.json")}
+    assert before and not (out / "audit.json").exists()
+    done = CliRunner().invoke(main, [*command, "--workers", "1"])
+    assert done.exit_code == 0, done.output
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items())
+    result = json.loads((out / "audit.json").read_text())
+    assert {c["seed"] for c in result["cells"]} == {0, 1, 2, 3} and result["not_run"] == []
+    assert CliRunner().invoke(main, command).exit_code == 0  # nothing is left to run
+    other = CliRunner().invoke(main, [*command, "--set=rounds=1"])
+    assert other.exit_code == 2 and "already holds audit.json" in other.output
+
+
+def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
+    from secure_fedgraph.cli.auditing import _experiments
+
+    base = {
+        "seed": None,
+        "seeds": None,
+        "norm": None,
+        "multiplier": None,
+        "assignments": (),
+        "policy": "masked",
+    }
+    own, _ = _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": None})
+    assert [e.data for e in own] == ["cora", "proteins"]
+    named, _ = _experiments({**base, "algorithm": "fairgraphfl,fedsage", "data": "cora,mutag"})
+    assert [e.data for e in named] == ["mutag", "cora"]
+    settings = {
+        **base,
+        "algorithm": "fedsage,fedprox",
+        "data": None,
+        "assignments": ("training.mu=0.1",),
+    }
+    assert [("mu" in e.training) for e in _experiments(settings)[0]] == [False, True]
+    with pytest.raises(BadInput, match="fairgraphfl learns from kind graph"):
+        _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": "cora,pubmed"})
+
+
+def test_canaries_cost_as_many_runs_as_they_take():
+    (one, *_), costs = wanted(["local_dp"], [0]), Costs()
+    costs.rehearsals["fedsage", True] = Rehearsed(3.0, 2.0)
+    alone = costs.of(replace(one, canaries=1))
+    assert alone is not None and costs.of(replace(one, canaries=400)) == 8 * alone
+    assert costs.of(replace(one, canaries=10**6)) == 40 * alone
+    costs.seconds[0] = replace(one, canaries=400), 900.0
+    assert costs.of(one) == 3.0 + 1.2 * 2.0 + 2 * 5.0  # what they took says nothing of a run that is attacked
+
+
+@pytest.mark.parametrize(
+    ("file", "other"),
+    [("privacy/stages/gaussian.py", True), ("protocol/wire.py", True), ("report/page.py", False)],
+)
+def test_cells_of_other_code_are_not_these(monkeypatch: pytest.MonkeyPatch, file: str, other: bool):
+    """What is measured is the package's own noise: a cell from before a change of it would be stale."""
+    (one, *_), digest = wanted(["local_dp"], [0]), code_digest._of_file
+    before = one.key
+    monkeypatch.setattr(
+        code_digest,
+        "_of_file",
+        lambda path: "changed" if str(path).endswith(f"secure_fedgraph/{file}") else digest(path),
+    )
+    code_digest.of_rooms.cache_clear()
+    assert (one.key != before) is other
+    code_digest.of_rooms.cache_clear()

@@ -1,0 +1,614 @@
+"""The command line as its users have it: names, files, exit statuses, one JSON object, one-line errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from secure_fedgraph.cli import main, running
+from secure_fedgraph.cli.commands.audit import AUDIT_EXAMPLES
+from secure_fedgraph.cli.commands.compare import COMPARE_EXAMPLES
+from secure_fedgraph.cli.commands.run import RUN_EXAMPLES
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ["--data", "synthetic-citation", "--rounds", "1", "--set", "training.hidden=[8,4]"]
+SMALL += ["--set", "dataset.nodes=90", "--set", "dataset.features=200"]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*arguments: str) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(main.main, list(arguments))
+
+
+def run(*arguments: str) -> Result:
+    return call("run", *SMALL, *arguments)
+
+
+# Real processes with real streams and statuses; the import of torch, which is most of their time, is shared.
+PROCESSES = """
+import json, os, sys
+from secure_fedgraph.cli import running
+from secure_fedgraph.cli.main import main
+for number, arguments in enumerate(json.loads(sys.argv[1])):
+    if os.fork() == 0:
+        for stream in (1, 2):
+            os.dup2(os.open(f"{number}.{stream}", os.O_WRONLY | os.O_CREAT), stream)
+        sys.argv = ["secure-fedgraph", *arguments]
+        main()
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def processes(*commands: list[str]) -> list[tuple[int, str, str]]:
+    """Status, stdout and stderr of each command line."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESSES, json.dumps(commands)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=2000,
+    )
+    statuses = map(int, done.stdout.split())
+    return [(s, Path(f"{i}.1").read_text(), Path(f"{i}.2").read_text()) for i, s in enumerate(statuses)]
+
+
+def fails(result: Result, status: int, words: str) -> None:
+    """One line on stderr that says it, nothing on stdout, no traceback."""
+    assert result.exit_code == status, result.output
+    assert result.stdout == ""
+    assert re.search(words, result.stderr), result.stderr
+    assert result.stderr.startswith("secure-fedgraph: ")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in result.stderr
+
+
+# What a run gives
+
+
+def test_a_run_leaves_its_files_and_says_where_the_page_is() -> None:
+    done = run("--policy", "masked", "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert {"result.json", "report.html", "ledger.jsonl", "transcript"} <= {
+        p.name for p in Path("out").iterdir()
+    }
+    assert "Report: out/report.html" in done.stdout
+    assert Path("out/report.html").read_text().startswith("<!")
+    result = json.loads(Path("out/result.json").read_text())
+    assert result["schema"] == "secure-fedgraph/run/1"
+    assert result["config"]["policy"] == "masked"
+    lines = Path("out/ledger.jsonl").read_text().splitlines()
+    assert len(lines) == 3  # one upload of each of three clients
+    assert {json.loads(line)["channel"] for line in lines} == {"update"}
+    assert "masked" in done.stdout and "inf" in done.stdout
+
+
+def test_json_is_one_object_on_stdout_and_nothing_else() -> None:
+    done = run("--policy", "plaintext", "--json", "--out", "out")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == json.loads(Path("out/result.json").read_text())
+    assert done.stdout.count("\n") == 1
+
+
+def test_quiet_prints_nothing() -> None:
+    done = run("--policy", "plaintext", "--quiet", "--out", "out")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    assert Path("out/result.json").is_file()
+
+
+def test_without_out_a_folder_of_its_own_is_made() -> None:
+    done = run("--policy", "plaintext", "--quiet")
+    assert done.exit_code == 0
+    (folder,) = Path("runs").iterdir()
+    assert re.fullmatch(r"run-fedsage-synthetic-citation-\d{8}-\d{6}", folder.name)
+
+
+def test_the_default_policy_is_the_strictest_that_binds() -> None:
+    assert run("--quiet", "--out", "out").exit_code == 0
+    result = json.loads(Path("out/result.json").read_text())
+    assert result["config"]["policy"] == "strictest"
+    assert result["channels"][0]["policy"] == "masked"
+
+
+def test_what_is_left_in_plaintext_is_allowed_by_name_and_said_in_one_line() -> None:
+    pooled = ["--algorithm", "globsage", "--out", "out"]
+    fails(run(*pooled), 3, "leaves channel 'update' of globsage in plaintext")
+    done = run(*pooled, "--allow-plaintext")
+    assert done.exit_code == 0
+    assert "'update' left in plaintext" in done.stdout.splitlines()[0]
+    assert re.search(r"secure-fedgraph: warning: channel 'update' is left in plaintext", done.stderr)
+    assert "not federated" in done.stdout
+
+
+def test_several_seeds_give_their_mean_and_each_its_own_folder() -> None:
+    done = run("--policy", "plaintext", "--seeds", "2", "--out", "out", "--json")
+    assert done.exit_code == 0, done.output
+    mean = json.loads(done.stdout)
+    each = [json.loads(Path(f"out/seed-{seed}/result.json").read_text()) for seed in (0, 1)]
+    assert mean["seed"] == [0, 1]
+    assert [one["seed"] for one in each] == [0, 1]
+    assert mean["accuracy"]["global"] == pytest.approx(sum(o["accuracy"]["global"] for o in each) / 2)
+    assert mean["accuracy"]["std"].keys() == {"global", "local"}
+    assert each[0]["data"]["digest"] != each[1]["data"]["digest"]  # generated data follow the seed
+    assert Path("out/report.html").is_file()
+
+
+def test_the_same_seed_gives_the_same_scores_under_plaintext_and_masks() -> None:
+    scores = []
+    for policy in ("plaintext", "masked"):
+        done = run("--policy", policy, "--seed", "3", "--json", "--out", policy)
+        scores.append(json.loads(done.stdout)["rounds"][0]["loss"])
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+
+
+def test_a_file_flags_and_set_in_that_order() -> None:
+    Path("e.toml").write_text(
+        'data = "synthetic-citation"\npolicy = "plaintext"\nrounds = 4\nseed = 5\nclients = 2\n'
+        "[dataset]\nnodes = 90\nfeatures = 16\n[training]\nhidden = [8, 4]\n"
+    )
+    done = call(
+        "run", "e.toml", "--seed", "6", "--set", "rounds=2", "--set", "seed=6", "--json", "--out", "out"
+    )
+    assert done.exit_code == 0, done.output
+    config = json.loads(done.stdout)["config"]
+    assert (config["rounds"], config["seed"], config["clients"]) == (2, 6, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--rounds", "3", "--set", "rounds=2"], "--rounds 3 and --set rounds=2 contradict each other"),
+        (["--norm", "1", "--set", "protection.norm=2"], "--norm 1.0 and --set protection.norm=2 contradict"),
+        (["--policy", "masked", "--set", "policy=plaintext"], "--policy masked and --set policy=plaintext"),
+        (["--seeds", "2", "--set", "seed=1"], "--seeds 2 runs many and --set seed= runs one: give one"),
+    ],
+)
+def test_a_flag_and_a_setting_that_contradict_each_other(arguments: list[str], sentence: str) -> None:
+    fails(call("run", *SMALL[:2], *arguments, "--out", "out"), 2, sentence)
+    assert not Path("out").exists()
+
+
+def test_overwrite_replaces_a_result() -> None:
+    assert run("--policy", "plaintext", "--quiet", "--out", "out").exit_code == 0
+    fails(
+        run("--policy", "masked", "--out", "out"),
+        2,
+        "already holds result.json: give another --out, or --overw",
+    )
+    assert json.loads(Path("out/result.json").read_text())["config"]["policy"] == "plaintext"
+    assert run("--policy", "masked", "--out", "out", "--overwrite", "--quiet").exit_code == 0
+    assert json.loads(Path("out/result.json").read_text())["config"]["policy"] == "masked"
+    assert len(Path("out/ledger.jsonl").read_text().splitlines()) == 3
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--algorithm", "fedsag"], "unknown algorithm 'fedsag': did you mean 'fedsage'"),
+        (["--policy", "maskd"], "unknown policy 'maskd': did you mean 'masked'"),
+        (["--data", "coral"], "unknown dataset 'coral': did you mean 'cora'"),
+        (["--partition", "luvain"], "unknown partition 'luvain': did you mean 'louvain'"),
+        (["--set", "training.batches=3"], "'training.batches': did you mean 'training.batch'"),
+        (["--set", "dataset.node=3"], "'node': did you mean 'nodes'"),
+        (["--set", "protection.nrm=3"], "'nrm': did you mean 'norm'"),
+        (["--set", "round=3"], "'round': did you mean 'rounds'"),
+        (["--set", "rounds"], "write KEY=VALUE"),
+        (["--set", "rounds=lots"], "rounds = 'lots'"),
+        (["--set", "training.batch=0"], "'batch' = 0"),
+        (["--set", "training.batch=[1"], "is no value"),
+        (["--set", "dataset.nodes=many"], "dataset.nodes = 'many'"),
+        (["--rounds", "0"], "rounds = 0"),
+        (["--rounds", "x"], "'x' is not a valid integer"),
+        (["--clients", "0"], "clients = 0"),
+        (["--clients", "400"], "400"),
+        (["--seed", "1", "--seeds", "2"], "--seed runs one and --seeds runs many: give one of them"),
+        (["--seeds", "0"], "0"),
+        (["--policy", "local_dp", "--multiplier", "1"], "protection.norm: give --norm 1.0"),
+        (["--policy", "central_dp"], "give --norm 1.0 --multiplier 1.0"),
+        (["--policy", "local_dp", "--norm", "-1", "--multiplier", "1"], "norm -1.0"),
+        (["--relation", "add"], "relation = 'add'"),
+        (["--delta", "2"], "delta = 2.0"),
+        (["nowhere.toml"], "'nowhere.toml' is not there"),
+        (["--frobnicate"], "No such option"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_status_2_in_one_sentence_before_anything_is_written(
+    arguments: list[str], words: str
+) -> None:
+    fails(run(*arguments, "--out", "out"), 2, words)
+    assert [p for p in Path("out").rglob("*") if p.is_file()] == []
+
+
+def test_a_data_set_that_is_not_there_names_the_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import urllib.error
+    import urllib.request
+
+    from secure_fedgraph.graph.data import sources
+
+    def offline(*_: Any, **__: Any) -> None:
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(urllib.request, "urlopen", offline)
+    monkeypatch.setenv(sources.VARIABLE, str(tmp_path / "nowhere"))
+    done = call("run", "--data", "citeseer", "--out", "out")
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    for place in ("SECURE_FEDGRAPH_DATA", "cache", "package", "download"):
+        assert place in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "masked", "--clients", "1"], "masked needs at least 2 .* and there is 1"),
+        (["--policy", "homomorphic", "--clients", "1"], "homomorphic needs at least 2"),
+        (["--policy", "masked", "--algorithm", "globsage"], "masked needs at least 2"),
+        (["--policy", "masked", "--set", "protection.quorum=4"], "masked needs at least 4"),
+    ],
+)
+def test_what_privacy_refuses_is_status_3_before_round_1(arguments: list[str], words: str) -> None:
+    fails(run(*arguments, "--out", "out"), 3, words)
+    assert not Path("out/ledger.jsonl").exists()
+
+
+def test_uploads_beyond_the_limit_are_cut_counted_and_said_once() -> None:
+    done = run("--policy", "masked", "--set", "protection.limit=0.0001", "--out", "out")
+    assert done.exit_code == 0
+    assert done.stderr.count("protection.limit=0.0002") == 1
+    cut = json.loads(Path("out/result.json").read_text())["cut"]
+    assert [note["round"] for note in cut] == list(range(1, len(cut) + 1))
+    assert {note["channel"] for note in cut} == {"update"}
+    assert all(0 < note["uploads"] <= note["of"] and note["limit"] == 0.0001 for note in cut)
+
+
+def test_an_unexpected_error_is_status_1_and_points_at_debug(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("wires crossed")
+
+    monkeypatch.setattr(running, "execute", broken)
+    fails(run("--out", "out"), 1, r"RuntimeError: wires crossed \(run with --debug for the traceback\)")
+    done = run("--out", "out", "--debug")
+    assert done.exit_code == 1
+    assert "Traceback" in done.stderr and "wires crossed" in done.stderr
+
+
+def test_a_traceback_only_with_debug() -> None:
+    done = run("--policy", "maskd", "--debug")
+    assert done.exit_code == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.strip().splitlines()[-1].startswith("secure-fedgraph: unknown policy 'maskd'")
+
+
+def test_an_interrupt_is_one_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "execute", interrupted)
+    done = run("--out", "out")
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr.strip() == "secure-fedgraph: interrupted"
+
+
+# audit
+
+
+def test_an_audit_measures_policy_by_policy() -> None:
+    done = call("audit", *SMALL, "--policy", "plaintext,masked", "--attack", "all", "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert "blind" in done.stdout and "a1-vocabulary-support" in done.stdout
+    result = json.loads(Path("out/audit.json").read_text())
+    assert result["schema"] == "secure-fedgraph/audit/1"
+    assert {"config", "seed", "versions", "cells"} <= result.keys()
+    keys = {
+        "algorithm",
+        "policy",
+        "attack",
+        "adversary",
+        "channel",
+        "outcome",
+        "metric",
+        "score",
+        "low",
+        "high",
+        "baseline",
+        "baselines",
+        "ceiling",
+        "verdict",
+        "reason",
+        "seed",
+        "accuracy",
+        "bytes",
+        "seconds",
+        "settings",
+    }
+    assert all(keys <= cell.keys() for cell in result["cells"])
+    assert {cell["outcome"] for cell in result["cells"]} == {"score", "blind"}
+    assert Path("out/report.html").is_file()
+
+
+def test_an_audit_of_one_attack_over_seeds_as_json() -> None:
+    arguments = ["--policy", "plaintext", "--attack", "a1", "--seeds", "2", "--json", "--out", "out"]
+    done = call("audit", *SMALL, *arguments)
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert {cell["attack"] for cell in result["cells"]} == {"a1-vocabulary-support"}
+    assert sorted({cell["seed"] for cell in result["cells"]}) == [0, 1]
+
+
+def test_an_audit_where_every_word_is_held_is_still_json() -> None:
+    small = [a.replace("features=200", "features=8") for a in SMALL]
+    done = call("audit", *small, "--policy", "masked", "--attack", "a1", "--json", "--out", "out")
+    assert done.exit_code == 0, done.stderr
+    cells = json.loads(done.stdout)["cells"]
+    assert any(cell["verdict"].startswith("nothing to learn") for cell in cells)
+
+
+def test_an_audit_of_fedsage_plus_by_two_adversaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    from secure_fedgraph.attacks import GeneratorBatch, GeneratorColumns, GeneratorSingle
+
+    for kind in (GeneratorSingle, GeneratorBatch, GeneratorColumns):
+        monkeypatch.setattr(kind, "controls", kind.controls[:1] if kind is GeneratorSingle else ())
+    small = ["--algorithm", "fedsage+", *SMALL, "--set", "training.generator_hidden=[16,256]"]
+    small += ["--set", "training.generator_epochs=2", "--set", "training.federated_epochs=1"]
+    small += ["--set", "training.exchange_batch=4", "--set", "training.minimum_batch=1"]
+    done = call("audit", *small, "--policy", "plaintext,strictest", "--attack", "neighgen", "--out", "out")
+    assert done.exit_code == 0, done.output
+    result = json.loads(Path("out/audit.json").read_text())
+    assert {c["adversary"] for c in result["cells"]} == {"server", "client"}
+    outcome = {
+        (c["policy"], c["attack"][:2], c["adversary"], c["settings"]["aim"]): c
+        for c in result["cells"]
+        if c["attack"] != "c2-neighgen-columns" and c["settings"]["variant"] == "as configured"
+    }
+    assert outcome["plaintext", "c2", "server", "each owner"]["verdict"] == "exact"
+    assert outcome["plaintext", "c2", "client", "each owner"]["verdict"] == "exact"
+    assert outcome["strictest", "c2", "server", "each owner"]["outcome"] == "blind"
+    assert outcome["strictest", "c2", "client", "what the defence leaves"]["score"] == 1.0
+    printed = " ".join(done.stdout.split())
+    assert "What would stop c2-neighgen-batch" in printed and "nothing built yet stops it" in printed
+    assert "c2-neighgen-batch (by client)" in result["verdict"]
+    narrowed = ["--policy", "strictest", "--attack", "c2-neighgen-batch", "--adversary", "server", "--json"]
+    only = json.loads(call("audit", *small, *narrowed, "--out", "b").stdout)["cells"]
+    assert {c["outcome"] for c in only} == {"blind"}
+
+
+def test_an_audit_of_a_kept_run_leaves_the_run_as_it_was() -> None:
+    assert run("--policy", "plaintext", "--set", "transcript=full", "--quiet", "--out", "out").exit_code == 0
+    before = {name: Path(f"out/{name}").read_bytes() for name in ("result.json", "ledger.jsonl")}
+    done = call("audit", "out", "--json")
+    assert done.exit_code == 0, done.output
+    cells = json.loads(done.stdout)["cells"]
+    assert next(c for c in cells if c["attack"] == "a1-vocabulary-support")["outcome"] == "score"
+    fails(call("audit", "out"), 2, "out already holds audit.json: give another --out, or --overwrite")
+    assert call("audit", "out", "--overwrite", "--quiet").exit_code == 0
+    assert call("audit", "out", "--out", "elsewhere", "--quiet").exit_code == 0
+    assert Path("elsewhere/audit.json").is_file()
+    assert {name: Path(f"out/{name}").read_bytes() for name in before} == before
+
+
+def test_an_audit_of_a_kept_run_equals_the_audit_that_made_it() -> None:
+    small = [*SMALL, "--policy", "plaintext", "--seed", "2"]
+    assert call("run", *small, "--set", "transcript=full", "--quiet", "--out", "out").exit_code == 0
+    later = json.loads(call("audit", "out", "--attack", "a1", "--json").stdout)["cells"]
+    made = json.loads(call("audit", *small, "--attack", "a1", "--json", "--out", "b").stdout)["cells"]
+    assert [c["score"] for c in later] == [c["score"] for c in made]
+
+
+def test_an_audit_of_a_run_without_a_transcript_says_the_mend() -> None:
+    assert run("--policy", "plaintext", "--quiet", "--out", "out").exit_code == 0
+    fails(call("audit", "out"), 2, "--set transcript=full")
+    assert not Path("out/audit.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--attack", "a9"], "unknown attack 'a9'"),
+        (["--attack", "weight"], "did you mean 'weights'"),
+        (["--policy", "plaintext,maskd"], "did you mean 'masked'"),
+        (["--policy", "plaintext,central_dp"], "give --norm 1.0"),
+        (["--adversary", "servr"], "'servr'.*did you mean 'server'"),
+        (["--algorithm", "fedsag"], "did you mean 'fedsage'"),
+        (["nowhere"], "nowhere holds no result.json"),
+        (["nowhere", "--policy", "masked"], "--policy"),
+        (["nowhere", "--rounds", "3"], "--rounds cannot change the finished run in nowhere"),
+        (["nowhere", "--set", "rounds=3"], "--set cannot change the finished run"),
+    ],
+)
+def test_an_audit_that_cannot_be(arguments: list[str], words: str) -> None:
+    fails(call("audit", *arguments, "--out", "out"), 2, words)
+    assert not Path("out").exists()
+
+
+def test_an_audit_notes_a_policy_that_is_refused() -> None:
+    done = call(
+        "audit", *SMALL, "--clients", "1", "--policy", "masked", "--attack", "a1", "--json", "--out", "o"
+    )
+    assert done.exit_code == 0
+    assert {c["outcome"] for c in json.loads(done.stdout)["cells"]} == {"refused"}
+
+
+# list, report, help
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("algorithms", ["local", "fedavg", "fedprox", "fedsage", "globsage", "locsage"]),
+        ("policies", ["plaintext", "local_dp", "central_dp", "masked", "homomorphic", "strictest"]),
+        ("datasets", ["cora", "synthetic-citation"]),
+    ],
+)
+def test_lists_hold_what_works_today(what: str, names: list[str]) -> None:
+    rows = json.loads(call("list", what, "--json").stdout)[what]
+    assert set(names) <= {row["name"] for row in rows}
+    assert all(row["summary"] for row in rows)
+    table = call("list", what)
+    assert table.exit_code == 0
+    assert all(name in table.stdout for name in names)
+
+
+def test_the_list_of_attacks() -> None:
+    rows = {row["id"]: row for row in json.loads(call("list", "attacks", "--json").stdout)["attacks"]}
+    assert {"a1-vocabulary-support", "a4-label-counts"} <= rows.keys()
+    assert rows["a4-label-counts"]["controls"]["one full step"]["training.optimizer"] == "sgd"
+    assert rows["a1-vocabulary-support"]["reads"] == "update"
+    assert call("list", "attacks").exit_code == 0
+
+
+def test_an_unknown_list() -> None:
+    fails(call("list", "algoritms"), 2, "did you mean 'algorithms'")
+
+
+def test_report_rebuilds_the_page() -> None:
+    assert run("--policy", "plaintext", "--quiet", "--out", "out").exit_code == 0
+    page = Path("out/report.html")
+    first = page.read_bytes()
+    page.unlink()
+    done = call("report", "out")
+    assert (done.exit_code, done.stdout) == (0, "out/report.html\n")
+    assert page.read_bytes() == first
+    fails(call("report", "nowhere"), 2, "nowhere holds no")
+
+
+@pytest.mark.parametrize("command", ["run", "audit", "list", "report"])
+def test_help_everywhere_with_an_example(command: str) -> None:
+    for flag in ("-h", "--help"):
+        done = call(command, flag)
+        assert done.exit_code == 0
+        assert f"secure-fedgraph {command} " in done.stdout.split("Example")[1]
+
+
+def test_the_examples_of_the_help_are_accepted() -> None:
+    # their flags and names at least: each is run with one more flag that is refused last
+    for text in (RUN_EXAMPLES, AUDIT_EXAMPLES, COMPARE_EXAMPLES):
+        for line in text.splitlines():
+            words = line.split("#")[0].split()[1:]
+            if words and words[0] in ("run", "audit", "compare") and "runs/masked" not in words[1:2]:
+                done = call(*[w for w in words if not w.endswith(".toml")], "--set", "stop=1")
+                fails(done, 2, "unknown key 'stop'")
+
+
+def test_the_group_names_its_commands_and_version() -> None:
+    done = call("-h")
+    assert done.exit_code == 0
+    assert all(command in done.stdout for command in ("run", "audit", "list", "report"))
+    assert "Exit status" in done.stdout
+    assert re.search(r"\d+\.\d+", call("--version").stdout)
+    fails(call("compar"), 2, "No such command 'compar'")
+
+
+# The same through a shell
+
+
+def test_statuses_and_streams_of_real_processes() -> None:
+    done, refused, bad, helped = processes(
+        ["run", *SMALL, "--policy", "plaintext", "--json", "--out", "a"],
+        ["run", *SMALL, "--policy", "masked", "--clients", "1", "--out", "b"],
+        ["run", "--policy", "maskd", "--out", "c"],
+        ["audit", "-h"],
+    )
+    assert (done[0], done[2]) == (0, "")
+    assert json.loads(done[1])["command"].startswith("secure-fedgraph run --data synthetic-citation")
+    assert (refused[0], refused[1]) == (3, "")
+    assert refused[2].startswith("secure-fedgraph: channel 'update': masked needs at least 2")
+    assert (bad[0], bad[1], bad[2].count("\n")) == (2, "", 1)
+    assert (helped[0], helped[2]) == (0, "")
+
+
+# A privacy budget
+
+
+def test_a_budget_plans_the_noise_and_the_run_keeps_to_it() -> None:
+    done = run("--policy", "local_dp", "--epsilon", "4", "--out", "out")
+    assert done.exit_code == 0, done.output
+    result = json.loads(Path("out/result.json").read_text())
+    assert 3.9 < result["privacy"]["client"]["epsilon"] <= 4.0
+    assert result["budget"]["epsilon"] == 4.0
+    assert result["budget"]["planned"] is True
+    assert result["budget"]["spent"] == result["privacy"]["client"]["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "masked", "--epsilon", "8"], "channel 'update' under masked: no noise protects"),
+        (["--policy", "central_dp", "--epsilon", "8"], "give --against outsider, or use distributed_dp"),
+        (
+            ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--epsilon", "1"],
+            "epsilon 1 is too small for one round .*the smallest that is not is 4.38",
+        ),
+        (
+            ["--policy", "local_dp", "--norm", "1", "--multiplier", "0.001", "--epsilon", "1"],
+            "too small for one round.*give a larger --multiplier",
+        ),
+    ],
+)
+def test_what_no_budget_holds_is_refused_before_round_1(arguments: list[str], words: str) -> None:
+    fails(run(*arguments, "--out", "out"), 3, words)
+    assert not Path("out/ledger.jsonl").exists()
+
+
+def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> None:
+    # two releases with multiplier 1 cost 6.57, three 8.5: the third round is not in 8
+    noise = ["--policy", "local_dp", "--norm", "1", "--multiplier", "1", "--epsilon", "8", "--rounds", "3"]
+    stopped = run(*noise, "--out", "a", "--ledger", "shared.jsonl")
+    assert stopped.exit_code == 3 and len(stopped.stdout.splitlines()) == 1  # what was about to run
+    assert "owner-0's next message would exceed the budget" in stopped.stderr
+    assert len(Path("shared.jsonl").read_text().splitlines()) == 6
+    again = run(*noise, "--out", "b", "--ledger", "shared.jsonl")
+    assert again.exit_code == 3 and "would exceed the budget of epsilon 8" in again.stderr
+    assert len(Path("shared.jsonl").read_text().splitlines()) == 6
+    other = run(*noise, "--seed", "1", "--out", "c", "--ledger", "shared.jsonl")
+    assert other.exit_code == 2 and "with other data" in other.stderr
+
+
+def test_resume_takes_a_larger_budget() -> None:
+    spent = run("--policy", "local_dp", "--norm", "1", "--multiplier", "2", "--rounds", "3", "--out", "b",
+                "--epsilon", "3")  # fmt: skip
+    assert spent.exit_code == 3 and "would exceed the budget" in spent.stderr
+    fails(call("resume", "b", "--epsilon", "2"), 2, "the run was started with 3; give more")
+    gone_on = call("resume", "b", "--epsilon", "30", "--quiet")
+    assert gone_on.exit_code == 0, gone_on.stderr
+    result = json.loads(Path("b/result.json").read_text())
+    assert result["budget"]["epsilon"] == 30 and 3 < result["budget"]["spent"] < 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--epsilon", "0"], "epsilon = 0"),
+        (["--epsilon", "-1"], "epsilon = -1"),
+        (["--epsilon", "nan"], "epsilon = nan"),
+        (["--epsilon", "inf"], "epsilon = inf"),
+        (["--epsilon", "8", "--delta", "1"], "delta = 1"),
+        (["--epsilon", "8", "--unit", "person"], "unit = 'person'"),
+        (["--epsilon", "8", "--unit", "graph"], "unit 'graph': these data have client, node, edge"),
+        (["--epsilon", "8", "--against", "eve"], "against = 'eve'"),
+        (["--epsilon", "8", "--set", "budget.upload=2"], "budget.upload: no channel of that name pays"),
+        (["--epsilon", "8", "--set", "budget.update=0"], "budget.update = 0.*a positive number"),
+    ],
+)
+def test_figures_that_are_no_budget(arguments: list[str], words: str) -> None:
+    fails(run("--policy", "local_dp", *arguments, "--out", "out"), 2, words)

@@ -1,0 +1,242 @@
+"""Comparisons: which points there are, what a row says, and that a second call goes on."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas
+import pytest
+from click.testing import CliRunner
+
+from secure_fedgraph.cli.main import main
+from secure_fedgraph.client import Client
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.compare import (
+    ALONE,
+    NO_PRIVACY,
+    NOISED,
+    SILENT,
+    flat,
+    gains,
+    pareto,
+    points,
+    run_point,
+)
+from secure_fedgraph.experiment.config import load
+from secure_fedgraph.report.sections.compare_page import _curve, _verdicts
+
+WORDS = """--data synthetic-citation --clients 3 --rounds 2 --workers 2 --quiet
+    --set dataset.nodes=60 --set dataset.features=16
+    --set training.hidden=[8,8] --set training.fanout=[2,2]"""
+SMALL = WORDS.split()
+
+
+def base(**values: object):
+    return load(None, {"data": "synthetic-citation", "clients": 3, **values}, ())
+
+
+def small():
+    """As :data:`SMALL`, as a configuration."""
+    return base(
+        rounds=2,
+        dataset={"nodes": 60, "features": 16},
+        training={"hidden": [8, 8], "fanout": [2, 2]},
+        unit="client",
+    )
+
+
+class TestPoints:
+    def test_both_baselines_stand_beside_every_budget(self):
+        found = points(
+            base(), ["fedsage", "fedavg"], ["distributed_dp", "local_dp"], [1.0, 8.0, float("inf")]
+        )
+        kinds = {p.name: p.kind for p in found}
+        assert [k for k in kinds.values() if k == NO_PRIVACY] == [NO_PRIVACY] * 2
+        assert kinds["local-plaintext"] == ALONE  # one for both
+        assert kinds["fedsage-distributed_dp-8"] == kinds["fedavg-local_dp-1"] == NOISED
+        assert len(found) == 2 + 1 + 2 * 2 * 2
+        assert {p.config["partition"] for p in found} == {"louvain"}
+
+    def test_a_policy_without_noise_has_one_point_at_client_level(self):
+        found = [p for p in points(base(), ["fedsage"], ["masked"], [1.0, 8.0]) if p.policy == "masked"]
+        assert [(p.kind, p.epsilon) for p in found] == [(SILENT, None)]
+
+    def test_at_node_level_its_clients_train_under_noise(self):
+        found = [
+            p for p in points(base(unit="node"), ["fedsage"], ["masked"], [1.0, 8.0]) if p.policy == "masked"
+        ]
+        assert [(p.kind, p.epsilon) for p in found] == [(NOISED, 1.0), (NOISED, 8.0)]
+
+    def test_the_baselines_carry_no_noise(self):
+        for point in points(
+            base(protection={"norm": 1.0}, steps={"rate": 0.1}), ["fedsage"], ["masked"], [8.0]
+        ):
+            if point.kind in (NO_PRIVACY, ALONE):
+                assert not point.config["protection"] and not point.config["steps"]
+
+    def test_an_algorithm_that_does_not_run_on_the_partition(self):
+        with pytest.raises(BadInput, match="glasu runs on"):
+            points(base(), ["fedsage", "glasu"], ["masked"], [])
+
+
+def told(name: str, epsilon: float | str, score: float) -> dict[str, object]:
+    return {"name": name, "outcome": "ran", "epsilon": epsilon, "accuracy": {"global": score}}
+
+
+def test_pareto_keeps_what_nothing_beats():
+    rows = [told("a", 1.0, 0.5), told("b", 2.0, 0.5), told("c", 4.0, 0.7), told("d", "inf", 0.6)]
+    assert pareto(rows) == ["a", "c"]
+    errors = [
+        {**told("e", 1.0, 0), "accuracy": {"mae": 0.9}},
+        {**told("f", 1.0, 0), "accuracy": {"mae": 0.8}},
+    ]
+    assert pareto(errors) == ["f"]
+
+
+class TestCommand:
+    def run(self, out: Path, *more: str):
+        return CliRunner().invoke(
+            main,
+            ["compare", "--algorithm", "fedsage", "--epsilon", "8,inf", *SMALL, "--out", str(out), *more],
+        )
+
+    def test_what_it_writes(self, tmp_path):
+        out = tmp_path / "out"
+        done = self.run(out, "--seeds", "2", "--policy", "local_dp,sealed", "--attack", "a1")
+        assert done.exit_code == 0, done.output
+        result = json.loads((out / "compare.json").read_text())
+        assert result["schema"] == "secure-fedgraph/compare/1"
+        rows = {row["name"]: row for row in result["points"]}
+        assert set(rows) == {"fedsage-plaintext", "local-plaintext", "fedsage-local_dp-8", "fedsage-sealed"}
+        noised, bare = rows["fedsage-local_dp-8"], rows["fedsage-plaintext"]
+        assert noised["seeds"] == 2 and noised["spent"] <= 8 and bare["spent"] == "inf"
+        assert (
+            noised["interval"]["global"][0] <= noised["accuracy"]["global"] <= noised["interval"]["global"][1]
+        )
+        assert bare["leak"]["a1-vocabulary-support"] > 0.9
+        assert "protects peers only" in rows["fedsage-sealed"]["reason"]
+        table = list(csv.DictReader((out / "compare.csv").read_text().splitlines()))
+        assert [row["name"] for row in table] == list(rows)
+        assert pandas.read_parquet(out / "compare.parquet")["name"].tolist() == list(rows)
+        page = (out / "report.html").read_text()
+        assert "worth more than staying alone" in page and "was refused" in page
+        assert next(flat(result["points"]))["accuracy_global"] == bare["accuracy"]["global"]
+
+    def test_killed_it_goes_on(self, tmp_path):
+        out = tmp_path / "out"
+        command = [sys.executable, "-m", "secure_fedgraph.cli.main", "compare", "--algorithm", "fedsage"]
+        command += ["--epsilon", "8", *SMALL, "--out", str(out)]
+        process = subprocess.Popen(
+            command, env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True
+        )
+        while process.poll() is None and not list(out.glob("runs/*/seed-0/result.json")):
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        before = {p: p.stat().st_mtime_ns for p in out.glob("runs/*/seed-0/result.json")}
+        assert before
+        done = self.run(out)
+        assert done.exit_code == 0, done.output
+        assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items())
+        assert len(json.loads((out / "compare.json").read_text())["points"]) == 3
+
+    @pytest.mark.parametrize("killed_after", [8, 17, 30])
+    def test_killed_inside_a_round_that_was_paid_for_it_begins_anew(
+        self, tmp_path, monkeypatch, killed_after
+    ):
+        """To go on would pay twice, which a budget planned to the last round does not hold."""
+        point = next(p for p in points(small(), ["fedsage"], ["distributed_dp"], [8.0]) if p.kind == NOISED)
+        config, calls = point.experiment(0).model_dump(mode="json"), itertools.count()
+        handle = Client.handle
+
+        def killed(client, raw):
+            if next(calls) == killed_after:
+                raise KeyboardInterrupt
+            return handle(client, raw)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Client, "handle", killed)
+            with pytest.raises(KeyboardInterrupt):
+                run_point(config, tmp_path)
+        run_point(config, tmp_path)
+        result = json.loads((tmp_path / "result.json").read_text())
+        assert len(result["rounds"]) == 2 and result["privacy"]["client"]["epsilon"] <= 8
+
+    @pytest.mark.parametrize("epsilon", ["0", "-1", "many", "1,,x"])
+    def test_budgets_that_are_none(self, tmp_path, epsilon):
+        done = CliRunner().invoke(
+            main, ["compare", "--epsilon", epsilon, *SMALL, "--out", str(tmp_path / "o")]
+        )
+        assert done.exit_code == 2
+        assert "give positive numbers or inf, by commas" in done.output
+        assert not (tmp_path / "o").exists()
+
+
+def scored(kind: str, scores: list[float], **more: object) -> dict[str, object]:
+    found = {
+        "kind": kind,
+        "algorithm": "fedsage",
+        "policy": "distributed_dp",
+        "outcome": "ran",
+        "epsilon": "inf",
+    }
+    each = [{"seed": i, "accuracy": {"global": score}} for i, score in enumerate(scores)]
+    mean = {"accuracy": {"global": sum(scores) / len(scores)}}
+    return {**found, **mean, "seeds": len(scores), "each": each, **more}
+
+
+@pytest.mark.parametrize(
+    ("alone", "budget", "worth", "how"),
+    [
+        ([0.5, 0.6, 0.4], [0.55, 0.66, 0.46], True, "difference"),  # always a little better
+        ([0.5, 0.6, 0.4], [0.6, 0.5, 0.55], False, "difference"),  # a better mean that chance explains
+        ([0.5], [0.52], True, "in this one seed"),
+        ([0.5], [0.48], False, "in this one seed"),
+    ],
+)
+def test_a_verdict_does_not_rest_on_chance(alone, budget, worth, how):
+    rows = [scored("no collaboration", alone), scored("budget", budget, epsilon=8.0)]
+    rows[1] |= gains(rows[1], rows[0])
+    (sentence,) = _verdicts(rows, "global", "client")
+    assert ("From epsilon 8 on it is worth more" in sentence) is worth
+    assert how in sentence
+
+
+def test_owners_own_tests_are_told_too():
+    rows = [scored("no collaboration", [0.4]), scored("budget", [0.6], epsilon=8.0)]
+    rows[0]["accuracy"]["local"], rows[1]["accuracy"]["local"] = 0.74, 0.56
+    rows[1] |= gains(rows[1], rows[0])
+    (sentence,) = _verdicts(rows, "global", "client")
+    assert sentence.endswith("On owners' own test data it has 0.560, and local training 0.740.")
+
+
+def test_baselines_that_coincide_are_one_line():
+    budgets = [
+        {**scored("budget", [0.6], epsilon=e), "algorithm": a, "policy": "masked"}
+        for a in ("fedsage", "fedavg")
+        for e in (1.0, 8.0)
+    ]
+    alone = scored("no collaboration", [0.4])
+    bare = [{**scored("no privacy", [0.8]), "algorithm": a} for a in ("fedsage", "fedavg")]
+    drawn = _curve([*budgets, alone, *bare], "global", "client")
+    assert drawn is not None and drawn.svg.count(">no privacy<") == 1
+    other = [bare[0], {**bare[1], "accuracy": {"global": 0.7}}]
+    apart = _curve([*budgets, alone, *other], "global", "client")
+    assert apart is not None and ">no privacy (FedAvg)<" in apart.svg
+
+
+def test_errors_count_downwards():
+    alone, budget = (
+        {"outcome": "ran", "accuracy": {"mae": m}, "each": [{"seed": 0, "accuracy": {"mae": m}}]}
+        for m in (0.8, 0.7)
+    )
+    assert gains(budget, alone)["over_alone"]["mae"] == {"mean": pytest.approx(0.1), "interval": None}
+    assert gains(alone, alone) == {}

@@ -1,0 +1,126 @@
+"""``resume`` on the command line: what it goes on with, what it says is finished, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from secure_fedgraph.cli import main, running
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.results import begun, execute, fresh_folder
+from secure_fedgraph.storage.party_store import read_json, write_json
+
+SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16",
+         "--set", "training.hidden=[8,8]", "--policy", "masked", "--rounds", "3"]  # fmt: skip
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(main.main, [str(argument) for argument in arguments])
+
+
+def result(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return found
+
+
+def stop(out: Path, after: int, *more: str) -> None:
+    """A run that dies after that many scored rounds, over all seeds."""
+    left = [after]
+
+    def dying(one: Any, folder: Any, on_round: Any, **rest: Any) -> Any:
+        def count(row: Any) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            on_round(row)
+
+        return execute(one, folder, on_round=count, **rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "execute", dying)
+        assert call("run", *SMALL, *more, "--out", out).exit_code == 130
+
+
+def test_a_stopped_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    assert call("run", *SMALL, "--out", tmp_path / "whole").exit_code == 0
+    stop(tmp_path / "run", 2)
+    refused = call("run", *SMALL, "--out", tmp_path / "run")
+    assert refused.exit_code == 2
+    assert "go on with 'resume" in refused.stderr
+    done = call("resume", tmp_path / "run", "--json")
+    assert done.exit_code == 0, done.stderr
+    found, whole = result(tmp_path / "run"), result(tmp_path / "whole")
+    assert json.loads(done.stdout) == found
+    for key in ("accuracy", "weights", "rounds", "config", "privacy"):
+        assert found[key] == whole[key], key
+    assert found["bytes"]["up"] > whole["bytes"]["up"]  # the interrupted round went out, and counts
+    assert (tmp_path / "run" / "report.html").exists()
+    kept = {path.name for path in (tmp_path / "run" / "checkpoint").iterdir()}
+    assert kept == {"experiment.json", "exchange.json", "lock"}
+
+
+def test_a_finished_run_says_so(tmp_path: Path) -> None:
+    assert call("run", *SMALL, "--out", tmp_path).exit_code == 0
+    before = (tmp_path / "result.json").read_bytes()
+    done = call("resume", tmp_path)
+    assert done.exit_code == 0
+    assert "is finished: nothing to resume" in done.stdout
+    assert json.loads(call("resume", tmp_path, "--json").stdout) == json.loads(before)
+    assert (tmp_path / "result.json").read_bytes() == before
+
+
+def test_several_seeds_go_on_with_the_one_that_was_stopped(tmp_path: Path) -> None:
+    assert call("run", *SMALL, "--seeds", 3, "--out", tmp_path / "whole").exit_code == 0
+    stop(tmp_path / "run", 4, "--seeds", "3")
+    assert call("run", *SMALL, "--seeds", 3, "--out", tmp_path / "run").exit_code == 2
+    first = (tmp_path / "run" / "seed-0" / "result.json").read_bytes()
+    done = call("resume", tmp_path / "run", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "run" / "seed-0" / "result.json").read_bytes() == first
+    found, whole = result(tmp_path / "run"), result(tmp_path / "whole")
+    assert found["accuracy"] == whole["accuracy"]
+    assert found["weights"] == whole["weights"]
+    assert len(set(found["weights"])) == 3
+
+
+def test_folders_without_a_run(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        refused = call("resume", folder)
+        assert refused.exit_code == 2
+        assert f"{folder} holds no checkpoint to resume from: start it with 'run --out" in refused.stderr
+
+
+def test_an_older_and_a_damaged_note(tmp_path: Path) -> None:
+    stop(tmp_path, 1)
+    path = tmp_path / "checkpoint" / "experiment.json"
+    raw = path.read_bytes()
+    write_json(path, {**read_json(path), "schema": "secure-fedgraph/checkpoint/0"})
+    assert (
+        "experiment.json is 'secure-fedgraph/checkpoint/0', and this version"
+        in call("resume", tmp_path).stderr
+    )
+    path.write_bytes(raw[:-5])
+    assert "experiment.json is damaged" in call("resume", tmp_path).stderr
+    path.write_bytes(raw)
+    assert begun(tmp_path)[1] == [0]
+    assert call("resume", tmp_path).exit_code == 0
+
+
+def test_overwriting_a_stopped_run(tmp_path: Path) -> None:
+    stop(tmp_path, 1)
+    with pytest.raises(BadInput, match="holds a run that did not finish"):
+        fresh_folder(tmp_path, False)
+    assert call("run", *SMALL, "--out", tmp_path, "--overwrite").exit_code == 0
+    assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 9
+
+
+def test_no_checkpoints_where_none_are_asked_for(tmp_path: Path) -> None:
+    stop(tmp_path, 2, "--set", "checkpoint_every=0")
+    assert not (tmp_path / "checkpoint").exists()
+    assert (
+        call("resume", tmp_path).exit_code == 2
+    )  # what it had sent is charged; it is not begun again by itself

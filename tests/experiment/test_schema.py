@@ -1,0 +1,115 @@
+"""The models of result files: what writers are held to, what readers are spared, and how they are printed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from secure_fedgraph.cli.commands.schema import schema as command
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment import schema
+from secure_fedgraph.experiment.results import read_json
+from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
+from secure_fedgraph.privacy.spending.ledger import Charge
+from secure_fedgraph.protocol import Reader, Relation, Unit
+
+ROOT = Path(__file__).resolve().parents[2]
+ESSENTIAL = {
+    "run": {"config": {}, "accuracy": {"global": 0.8}},
+    "audit": {"config": {}, "cells": []},
+    "compare": {"config": {}, "points": []},
+}
+
+
+def whole(kind: str) -> dict[str, Any]:
+    """A file of a kind with every key at its default."""
+    value = {"schema": f"secure-fedgraph/{kind}/1", **ESSENTIAL[kind]}
+    return schema.RESULTS[kind].model_validate(value).model_dump(mode="json", by_alias=True)
+
+
+@pytest.mark.parametrize("kind", ESSENTIAL)
+def test_a_writer_declares_what_it_writes(kind: str) -> None:
+    model, value = schema.RESULTS[kind], whole(kind)
+    assert schema.checked(model, value) == value
+    with pytest.warns(schema.SchemaWarning, match="'new' is not declared"):
+        schema.checked(model, {**value, "new": 1})
+    del value["versions"]
+    with pytest.warns(schema.SchemaWarning, match="'versions' is missing"):
+        schema.checked(model, value)
+
+
+def test_a_key_deep_inside_is_declared_too() -> None:
+    value = whole("run")
+    value["rounds"] = [{"round": 1, "loss": None, "owners": {}, "accuracy": {"global": 0.5}, "mood": "good"}]
+    with pytest.warns(schema.SchemaWarning, match=r"'rounds\.0\.mood' is not declared"):
+        schema.checked(schema.RunResult, value)
+
+
+@pytest.mark.parametrize("kind", ESSENTIAL)
+def test_a_reader_takes_keys_it_does_not_know_and_needs_few(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    value = {"schema": f"secure-fedgraph/{kind}/1", **ESSENTIAL[kind], "of another version": [1]}
+    path.write_text(json.dumps(value))
+    assert read_json(path, kind) == value
+    last = list(ESSENTIAL[kind])[-1]
+    del value[last]
+    path.write_text(json.dumps(value))
+    with pytest.raises(BadInput, match=f"holds no {last}: .*'secure-fedgraph {kind}'"):
+        read_json(path, kind)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place"),
+    [
+        ("seconds", "1.0", "seconds"),
+        ("bytes", {"up": 1.5}, "bytes.up"),
+        ("channels", [{"name": 3, "reveal": "sum", "unit": "node"}], "channels.0.name"),
+        ("channels", [{"name": "a", "reveal": "sum", "unit": "nodes"}], "channels.0.unit"),
+        ("accuracy", {"global": "high"}, "accuracy.global"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(key: str, value: object, place: str, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**whole("run"), key: value}))
+    with pytest.raises(BadInput) as refused:
+        read_json(path, "run")
+    assert f"{path}: {place} is " in str(refused.value)
+
+
+def test_a_ledger_line_is_a_charge() -> None:
+    assert list(schema.LedgerLine.model_fields) == [field.name for field in fields(Charge)]
+    noise = {Reader.SERVER: (GaussianRelease(2.0),)}
+    charge = Charge("a", "run", 1, 2, "update", Unit.CLIENT, Relation.ZERO_OUT, noise, computational=True)
+    line = charge.to_line()
+    assert Charge.from_line(line) == charge
+    assert schema.LedgerLine.model_validate_json(line).model_dump(mode="json") == json.loads(line)
+
+
+@pytest.mark.parametrize("file", ["result", "audit", "compare", "ledger"])
+def test_the_command_prints_a_schema(file: str) -> None:
+    printed = CliRunner().invoke(command, [file], catch_exceptions=False)
+    found = json.loads(printed.output)
+    assert printed.exit_code == 0 and found == schema.json_schema(schema.FILES[file])
+    always = {"result": "privacy", "audit": "verdict", "compare": "pareto", "ledger": "releases"}[file]
+    assert always in found["required"]
+    assert "left_out" not in found["required"]  # only where a client was
+
+
+def test_the_command_needs_no_torch() -> None:
+    # the package's own __init__ is left out: it is about the public names, not about this command
+    code = (
+        "import sys, types; package = types.ModuleType('secure_fedgraph')\n"
+        f"package.__path__ = [{str(ROOT / 'secure_fedgraph')!r}]\n"
+        "sys.modules['secure_fedgraph'] = package\n"
+        "import secure_fedgraph.cli.commands.schema\n"
+        "print([name for name in ('torch', 'numpy', 'scipy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

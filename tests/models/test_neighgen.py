@@ -1,0 +1,537 @@
+"""NeighGen: the generator's shape and seeds, losses against loops, gradients against autograd, training."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.graph.data.synthetic import citation
+from secure_fedgraph.graph.impairing import Impaired, impair
+from secure_fedgraph.graph.mending import mend
+from secure_fedgraph.graph.sample.trees import NeighbourTable
+from secure_fedgraph.models.neighgen.feedback import Feedback
+from secure_fedgraph.models.neighgen.losses import (
+    count_loss,
+    feature_loss,
+    feature_scale,
+    matched_distances,
+    nearest_distances,
+    nearest_feature_loss,
+    random_neighbourhoods,
+)
+from secure_fedgraph.models.neighgen.model import FeatureGenerator, Gcn, NeighGen
+from secure_fedgraph.models.neighgen.training import joint_loss, predict_neighbours, train_locally
+from secure_fedgraph.models.parameters import glorot, parameters_of
+
+SHAPE = {"latent": 6, "features": 4, "candidates": 3, "hidden": (8, 10)}
+COUNTS = torch.tensor([2, 0, 3, 1, 0])
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def fgen(seed: int = 0) -> FeatureGenerator:
+    made = FeatureGenerator(**SHAPE)  # type: ignore[arg-type]
+    with torch.no_grad():
+        for p in made.parameters():
+            p.copy_(torch.randn(p.shape, generator=seeded(seed)) / 2)
+    return made
+
+
+def embeddings(nodes: int = 5) -> Tensor:
+    return torch.rand(nodes, 6, generator=seeded(3))
+
+
+def targets(nodes: int = 7) -> Tensor:
+    return torch.rand(nodes, 4, generator=seeded(4)) * 2 - 1
+
+
+def naive_nearest(generated: Tensor, counts: Tensor, pool: Tensor) -> Tensor:
+    """Sum over nodes and their first ``counts[v]`` vectors of the least squared distance."""
+    total = torch.zeros(())
+    for v, count in enumerate(counts.tolist()):
+        for p in range(count):
+            total = total + min(((generated[v, p] - u) ** 2).sum() for u in pool)
+    return total
+
+
+# the generator
+
+
+def test_parameter_names_and_shapes_are_fixed_and_coras_count_is_15_240_445() -> None:
+    with torch.device("meta"):
+        shapes = {name: tuple(p.shape) for name, p in FeatureGenerator().named_parameters()}
+    assert shapes == {
+        "inner.0.weight": (256, 128),
+        "inner.0.bias": (256,),
+        "inner.1.weight": (2048, 256),
+        "inner.1.bias": (2048,),
+        "outer.weight": (7165, 2048),
+        "outer.bias": (7165,),
+    }
+    assert sum(math.prod(shape) for shape in shapes.values()) == 15_240_445
+
+
+def test_forward_by_hand() -> None:
+    net = FeatureGenerator(1, 1, candidates=2, hidden=(2,)).eval()
+    with torch.no_grad():
+        net.inner[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
+        net.outer.weight.copy_(torch.tensor([[2.0, 5.0], [-1.0, 5.0]]))
+        net.outer.bias.copy_(torch.tensor([0.0, 0.5]))
+        out = net(torch.tensor([[0.2]]), torch.tensor([[0.1]]))
+    # inside: relu(.3), relu(-.3) = .3, 0; outside: tanh(.6), tanh(-.3 + .5)
+    torch.testing.assert_close(out, torch.tensor([[[math.tanh(0.6)], [math.tanh(0.2)]]]))
+
+
+def test_generate_is_forward_on_the_nodes_that_ask_in_values_and_gradients() -> None:
+    net, z = fgen().train(), embeddings()
+    some = COUNTS.nonzero().flatten()
+    mask = torch.arange(3) < COUNTS[some].unsqueeze(1)
+    random = seeded(9)
+    noise = net.noise(len(some), random)
+    z_slow, z_fast = z.clone().requires_grad_(), z.clone().requires_grad_()
+    slow = net(z_slow[some], noise, random)
+    weigh = torch.randn(slow.shape, generator=seeded(5))
+    (slow * weigh)[mask].sum().backward()
+    expected = {name: p.grad for name, p in net.named_parameters()}
+    net.zero_grad()
+    made = net.generate(z_fast, COUNTS, seeded(9))
+    assert sorted(zip(made.anchor.tolist(), made.slot.tolist(), strict=True)) == [
+        (0, 0), (0, 1), (2, 0), (2, 1), (2, 2), (3, 0),
+    ]  # fmt: skip
+    padded = made.padded(5, 3)
+    torch.testing.assert_close(padded[some][mask], slow[mask])
+    assert not padded[[1, 4]].any()
+    assert not padded[0, 2].any()
+    (padded[some] * weigh).sum().backward()
+    for name, p in net.named_parameters():
+        torch.testing.assert_close(p.grad, expected[name])
+    torch.testing.assert_close(z_fast.grad, z_slow.grad)
+
+
+def test_generate_when_nobody_asks_and_when_only_the_first_slot_is_asked() -> None:
+    net = fgen()
+    none = net.generate(embeddings(), torch.zeros(5, dtype=torch.long), seeded())
+    assert none.rows.shape == (0, 4)
+    assert none.padded(5, 3).shape == (5, 3, 4)
+    one = net.generate(embeddings(), torch.ones(5, dtype=torch.long), seeded())
+    one.rows.sum().backward()
+    assert net.outer.weight.grad is not None
+    assert net.outer.weight.grad[:4].any()
+    assert not net.outer.weight.grad[4:].any()  # written as zero, not left as memory was
+
+
+def test_dropout_is_seeded_drops_half_of_a_nodes_last_layer_and_leaves_global_state() -> None:
+    net, z = FeatureGenerator(6, 4, hidden=(8, 4000)), torch.ones(1, 6)
+    glorot(net, 1)
+    with torch.no_grad():
+        net.inner[1].bias.fill_(1.0)
+        net.inner[1].weight.zero_()
+        state = torch.get_rng_state()
+        inside = net._inside(z, seeded(1))
+        assert torch.equal(inside, net._inside(z, seeded(1)))
+        assert not torch.equal(inside, net._inside(z, seeded(2)))
+        assert torch.equal(state, torch.get_rng_state())
+    assert sorted(set(inside.flatten().tolist())) == [0.0, 2.0]
+    assert abs(float((inside == 0).float().mean()) - 0.5) < 0.05
+    with pytest.raises(BadInput, match=r"torch\.Generator"):
+        net(z, torch.zeros(1, 6))
+    net.eval()
+    assert set(net._inside(z, None).flatten().tolist()) == {1.0}
+
+
+@pytest.mark.parametrize("bad", [{"dropout": 1.0}, {"candidates": 0}, {"hidden": ()}, {"hidden": (8, 0)}])
+def test_widths_and_dropout_that_are_none(bad: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        FeatureGenerator(**SHAPE | bad)  # type: ignore[arg-type]
+
+
+# the encoder and the counts
+
+
+def test_gcn_is_the_row_normalised_dense_product() -> None:
+    net, x = Gcn(4, 5, 3).eval(), targets(6)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(torch.randn(p.shape, generator=seeded(2)))
+    links = torch.tensor([[0, 1, 2, 0, 3], [1, 0, 0, 2, 2]])
+    adjacency = torch.eye(6)
+    adjacency[links[1], links[0]] = 1  # from source to target
+    mean = adjacency / adjacency.sum(1, keepdim=True)
+    with torch.no_grad():
+        dense = F.relu(mean @ x @ net.first.weight.T + net.first.bias)
+        dense = mean @ dense @ net.second.weight.T + net.second.bias
+        torch.testing.assert_close(net(x, links), dense)
+
+
+def test_counts_are_rounded_and_clipped() -> None:
+    net = NeighGen(4, 2, encoder=(3, 6), hidden=(4,))
+    assert net.counts(torch.tensor([0.0, 0.49, 0.51, 4.4, 4.6, 99.0])).tolist() == [0, 0, 1, 4, 5, 5]
+
+
+# losses
+
+
+def test_count_loss_by_hand() -> None:
+    # |.5| -> .125; |3| -> 2.5; 0
+    loss = count_loss(torch.tensor([1.5, 0.0, 2.0]), torch.tensor([1, 3, 2]))
+    assert float(loss) == pytest.approx((0.125 + 2.5) / 3)
+
+
+def test_feature_loss_by_hand() -> None:
+    pool = torch.tensor([[0.0, 0.0], [1.0, 1.0], [9.0, 9.0]])
+    generated = torch.tensor([
+        [[0.0, 0.5], [1.0, 0.8]],    # takes rows 0 (.25) and 1 (.04)
+        [[9.0, 8.0], [0.0, 0.0]],    # may only take row 2: 1; the second is not asked for
+        [[5.0, 5.0], [5.0, 5.0]],    # has no hidden neighbour
+    ])  # fmt: skip
+    table = torch.tensor([[0, 1], [2, -1], [-1, -1]])
+    counts = torch.tensor([2, 1, 2])
+    assert float(feature_loss(generated, counts, table, pool, "paper_sum")) == pytest.approx(1.29 / 3)
+    assert float(feature_loss(generated, counts, table, pool)) == pytest.approx(1.29 / (3 * 2 * 2))
+
+
+def test_greedy_matching_may_take_the_same_neighbour_twice() -> None:
+    loss = feature_loss(
+        torch.ones(1, 2, 1),
+        torch.tensor([2]),
+        torch.tensor([[0, 1]]),
+        torch.tensor([[2.0], [5.0]]),
+        "paper_sum",
+    )
+    assert float(loss) == 2.0
+
+
+def test_feature_loss_and_its_gradient_are_those_of_a_loop() -> None:
+    fast = torch.randn(5, 3, 4, generator=seeded(1)).requires_grad_()
+    slow = fast.detach().clone().requires_grad_()
+    table = torch.tensor([[0, 2, 5], [1, -1, -1], [6, 3, -1], [-1, -1, -1], [4, -1, -1]])
+    total = torch.zeros(())
+    for v in range(5):
+        own = [int(u) for u in table[v] if u >= 0]
+        if own:
+            total = total + naive_nearest(slow[v : v + 1], COUNTS[v : v + 1], targets()[own])
+    (total / 5).backward()
+    loss = feature_loss(fast, COUNTS, table, targets(), "paper_sum")
+    torch.testing.assert_close(loss, total / 5)
+    loss.backward()
+    torch.testing.assert_close(fast.grad, slow.grad)
+    assert fast.grad is not None
+    assert not fast.grad[3].any()
+
+
+def test_nearest_feature_loss_and_its_gradient_are_those_of_a_loop() -> None:
+    fast = torch.randn(5, 3, 4, generator=seeded(1)).requires_grad_()
+    slow = fast.detach().clone().requires_grad_()
+    expected = naive_nearest(slow, COUNTS, targets()) / 5
+    expected.backward()
+    loss = nearest_feature_loss(fast, COUNTS, targets(), "paper_sum")
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(
+        nearest_feature_loss(fast, COUNTS, targets()), loss / 12, msg="3 candidates of 4 columns"
+    )
+    loss.backward()
+    torch.testing.assert_close(fast.grad, slow.grad)
+
+
+def test_nothing_generated_costs_nothing() -> None:
+    none, generated = (
+        torch.zeros(5, dtype=torch.long),
+        torch.randn(5, 3, 4, generator=seeded()).requires_grad_(),
+    )
+    loss = nearest_feature_loss(generated, none, targets()) + feature_loss(
+        generated, none, torch.zeros(5, 1).long(), targets()
+    )
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert generated.grad is not None
+    assert not generated.grad.any()
+
+
+def test_the_search_in_pieces_is_the_search_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, choice = torch.randn(9, 4, generator=seeded()), torch.randint(-1, 7, (9, 3), generator=seeded())
+    whole = nearest_distances(rows, targets()), matched_distances(rows, choice, targets())
+    monkeypatch.setattr("secure_fedgraph.models.neighgen.losses._SCRATCH", 16)
+    torch.testing.assert_close(nearest_distances(rows, targets()), whole[0])
+    torch.testing.assert_close(matched_distances(rows, choice, targets()), whole[1])
+
+
+def test_what_losses_refuse() -> None:
+    generated = torch.zeros(2, 3, 4)
+    for counts in ([1, 4], [-1, 0], [1]):
+        with pytest.raises(BadInput, match="counts must be 2 numbers from 0 to 3"):
+            nearest_feature_loss(generated, torch.tensor(counts), targets())
+    with pytest.raises(BadInput, match="one or more rows of 4 features"):
+        nearest_feature_loss(generated, torch.tensor([1, 1]), torch.empty(0, 4))
+    with pytest.raises(BadInput, match=r"feat_loss_norm 'paper_mean'.*paper_sum"):
+        feature_scale("paper_mean", 2, 5, 4)  # type: ignore[arg-type]
+
+
+def test_random_neighbourhoods_are_distinct_neighbours_of_one_node() -> None:
+    # 0 has 7 neighbours, 1 to 7 have one, 8 has none
+    leaves = torch.arange(1, 8)
+    links = torch.cat([torch.stack([leaves, leaves * 0]), torch.stack([leaves * 0, leaves])], dim=1)
+    table = NeighbourTable(links, 9)
+    drawn = random_neighbourhoods(table, 2000, seeded(), limit=5)
+    assert drawn.shape == (2000, 5)
+    of_hub = drawn[(drawn > 0).any(1)]
+    assert all(len(set(row)) == 5 for row in of_hub.tolist())  # 5 of 7, without replacement
+    assert torch.bincount(of_hub.flatten(), minlength=8)[1:].min() > 0.8 * of_hub.numel() / 7
+    others = drawn[(drawn <= 0).all(1)]
+    assert {tuple(row) for row in others.tolist()} == {(0, -1, -1, -1, -1), (-1, -1, -1, -1, -1)}
+    assert abs(len(of_hub) / 2000 - 1 / 9) < 0.03
+    assert abs(int((others[:, 0] == 0).sum()) / 2000 - 7 / 9) < 0.03  # a leaf always brings its one
+    assert torch.equal(drawn, random_neighbourhoods(table, 2000, seeded(), limit=5))
+    alone = NeighbourTable(torch.empty(2, 0, dtype=torch.long), 3)
+    assert random_neighbourhoods(alone, 2, seeded(), limit=2).tolist() == [[-1, -1], [-1, -1]]
+
+
+# what an answering owner computes
+
+
+@pytest.mark.parametrize("cross_target", ["nearest", "random_neighbourhood"])
+def test_generator_gradient_is_autograd_of_the_naive_loss(cross_target: str) -> None:
+    net, z, pool = fgen().train(), embeddings(), targets()
+    table = torch.tensor([[0, 2], [1, 3], [4, -1], [-1, -1], [5, 6]])
+    some = COUNTS.nonzero().flatten()
+    random = seeded(11)
+    noise = net.noise(len(some), random)
+    made = net(z[some], noise, random)
+    if cross_target == "nearest":
+        loss = naive_nearest(made, COUNTS[some], pool)
+    else:
+        loss = sum(
+            (naive_nearest(made[i : i + 1], COUNTS[v : v + 1], pool[table[v][table[v] >= 0]])
+             for i, v in enumerate(some.tolist()) if (table[v] >= 0).any()),
+            start=torch.zeros(()),
+        )  # fmt: skip
+    (0.25 * loss).backward()
+    params = parameters_of(net)
+    got = Feedback(**SHAPE).generator_gradient(  # type: ignore[arg-type]
+        params, z, COUNTS, pool, 0.25, seeded(11), table if cross_target == "random_neighbourhood" else None
+    )
+    assert got.keys() == params.keys()
+    for name, p in net.named_parameters():
+        torch.testing.assert_close(got[name], p.grad)
+        assert torch.equal(params[name], p)  # what came is not changed
+        assert not params[name].requires_grad
+    assert got["outer.weight"].any()
+
+
+def test_each_owner_draws_its_own_noise_and_no_global_state() -> None:
+    args = parameters_of(fgen()), embeddings(), COUNTS, targets(), 1.0
+    feedback, state = Feedback(**SHAPE), torch.get_rng_state()  # type: ignore[arg-type]
+    one, same, other = (feedback.generator_gradient(*args, seeded(s)) for s in (1, 1, 2))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["outer.weight"], other["outer.weight"])
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_output_gradients_lead_to_the_gradient_of_the_same_loss() -> None:
+    params, z, pool = parameters_of(fgen()), embeddings(), targets()
+    feedback = Feedback(**SHAPE)  # type: ignore[arg-type]
+    outputs = feedback.output_gradient(params, z, COUNTS, pool, 0.25, seed=6)
+    made = fgen().generate(z, COUNTS, seeded(6)).padded(5, 3).detach()
+    for v, count in enumerate(COUNTS.tolist()):
+        assert not outputs[v, count:].any()
+        for p in range(count):
+            nearest = pool[((pool - made[v, p]) ** 2).sum(1).argmin()]
+            torch.testing.assert_close(outputs[v, p], 0.5 * (made[v, p] - nearest))
+    direct = feedback.generator_gradient(params, z, COUNTS, pool, 0.25, seeded(6))
+    through = feedback.through(params, z, COUNTS, outputs, seed=6)
+    for name, gradient in direct.items():
+        torch.testing.assert_close(through[name], gradient)
+
+
+def test_a_single_nodes_gradient_gives_its_nearest_feature_away() -> None:
+    """Attack C1: why these messages need a channel that protects."""
+    params, pool, scale = parameters_of(fgen()), targets(), 0.5
+    g = Feedback(**SHAPE).generator_gradient(  # type: ignore[arg-type]
+        params, embeddings(1), torch.tensor([3]), pool, scale, seeded(8)
+    )
+    weight, bias = g["outer.weight"].double(), g["outer.bias"].double()
+    h = weight.T @ bias / bias.square().sum()
+    made = torch.tanh(params["outer.weight"].double() @ h + params["outer.bias"].double())
+    stolen = (made - bias / (2 * scale * (1 - made**2))).view(3, 4)
+    apart = torch.cdist(stolen, pool.double())
+    assert apart.min(1).values.max() < 1e-4
+
+
+def test_where_a_gradient_overflows_depends_on_the_targets_and_is_zero() -> None:
+    huge = {name: value * 1e30 for name, value in parameters_of(fgen()).items()}
+    feedback = Feedback(**SHAPE)  # type: ignore[arg-type]
+    got = feedback.generator_gradient(huge, embeddings(), COUNTS, targets(), 1.0, seeded())
+    assert all(bool(torch.isfinite(g).all()) for g in got.values())
+    assert bool(torch.isfinite(feedback.output_gradient(huge, embeddings(), COUNTS, targets(), 1.0, 0)).all())
+
+
+def test_nobody_asks_gives_zero_gradients() -> None:
+    params, none = parameters_of(fgen()), torch.zeros(5, dtype=torch.long)
+    feedback = Feedback(**SHAPE)  # type: ignore[arg-type]
+    got = feedback.generator_gradient(params, embeddings(), none, targets(), 1.0, seeded())
+    assert {name: g.shape for name, g in got.items()} == {name: p.shape for name, p in params.items()}
+    assert not any(g.any() for g in got.values())
+    assert not feedback.output_gradient(params, embeddings(), none, targets(), 1.0, 0).any()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda p: p | {"outer.bias": p["outer.bias"][:-1]},
+        lambda p: p | {"outer.bias": p["outer.bias"] / 0},
+        lambda p: p | {"outer.weight": torch.full_like(p["outer.weight"], float("nan"))},
+        lambda p: p | {"outer.weight": p["outer.weight"].double()},
+        lambda p: p | {"inner.0.weight": p["inner.0.weight"].T.contiguous()},
+        lambda p: {name: value for name, value in p.items() if name != "inner.1.bias"},
+        lambda p: p | {"head.weight": torch.zeros(1)},
+    ],
+    ids=["shape", "inf", "nan", "type", "transposed", "missing", "extra"],
+)
+def test_a_generator_that_no_peer_sends_is_refused(spoil) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(HostileMessage, match=r"generator"):
+        Feedback(**SHAPE).generator_gradient(  # type: ignore[arg-type]
+            spoil(parameters_of(fgen())), embeddings(), COUNTS, targets(), 1.0, seeded()
+        )
+
+
+@pytest.mark.parametrize(
+    ("z", "counts", "words"),
+    [
+        (torch.zeros(5, 7), COUNTS, r"embeddings must be \[nodes, 6\]"),
+        (torch.full((5, 6), float("nan")), COUNTS, "embeddings"),
+        (torch.zeros(5, 6), COUNTS + 1, "counts must be 5 integers from 0 to 3"),
+        (torch.zeros(5, 6), COUNTS - 1, "counts"),
+        (torch.zeros(5, 6), COUNTS[:4], "counts"),
+        (torch.zeros(5, 6), COUNTS.float(), "counts"),
+    ],
+)
+def test_embeddings_and_counts_that_no_peer_sends_are_refused(z: Tensor, counts: Tensor, words: str) -> None:
+    with pytest.raises(HostileMessage, match=words):
+        Feedback(**SHAPE).generator_gradient(  # type: ignore[arg-type]
+            parameters_of(fgen()), z, counts, targets(), 1.0, seeded()
+        )
+
+
+@pytest.mark.parametrize("gradient", [torch.zeros(5, 2, 4), torch.full((5, 3, 4), float("inf"))])
+def test_feedback_that_no_peer_sends_is_refused(gradient: Tensor) -> None:
+    with pytest.raises(HostileMessage, match="is due"):
+        Feedback(**SHAPE).through(parameters_of(fgen()), embeddings(), COUNTS, gradient, 0)  # type: ignore[arg-type]
+
+
+# training
+
+
+def impaired() -> Impaired:
+    graph = citation(nodes=120, features=24)
+    graph.train_mask = torch.arange(120) % 5 < 3
+    return impair(graph, 0.3, 0)
+
+
+def neighgen(seed: int = 0) -> NeighGen:
+    made = NeighGen(24, 4, encoder=(8, 16), head=8, hidden=(16, 32))
+    glorot(made, seed)
+    with torch.no_grad():
+        made.dgen.bias.fill_(1.0)  # so that something is generated from the start
+    return made
+
+
+def test_joint_loss_is_that_of_its_parts() -> None:
+    made, net = impaired(), neighgen().eval()  # without dropout: the noise is all that is drawn
+    got = joint_loss(net, made, seeded(2), "paper_sum")
+    graph = made.graph
+    with torch.no_grad():
+        missing = net.missing(net.embed(graph.x, graph.edge_index))
+        counts, generated = predict_neighbours(net, graph, seeded(2), chunk=1000)
+        mended = mend(graph, counts, generated)
+        scores = net.head(mended.x, mended.edge_index)
+    known = mended.train_mask
+    assert counts.sum() > 0
+    torch.testing.assert_close(got.count, count_loss(missing, made.counts))
+    expected = feature_loss(generated, counts, made.neighbours, made.hidden_x, "paper_sum")
+    torch.testing.assert_close(got.feature, expected)
+    per_dim = joint_loss(net, made, seeded(2)).feature  # 5 candidates of 24 columns
+    torch.testing.assert_close(per_dim, expected / 120)
+    torch.testing.assert_close(got.classifier, F.cross_entropy(scores[known], mended.y[known]))
+    torch.testing.assert_close(
+        got.total((2.0, 0.5, 3.0)), 2 * got.count + got.feature / 2 + 3 * got.classifier
+    )
+
+
+@pytest.mark.parametrize(
+    ("term", "trained"),
+    [
+        ("count", {"encoder", "dgen"}),
+        ("feature", {"encoder", "fgen"}),
+        ("classifier", {"encoder", "fgen", "head"}),
+    ],
+)
+def test_what_each_term_trains(term: str, trained: set[str]) -> None:
+    net = neighgen()
+    getattr(joint_loss(net, impaired(), seeded()), term).backward()
+    touched = {name for name, p in net.named_parameters() if p.grad is not None and p.grad.any()}
+    assert {name.split(".")[0] for name in touched} == trained
+
+
+def test_training_lowers_every_term_and_is_seeded() -> None:
+    nets = [neighgen().eval(), neighgen(), neighgen()]
+    state = torch.get_rng_state()
+    histories = [
+        train_locally(net, impaired(), 60, seeded(s), learning_rate=0.01)
+        for net, s in zip(nets, (1, 1, 2), strict=True)
+    ]
+    assert nets[0].training
+    assert torch.equal(state, torch.get_rng_state())
+    for term in ("count", "feature", "classifier", "total"):
+        assert sum(h[term] for h in histories[0][-5:]) < sum(h[term] for h in histories[0][:5]), term
+    assert histories[0] == histories[1] != histories[2]
+    assert all(torch.equal(a, b) for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True))
+
+
+def test_frozen_parts_stay() -> None:
+    net = neighgen()
+    before = parameters_of(net)
+    for part in (net.encoder, net.dgen, net.head):
+        part.requires_grad_(False)
+    train_locally(net, impaired(), 2, seeded())
+    changed = {name.split(".")[0] for name, p in net.named_parameters() if not torch.equal(before[name], p)}
+    assert changed == {"fgen"}
+
+
+def test_no_training_node_left_is_no_classifier_term() -> None:
+    made = impaired()
+    made.graph.train_mask[:] = False
+    history = train_locally(neighgen(), made, 1, seeded())
+    assert history[0]["classifier"] == 0
+    assert math.isfinite(history[0]["total"])
+
+
+def test_prediction_is_chunked_seeded_and_without_dropout() -> None:
+    net, graph = neighgen().train(), citation(nodes=50, features=24)
+    state = torch.get_rng_state()
+    counts, features = predict_neighbours(net, graph, seeded(4), chunk=7)
+    assert net.training
+    assert torch.equal(state, torch.get_rng_state())
+    assert features.shape == (50, int(counts.max()), 24)
+    again = predict_neighbours(net, graph, seeded(4), chunk=7)
+    assert torch.equal(counts, again[0])
+    assert torch.equal(features, again[1])
+    assert not torch.equal(features, predict_neighbours(net, graph, seeded(5), chunk=7)[1])
+    beyond = torch.arange(features.shape[1]) >= counts.unsqueeze(1)
+    assert not features[beyond].any()
+    assert features[~beyond].any(-1).all()
+
+
+def test_a_generator_that_predicts_nobody_mends_nothing() -> None:
+    net, graph = neighgen(), citation(nodes=20, features=24)
+    with torch.no_grad():
+        net.dgen.bias.fill_(-99.0)
+    counts, features = predict_neighbours(net, graph, seeded())
+    assert not counts.any()
+    assert features.shape == (20, 0, 24)
+    assert len(mend(graph, counts, features).x) == 20

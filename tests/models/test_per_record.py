@@ -1,0 +1,131 @@
+"""One gradient a record: against a loop over records, and none that another record moves."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from opacus import GradSampleModule
+from torch import nn
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.packing import pack, some
+from secure_fedgraph.models.gin import Gin
+from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.models.parameters import glorot
+from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def sage() -> GraphSage:
+    model = GraphSage(5, 3, (4, 6))
+    glorot(model, 1)
+    return model
+
+
+TREES = torch.tensor([[0, 1, 2, 3, -1, 4, 0], [3, 3, -1, 0, 1, -1, -1], [2, -1, -1, -1, -1, -1, -1]])
+ANSWERS = torch.tensor([0, 2, 1])
+
+
+def test_trees_against_a_loop(sage):
+    x = drawn(6, 5)
+    found = tree_gradients(sage, x, TREES, ANSWERS)
+    for record in range(3):
+        sage.zero_grad()
+        row = TREES[record : record + 1]
+        values = x[row.clamp(min=0)] * (row >= 0).unsqueeze(-1)
+        F.cross_entropy(sage.forward_positions(values, row >= 0), ANSWERS[record : record + 1]).backward()
+        for name, p in sage.named_parameters():
+            assert found[name][record] == pytest.approx(p.grad, abs=1e-6), name
+
+
+def test_a_tree_moves_its_own_gradient_alone(sage):
+    x = drawn(6, 5)
+    before = tree_gradients(sage, x, TREES, ANSWERS)
+    x[4] += 1  # in the first tree only
+    after = tree_gradients(sage, x, TREES, ANSWERS)
+    moved = torch.stack([(after[n] - before[n]).flatten(1).abs().max(1).values for n in before]).amax(0)
+    assert moved[0] > 1e-4 and moved[1:].tolist() == [0, 0]
+
+
+def test_means_are_over_those_who_are_there(sage):
+    x = drawn(6, 5)
+    one, two = torch.tensor([[0, 1, -1, 2, -1, -1, -1]]), torch.tensor([[0, 1, 1, 2, -1, 2, -1]])
+    given = [(x[t.clamp(min=0)] * (t >= 0).unsqueeze(-1), t >= 0) for t in (one, two)]
+    scores = [sage.forward_positions(*pair).detach() for pair in given]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+
+
+def test_positions_that_are_no_tree(sage):
+    with pytest.raises(BadInput, match="6 positions are no tree of 2 levels"):
+        sage.forward_positions(torch.zeros(1, 6, 5), torch.ones(1, 6, dtype=torch.bool))
+
+
+def test_rows_of_a_whole_graph_are_no_records():
+    class Whole(nn.Module):
+        def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+            return x
+
+    with pytest.raises(BadInput, match="one node is in many rows"):
+        tree_gradients(Whole(), drawn(6, 5), TREES, ANSWERS)
+
+
+def graphs() -> list[Data]:
+    sizes = (2, 5, 1, 4)
+    return [
+        Data(
+            x=drawn(n, 3, seed=n),
+            edge_index=torch.tensor([list(range(n - 1)), [i + 1 for i in range(n - 1)]], dtype=torch.long),
+            y=torch.tensor([n % 2]),
+        )
+        for n in sizes
+    ]
+
+
+def test_graphs_against_a_loop():
+    model = Gin(3, 2, hidden=4, layers=2, dropout=0.0)
+    model.initialise(3)
+    packed = pack(graphs())
+    found = graph_gradients(model, packed)
+    for graph in range(4):
+        model.zero_grad()
+        one = some(packed, torch.tensor([graph]))
+        F.cross_entropy(model(one), one.y).backward()
+        for name, p in model.named_parameters():
+            assert found[name][graph] == pytest.approx(p.grad, abs=1e-5), name
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_against_opacus():
+    layers = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = layers
+
+        def forward(self, packed: Data) -> torch.Tensor:
+            return self.layers(packed.x)
+
+    packed = Data(x=drawn(6, 3), y=torch.arange(6) % 2, graph=torch.arange(6))
+    mine = graph_gradients(Flat(), packed)
+    theirs = GradSampleModule(layers, loss_reduction="sum")
+    F.cross_entropy(theirs(packed.x), packed.y, reduction="sum").backward()
+    for name, p in layers.named_parameters():
+        assert mine[f"layers.{name}"] == pytest.approx(p.grad_sample, abs=1e-6)
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(3), nn.Embedding(4, 3)])
+def test_layers_whose_records_are_not_known(layer):
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+    with pytest.raises(BadInput, match="the gradient of one graph of Mixed is not known"):
+        graph_gradients(Mixed(), pack(graphs()))

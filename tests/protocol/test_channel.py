@@ -1,0 +1,45 @@
+"""Channels and domains."""
+
+from __future__ import annotations
+
+import pytest
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.protocol import Channel, Domain, Reveal, Unit
+
+
+def test_defaults_are_one_client_to_the_server():
+    channel = Channel("update", Reveal.SUM)
+    assert (channel.unit, channel.to) == (Unit.CLIENT, "server")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Update", "1st", "a b", "a/b", "carrier/keys", "a\n", "a" * 65, "ä", "_a", "a-b"]
+)
+def test_names(name):
+    with pytest.raises(BadInput, match="use lower-case letters, digits and underscores"):
+        Channel(name, Reveal.SUM)
+
+
+def test_readers():
+    with pytest.raises(BadInput, match="goes to 'client': use one of server, peer, referee"):
+        Channel("a", Reveal.SUM, to="client")
+
+
+@pytest.mark.parametrize("unit", ["node", Unit.LABEL, Unit.FEATURE])
+def test_a_row_is_of_a_unit_that_rows_describe(unit):
+    with pytest.raises(BadInput, match=r"Unit\.EDGE$"):
+        Channel("a", Reveal.EACH, unit)
+
+
+def test_what_can_be_read_without_a_key():
+    assert [d for d in Domain if d.readable] == [Domain.REAL, Domain.RING]
+
+
+def test_an_answer_is_marked_with_its_channel():
+    channel = Channel("update", Reveal.SUM)
+
+    @channel.answer
+    def update() -> None: ...
+
+    assert update.__answers__ is channel

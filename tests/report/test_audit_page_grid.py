@@ -1,0 +1,205 @@
+"""The page of a grid over algorithms: heat map, what was not run, conformance, broken claims, the ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph.report.figures.heat import heat_map
+from secure_fedgraph.report.grouping import above, anchor
+from secure_fedgraph.report.page import write_report
+from secure_fedgraph.report.sections import trained
+from secure_fedgraph.report.sections.conformance import conformed, left_out
+from secure_fedgraph.report.sections.learning import accuracy
+
+EACH, LEFT = "each owner", "what the defence leaves"
+
+
+def cell(
+    algorithm: str, policy: str, attack: str, outcome: str, aim: str = EACH, **changes: Any
+) -> dict[str, Any]:
+    value = {
+        "algorithm": algorithm, "policy": policy, "attack": attack, "adversary": "server",
+        "behaviour": "honest-but-curious", "channel": "update", "outcome": outcome, "metric": None,
+        "score": None, "low": None, "high": None, "baseline": None, "baselines": {}, "ceiling": None,
+        "claim": None, "leaks": False, "verdict": outcome, "reason": "", "seed": 0,
+        "settings": {"aim": aim, "variant": "as configured"},
+    }  # fmt: skip
+    return {**value, **changes}
+
+
+def scored(
+    algorithm: str, policy: str, attack: str, score: float, base: float, **changes: Any
+) -> dict[str, Any]:
+    more = {"metric": "f1", "score": score, "low": score - 0.02, "high": score, "baseline": base,
+            "baselines": {"trivial": base}, "leaks": score - 0.02 > base, "verdict": "leak"}  # fmt: skip
+    return cell(algorithm, policy, attack, "score", **{**more, **changes})
+
+
+A1, D2 = "a1-vocabulary-support", "d2-subtracted-rows"
+CLAIM = {"unit": "client", "epsilon": 1.0, "delta": 1e-5, "against": "server", "units": 1}
+CELLS = [
+    scored("fedsage", "plaintext", A1, 1.0, 0.5),
+    scored("fedsage", "plaintext", A1, 0.8, 0.5, settings={"aim": EACH, "variant": "a control"}),
+    cell("fedsage", "masked", A1, "blind"),
+    scored("fedsage", "masked", A1, 0.4, 0.5, settings={"aim": LEFT, "variant": "as configured"}),
+    scored("fedsage", "local_dp", A1, 0.9, 0.5, ceiling=0.7, claim=CLAIM),
+    cell("fedsage", "central_dp", A1, "refused", reason="no norm"),
+    scored("glasu", "plaintext", D2, 0.7, 0.1),
+]
+NOT_RUN = {"algorithm": "glasu", "attack": D2, "adversary": "client", "variant": "as configured", "seed": 0,
+           "reason": "about 300 s are estimated <b>", "failed": False}  # fmt: skip
+LOST = [{**NOT_RUN, "policy": policy} for policy in ("masked", "local_dp")]
+POLICIES = ["plaintext", "masked", "local_dp", "central_dp"]
+
+
+def places(heat: dict[str, Any]) -> dict[tuple[str, str, str, str], dict[str, Any]]:
+    return {
+        (group["algorithm"], row["attack"], row["aim"], place["policy"]): place
+        for group in heat["groups"]
+        for row in group["rows"]
+        for place in row["places"]
+    }
+
+
+def test_the_heat_map_shows_the_worst_of_each_attack():
+    found = places(heat_map(CELLS, LOST, POLICIES))
+    at = {(p, aim): found["FedSage", A1, aim, p] for p in POLICIES for aim in ("each owner", "all together")}
+    assert (at["plaintext", "each owner"]["text"], at["plaintext", "each owner"]["state"]) == (
+        "1.000",
+        "leak",
+    )
+    assert at["masked", "each owner"]["state"] == "blind"
+    assert (at["masked", "all together"]["state"], at["masked", "all together"]["heat"]) == ("scored", 0)
+    assert at["local_dp", "each owner"]["state"] == "broken"
+    assert at["central_dp", "each owner"]["state"] == at["central_dp", "all together"]["state"] == "refused"
+    assert at["plaintext", "each owner"]["heat"] > at["local_dp", "each owner"]["heat"] > 0
+    assert found["GLASU", D2, "each owner", "masked"]["text"] == "not run"
+    assert found["GLASU", D2, "each owner", "central_dp"]["text"] == "–"
+
+
+def test_what_is_above_a_ceiling():
+    assert above(CELLS[4]) and not above(CELLS[0]) and not above({**CELLS[4], "ceiling": 0.95})
+
+
+def test_runs_that_share_a_reason_share_a_row():
+    assert left_out(LOST) == [
+        ["GLASU", "masked, local_dp", "as configured", "0", "D2", "about 300 s are estimated <b>"]
+    ]
+
+
+def row(policy: str, check: str, outcome: str, *findings: str) -> dict[str, Any]:
+    return {"algorithm": "fedsage", "policy": policy, "seed": 0, "variant": "as configured", "check": check,
+            "says": f"what {check} holds", "outcome": outcome, "count": len(findings),
+            "findings": list(findings)}  # fmt: skip
+
+
+CHECKED = [
+    row("plaintext", "data", "leak", "update: a message holds a row"),
+    row("masked", "data", "passed"),
+    row("plaintext", "ledger", "passed"),
+    row("masked", "ledger", "failed", "update: nobody paid"),
+]
+
+
+def test_conformance_tells_a_leak_from_a_failure():
+    found = conformed(CHECKED, several=False)
+    assert found is not None
+    states = {r["label"]: [p["state"] for p in r["places"]] for r in found["rows"]}
+    assert states == {"plaintext": ["leak", "passed"], "masked": ["passed", "failed"]}
+    assert found["sentence"].startswith("2 checks of 2 runs: 1 fail; 1 time a client's data")
+    assert [f["leak"] for f in found["findings"]] == [True, False]
+    assert conformed([], several=False) is None
+
+
+class Ids(HTMLParser):
+    """Ids, and where links within the page lead."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.ids += [found["id"] or ""] if "id" in found else []
+        self.links += [(found["href"] or "")[1:]] if (found.get("href") or "").startswith("#") else []
+
+
+def build(folder: Path, **changes: Any) -> str:
+    value = {
+        "schema": "secure-fedgraph/audit/1", "command": "secure-fedgraph audit", "policies": POLICIES,
+        "config": {"algorithm": "fedsage", "data": "cora", "clients": 3, "partition": "louvain"},
+        "configs": [{"data": "cora"}, {"data": "cora"}], "seed": [0], "seconds": 60.0, "versions": {},
+        "cells": CELLS, "not_run": LOST, "conformance": CHECKED, "runs": [], "reconstructions": [],
+        "estimate": {"sentence": "2 runs, about 5 min on 2 processes"},
+        "broken": ["a1 by the server scored 0.9"],
+    }  # fmt: skip
+    (folder / "audit.json").write_text(json.dumps({**value, **changes}))
+    return write_report(folder).read_text(encoding="utf-8")
+
+
+def test_the_page_of_several_algorithms(tmp_path: Path):
+    page = build(tmp_path)
+    found = Ids(page)
+    assert len(found.ids) == len(set(found.ids)) and set(found.links) <= set(found.ids)
+    assert anchor("fedsage", A1) in found.ids and anchor("glasu", D2) in found.links
+    words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert (
+        "FedSage and GLASU on Cora: what leaks" in words or "FedSage and GLASU on cora: what leaks" in words
+    )
+    assert "A claim is broken" in words and "a1 by the server scored 0.9" in words
+    assert "Not run under masked and local_dp." in words
+    assert "Thought to take, before it started: 2 runs, about 5 min on 2 processes." in words
+    assert "about 300 s are estimated &lt;b&gt;" in page and "<b>" not in page
+    assert "ceiling of any attack" in words and "ε = 1 for a whole owner" in words
+    assert "update: nobody paid" in words
+
+
+def test_an_audit_without_any_of_it_is_still_a_page(tmp_path: Path):
+    gone = ("not_run", "conformance", "broken", "estimate", "configs")
+    page = build(tmp_path, cells=CELLS[:1], **dict.fromkeys(gone))
+    assert 'id="left-out"' not in page and 'id="conformance"' not in page and "broken</span>" not in page
+
+
+def test_the_ledger_says_what_is_left(tmp_path: Path):
+    from secure_fedgraph.report.sections.ledger import ledger
+    from secure_fedgraph.report.sections.trained import Trained
+
+    result = {
+        "channels": [{"name": "update", "unit": "client", "epsilon_unit": "client",
+                      "epsilon_by_reader": {"server": 3.0, "peers": 3.0, "outsider": "inf"}},
+                     {"name": "silent", "epsilon_by_reader": {}}],
+        "budget": {"epsilon": 4.0, "spent": 3.0, "unit": "client", "against": "server"},
+    }  # fmt: skip
+    (group,) = ledger([Trained("local_dp", [result], [])])
+    assert [c["readers"] for c in group["channels"]] == [[3.0, 3.0, "inf"]]
+    assert (group["budget"]["left"], group["budget"]["share"]) == ("1", 75.0)
+    assert ledger([Trained("plaintext", [{"channels": []}], [])]) == []
+
+
+def test_what_algorithms_of_a_grid_share_and_what_not():
+    graphs, nodes = {"clients": 10, "partition": "random"}, {"clients": 3, "partition": "louvain"}
+    configs = [{**nodes, "algorithm": "fedsage"}, {**nodes, "algorithm": "fedsage+"}]
+    assert trained.owners(configs) == "3 owners, split by louvain"
+    told = trained.owners([*configs, {**graphs, "algorithm": "fairgraphfl"}])
+    assert told == (
+        "FedSage and FedSage+: 3 owners, split by louvain; FairGraphFL: 10 owners, split by random"
+    )
+    cut = {"name": "random", "graphs": 5, "sizes": [2, 3]}
+    run = trained.Trained("plaintext", [{"seed": 0, "data": {"data": "proteins", "partition": cut}}], [])
+    (found,) = trained.partition([run])
+    assert (found["data"], found["owners"], found["of"], found["sizes"]) == ("PROTEINS", 2, "graphs", [2, 3])
+
+
+def test_a_loss_that_nobody_has_is_not_drawn():
+    history = [{"round": i, "accuracy": {"global": 0.5}, "loss": None} for i in (1, 2)]
+    found = accuracy([trained.Trained("plaintext", [{"accuracy": {"global": 0.5}}], [history])])
+    assert found is not None and [picture.name for picture in found["pictures"]] == ["accuracy-by-round"]
+    history[1]["loss"] = 0.25
+    found = accuracy([trained.Trained("plaintext", [{"accuracy": {"global": 0.5}}], [history])])
+    assert found is not None and len(found["pictures"]) == 2

@@ -1,0 +1,90 @@
+"""What a defence leaves may be about single owners still: verdicts follow whom a guess is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secure_fedgraph.attacks import ATTACKS, Guess
+from secure_fedgraph.audits.grid.cells import EACH, LEFT, owners_of, whom
+from secure_fedgraph.audits.grid.report import verdict
+from secure_fedgraph.report import text
+from secure_fedgraph.report.figures.heat import heat_map
+from secure_fedgraph.report.outcomes import outcome_table, verdicts
+
+NAMES = ("a", "b", "c")
+
+
+def guess(**targets: tuple[str, ...]) -> Guess:
+    return Guess("anything", {t: np.zeros(1) for t in targets}, targets, 1)
+
+
+@pytest.mark.parametrize(
+    ("targets", "owners", "sentence"),
+    [
+        ({"a": ("a",), "b": ("b",)}, 1, "about single owners"),
+        ({"a + b": ("a", "b"), "c": ("c",)}, 2, "about several owners together"),
+        ({"all": NAMES}, 3, "about all owners together"),
+    ],
+)
+def test_a_guess_says_whom_it_is_about(targets: Any, owners: int, sentence: str) -> None:
+    assert owners_of(guess(**targets)) == owners
+    assert whom(guess(**targets), NAMES) == sentence
+
+
+def left(owners: int | None) -> dict[str, Any]:
+    """A leak in what a defence leaves, about so many owners."""
+    return {
+        "algorithm": "fairgraphfl", "policy": "strictest", "attack": "e1-singleton-motif",
+        "subject": "graph embeddings from motifs of one graph",
+        "adversary": "server", "outcome": "score", "score": 1.0, "baseline": 0.0, "leaks": True,
+        "verdict": "exact", "owners": owners, "settings": {"aim": LEFT, "variant": "as configured"},
+    }  # fmt: skip
+
+
+def test_what_is_left_about_single_owners_is_no_union() -> None:
+    assert "single owners are exposed to e1-singleton-motif" in verdict([left(1)])
+    (row,) = verdicts([left(1)], ["strictest"])
+    assert row["state"] == "leaks" and "An attack reads single owners: graph embeddings" in row["text"]
+
+
+def test_the_tables_say_so_too() -> None:
+    for owners, told, short in (
+        (1, "about each owner, from what is left", "each, from what is left"),
+        (3, "about all owners together", "all together"),
+    ):
+        (group,) = outcome_table([left(owners)], ["strictest"])["groups"]
+        assert [row["aim"] for row in group["rows"]] == [told]
+        (rows,) = (one["rows"] for one in heat_map([left(owners)], [], ["strictest"])["groups"])
+        assert [row["aim"] for row in rows] == [short]
+        assert rows[0]["places"][0]["says"].startswith(told)
+
+
+@pytest.mark.parametrize("owners", [3, None])  # of older files, which do not say, the aim counts
+def test_a_union_stays_one(owners: int | None) -> None:
+    assert "all owners together are exposed to e1-singleton-motif" in verdict([left(owners)])
+    (row,) = verdicts([left(owners)], ["strictest"])
+    assert row["state"] == "together"
+    assert verdicts([left(owners) | {"settings": {"aim": EACH}}], ["strictest"])[0]["state"] == "leaks"
+
+
+def test_every_attack_and_adversary_has_its_words() -> None:
+    assert all(kind.title and kind.subject for kind in ATTACKS.own.values())
+    for key in ("title", "subject"):
+        assert len({kind.in_words()[key] for kind in ATTACKS.values()}) == len(ATTACKS)
+    assert {who for kind in ATTACKS.values() for who in kind.adversaries} == set(text.ADVERSARIES)
+
+
+def test_what_is_exact_of_too_few_is_said_to_be() -> None:
+    """One owner's labels, all right: no interval tells that from luck, and "nothing was read" is wrong."""
+    few = left(1) | {"leaks": False, "baseline": 0.6, "settings": {"aim": EACH}}
+    told = verdict([few])
+    assert "exact about single owners, of too few to tell from a guess: e1-singleton-motif" in told
+    assert "exact" not in verdict([few | {"score": 0.9}])
+    assert "exact" not in verdict([few | {"baseline": 1.0}])  # whoever guesses trivially is right, too
+    assert "exact" not in verdict([few, left(1)])  # another cell shows the leak
+    (row,) = verdicts([few], ["strictest"])
+    assert row["state"] == "scored" and row["short"] == "exact, of too few to tell from luck"
+    assert verdicts([few | {"score": 0.9}], ["strictest"])[0]["state"] == "nothing"
