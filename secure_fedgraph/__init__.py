@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.comparison import compare
     from secure_fedgraph.experiment.config import Experiment
     from secure_fedgraph.federation import Federation, federate
+    from secure_fedgraph.forms import FormWarning
     from secure_fedgraph.graph.data import datasets
     from secure_fedgraph.graph.data.own_graph import DataWarning
     from secure_fedgraph.graph.schema import Schema
@@ -74,6 +75,7 @@ _HOMES = {
     "FedSage": "algorithms",
     "FedSagePlus": "algorithms",
     "Federation": "federation",
+    "FormWarning": "forms",
     "Glasu": "algorithms",
     "GlasuCentralized": "algorithms",
     "GlasuSimulated": "algorithms",
