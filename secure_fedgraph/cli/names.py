@@ -1,4 +1,4 @@
-"""What ``list`` prints, kept on this machine for this code and these data: finding it out imports torch."""
+"""What ``list`` prints. It is kept in a file, because making it imports torch, which takes seconds."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def listed(kind: str) -> list[dict[str, Any]]:
         kind: one of :data:`KINDS`.
 
     Returns:
-        What :mod:`~secure_fedgraph.cli.listing` says, from the last time that it was asked under the same
-        code, installed packages and data folders. Where that cannot be kept, it is made again.
+        What :mod:`~secure_fedgraph.cli.listing` makes. The kept file is used as long as the code, the
+        installed packages and the data folders are the same; otherwise the rows are made again.
     """
     kept = platformdirs.user_cache_path("secure-fedgraph") / "lists" / f"{kind}-{_key(kind)}.json"
     with suppress(OSError, ValueError):

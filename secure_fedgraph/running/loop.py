@@ -42,6 +42,7 @@ def train(
         Refused: where a protection cannot give a channel what it declares, in any form of the algorithm.
         LeftInPlaintext: where the strictest policy would leave a channel in plaintext.
         BudgetExhausted: where a client's next message would exceed the budget; every finished round is kept.
+            Sums that survive drop-outs go on without that client, and raise it where no client is left.
         BadInput: for arguments of another type or out of range, or a checkpoint that is missing, foreign,
             older or damaged.
 

@@ -60,7 +60,8 @@ class RunOptions:
         resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
         checkpoint_every: that many rounds; 0 never. The last round always counts.
         dropouts: clients that a simulation keeps from answering, where the carrier survives it (``masked``).
-        budget: what no client may exceed: the run stops before the message that would.
+        budget: what no client may exceed. A client sends no message that would: the run stops there, or goes
+            on without that client where its sums survive drop-outs.
         ledger: a ledger that other runs over the same data share, so that what they spend adds up; by default
             ``ledger.jsonl`` in ``out``.
         allow_plaintext: accept that ``strictest`` leaves channels in plaintext to which nothing stricter

@@ -21,7 +21,7 @@ from secure_fedgraph.running.options import RunOptions
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that nothing can refuse any more.
+    """A run whose checks have all passed: it can send its first message.
 
     Args:
         algorithm: in the form that the policy binds to.

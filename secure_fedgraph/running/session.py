@@ -24,7 +24,7 @@ from secure_fedgraph.storage.checkpoint import Checkpoint
 
 
 class Session:
-    """A run between its first message and its last; everything that it opens is closed with it.
+    """Everything that a run opens (checkpoint, ledger, transcript, clients), closed together at its end.
 
     Args:
         prepared: what runs.
@@ -102,7 +102,7 @@ class Session:
         return row
 
     def keep(self, number: int, state: State, history: list[dict[str, Any]]) -> None:
-        """A checkpoint, where one is due. It is of everybody: where a client is lost, the last one stays."""
+        """Writes a checkpoint, if one is due and no client is lost: it needs the memory of every client."""
         every = self.options.checkpoint_every
         due = number == self.prepared.last or (every and not number % every)
         if due and not self._clients.lost:

@@ -279,3 +279,23 @@ class TestAProcessThatDies:
         left = Dropouts(at={(2, "owner-0"): "advertise", (2, "owner-2"): "answer"})
         with pytest.raises(Refused, match=r"only 2 of 5 clients had uploaded.*owner-1's process ended"):
             self.run(federation, masked(), dropouts=left)
+
+
+def test_a_client_whose_budget_is_used_up_is_left_out_where_sums_survive_it(tmp_path) -> None:
+    """No client exceeds its budget, and the others go on; where nobody is left, the run ends."""
+    federation = sfg.federate(
+        "synthetic-citation", clients=5, partition="random", seed=0, nodes=120, features=8
+    )
+    budget = sfg.Budget(1.9, unit="client")  # one round costs 1.39, two 2.03
+
+    def train(policy: Any, **options: Any) -> sfg.Run:
+        settings = {"rounds": 1, "ledger": tmp_path / "shared.jsonl", "budget": budget, **options}
+        return sfg.train(sfg.FedAvg(hidden=(4,), fanout=(2,)), federation, policy, **settings)
+
+    train(sfg.policies.local_dp(1.0, 3.0), sampler=lambda *_: ("owner-0",))
+    run = train(sfg.policies.distributed_dp(1.0, 3.0))
+    assert {note.client for note in run.transcript.left_out} == {"owner-0"}
+    assert "next message" in run.transcript.left_out[0].reason
+    assert run.privacy("client")["epsilon"] <= 1.9
+    with pytest.raises(sfg.errors.BudgetExhausted):
+        train(sfg.policies.distributed_dp(1.0, 3.0))
