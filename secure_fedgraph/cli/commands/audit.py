@@ -56,21 +56,8 @@ Examples:
     help="Put about N canaries into runs of their own under each noised policy: a lower bound on epsilon.",
 )
 @experiment_options
-def audit(
-    folder: Path | None,
-    policy: str | None,
-    attack: str,
-    adversary: str | None,
-    control: tuple[str, ...],
-    effort: float | None,
-    workers: int | None,
-    budget_minutes: float | None,
-    canaries: int,
-    **flags: Any,
-) -> None:
+def audit(**given: Any) -> None:
     """Measure what an adversary learns, attack by attack and policy by policy."""
     from secure_fedgraph.cli import auditing
 
-    auditing.audit(
-        folder, policy, attack, adversary, control, effort, workers, budget_minutes, canaries, **flags
-    )
+    auditing.audit(**given)

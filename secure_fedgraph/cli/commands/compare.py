@@ -22,8 +22,8 @@ Examples:
 @click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
 @partial(experiment_options, epsilon=str)
-def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
+def compare(**given: Any) -> None:
     """Accuracy under privacy, side by side: algorithms, policies, budgets, seeds; resumable."""
     from secure_fedgraph.cli import comparing
 
-    comparing.compare(policy, attack, workers, **flags)
+    comparing.compare(**given)

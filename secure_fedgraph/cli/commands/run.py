@@ -22,11 +22,11 @@ Examples:
 @click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
 @click.option("--policy", help="How uploads are protected; see 'list policies'.")
 @experiment_options
-def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
+def run(**given: Any) -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""
     from secure_fedgraph.cli import running
 
-    running.run(experiment_file, policy, **flags)
+    running.run(**given)
 
 
 @click.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
@@ -35,8 +35,8 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
-def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
+def resume(**given: Any) -> None:
     """Go on with a run that was killed, or stopped by its budget, after its last whole round."""
     from secure_fedgraph.cli import running
 
-    running.resume(folder, epsilon, **flags)
+    running.resume(**given)
