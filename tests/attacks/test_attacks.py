@@ -208,7 +208,7 @@ def test_attacks_are_chosen_by_slug(name: str) -> None:
 
 
 def test_an_unknown_attack_names_the_nearest() -> None:
-    with pytest.raises(BadInput, match=r"unknown attack 'weight': did you mean 'weights'\?"):
+    with pytest.raises(BadInput, match=r"'weight'.*'weights'"):
         choose(["a1", "weight"])
 
 
@@ -221,7 +221,7 @@ def test_adversaries_are_chosen_by_name_several_and_by_whether_they_cheat() -> N
     assert "c3-neighgen-oracle" in [kind.id for kind in played_by(neighgen, "client")]
     assert played_by(neighgen, "server") == [k for k in neighgen if "server" in k.adversaries]
     assert played_by(neighgen) == neighgen
-    with pytest.raises(BadInput, match=r"unknown adversary .*'malicious-server'"):
+    with pytest.raises(BadInput, match="'malicious-server'"):
         adversaries(neighgen, "client,malicious-server")
 
 

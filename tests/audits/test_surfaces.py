@@ -42,14 +42,14 @@ def test_a_guess_names_its_judge_unless_the_attack_has_one() -> None:
     assert judge_of(Nosy, about("vocabulary")) is JUDGES["vocabulary"]
     judge: Any = judge_of(WithItsOwn, about("vocabulary"))
     assert judge(about("vocabulary"), CASE) == "judged"
-    with pytest.raises(BadInput, match="z1-nosy: nobody judges guesses about 'the weather'"):
+    with pytest.raises(BadInput, match="'the weather'"):
         judge_of(Nosy, about("the weather"))
 
 
 def test_a_fact_is_made_by_the_attack_or_refused() -> None:
     granted = knowledge(WithItsOwn(), CASE)
     assert dict(granted.facts) == {"the weather": "rain"}
-    with pytest.raises(BadInput, match="z1-nosy needs 'the weather'"):
+    with pytest.raises(BadInput, match="'the weather'"):
         knowledge(Nosy(), CASE)
 
 

@@ -165,7 +165,7 @@ def test_checkpoints_every_few_rounds(federation: sfg.Federation, tmp_path: Path
         # set-up 2, then per round the five asks of a masked sum: die in the fifth round
         assert interrupted("fedavg", federation, out, 22, rounds=5, checkpoint_every=every)
         if kept is None:
-            with pytest.raises(BadInput, match="holds no checkpoint to resume from: start it with 'run'"):
+            with pytest.raises(BadInput, match="'run'"):
                 train("fedavg", federation, rounds=5, out=out, resume=True)
             continue
         assert read_json(out / "checkpoint" / "checkpoint.json")["round"] == kept
@@ -238,9 +238,7 @@ def test_an_older_checkpoint_is_refused(federation: sfg.Federation, stopped: Pat
     path = stopped / "checkpoint" / "checkpoint.json"
     kept = read_json(path)
     write_json(path, {**kept, "schema": "secure-fedgraph/checkpoint/0"})
-    with pytest.raises(
-        BadInput, match=r"checkpoint\.json is 'secure-fedgraph/checkpoint/0', and this version"
-    ):
+    with pytest.raises(BadInput, match=r"checkpoint\.json.*'secure-fedgraph/checkpoint/0'"):
         train("fedavg", federation, out=stopped, resume=True)
 
 

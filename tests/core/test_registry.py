@@ -72,7 +72,7 @@ def test_a_broken_plugin_is_named_and_stops_no_other(others: Path, entries: str,
     distribution(others, "second_words", f"{entries}\ngood = second_words:HELLO\n", "HELLO, NUMBER = 'hi', 3")
     (others / "second_words_breaks.py").write_text("1 / 0")
     found = words()
-    with pytest.warns(PluginWarning, match="'bad' of second_words") as said:
+    with pytest.warns(PluginWarning, match="'bad'.*second_words") as said:
         assert list(found) == ["own", "good"]
     assert len(said) == 1 and why in str(said[0].message)
     with warnings.catch_warnings():
@@ -86,7 +86,7 @@ def test_a_broken_plugin_is_named_and_stops_no_other(others: Path, entries: str,
 def test_no_plugin_takes_an_own_name(others: Path) -> None:
     distribution(others, "third_words", "own = third_words:HELLO\n", "HELLO = 'another'")
     found = words()
-    with pytest.warns(PluginWarning, match="'own' of third_words"):
+    with pytest.warns(PluginWarning, match="'own'.*third_words"):
         assert dict(found) == {"own": "of this package"}
     assert "third_words" not in sys.modules
 
@@ -131,7 +131,7 @@ def test_a_class_is_registered_by_standing_in_the_folder(
 def test_two_classes_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     same = "class Kind(Algorithm):\n    name = 'same'"
     rooms = package(tmp_path, monkeypatch, one=same, two=same)
-    with pytest.raises(BadInput, match=r"rooms\.one\.Kind and rooms\.two\.Kind"):
+    with pytest.raises(BadInput, match=r"rooms\.one\.Kind.*rooms\.two\.Kind"):
         classes_below(rooms, Algorithm, "name")
 
 
@@ -202,7 +202,7 @@ def test_a_policy_has_the_name_that_it_is_asked_for_by(others: Path) -> None:
     entries = "[secure_fedgraph.policies]\nseventh = seventh_words:other_name\n"
     (others / "seventh_words-1.0.dist-info" / "entry_points.txt").write_text(entries)
     again = reread(RECIPES)
-    with pytest.raises(BadInput, match=r"'seventh': seventh_words\.other_name gave 'masked'"):
+    with pytest.raises(BadInput, match="'masked'"):
         again["seventh"]()
     with pytest.raises(BadInput, match="limit"):  # its annotations are kept to, as those of own recipes
         again["seventh"](limit="wide")

@@ -56,7 +56,7 @@ def test_a_verb_matches_the_declaration(made, verb, channel, sentence):
 def test_the_referee_reads_its_own_only(made):
     examination = made.round(reader="referee")
     assert set(examination.gather(Toy.EXAM)) == set(NAMES)
-    with pytest.raises(Incompatible, match="'single' is read by the server, not by the referee"):
+    with pytest.raises(Incompatible, match="'single'"):
         examination.gather(Toy.SINGLE)
 
 

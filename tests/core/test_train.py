@@ -77,9 +77,9 @@ def test_a_cohort_below_the_quorum_ends_the_run(federation):
 def test_arguments(federation):
     with pytest.raises(BadInput, match="rounds = 0"):
         sfg.train(fedavg(), federation, rounds=0)
-    with pytest.raises(BadInput, match="evaluation = 'outband': use one of referee, in_band"):
+    with pytest.raises(BadInput, match=r"'outband'.*in_band"):
         sfg.train(fedavg(), federation, rounds=1, evaluation="outband")
-    with pytest.raises(BadInput, match="fedavg setting 'nonsense' is unknown"):
+    with pytest.raises(BadInput, match="'nonsense'"):
         sfg.FedAvg(nonsense=1)
 
 

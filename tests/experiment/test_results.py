@@ -211,7 +211,7 @@ def test_a_file_that_is_no_result(text: str | None, words: str, tmp_path: Path) 
 def test_an_earlier_result_stands_unless_somebody_says_so(tmp_path: Path) -> None:
     for name in ("result.json", "ledger.jsonl"):
         (tmp_path / name).write_text("{}")
-    with pytest.raises(BadInput, match=r"already holds result\.json: give another --out, or --overwrite"):
+    with pytest.raises(BadInput, match=r"result\.json.*--out.*--overwrite"):
         fresh_folder(tmp_path, False)
     assert fresh_folder(tmp_path, True) == tmp_path
     assert list(tmp_path.iterdir()) == []

@@ -38,17 +38,17 @@ def whole(kind: str) -> dict[str, Any]:
 def test_a_writer_declares_what_it_writes(kind: str) -> None:
     model, value = schema.RESULTS[kind], whole(kind)
     assert schema.checked(model, value) == value
-    with pytest.warns(schema.SchemaWarning, match="'new' is not declared"):
+    with pytest.warns(schema.SchemaWarning, match="'new'"):
         schema.checked(model, {**value, "new": 1})
     del value["versions"]
-    with pytest.warns(schema.SchemaWarning, match="'versions' is missing"):
+    with pytest.warns(schema.SchemaWarning, match="'versions'"):
         schema.checked(model, value)
 
 
 def test_a_key_deep_inside_is_declared_too() -> None:
     value = whole("run")
     value["rounds"] = [{"round": 1, "loss": None, "owners": {}, "accuracy": {"global": 0.5}, "mood": "good"}]
-    with pytest.warns(schema.SchemaWarning, match=r"'rounds\.0\.mood' is not declared"):
+    with pytest.warns(schema.SchemaWarning, match=r"'rounds\.0\.mood'"):
         schema.checked(schema.RunResult, value)
 
 

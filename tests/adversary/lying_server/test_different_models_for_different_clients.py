@@ -222,7 +222,7 @@ def _reporting(message: Message, missed: list[Exchange]) -> Message:
 def test_a_channel_that_gives_each_its_own_says_so(federation):
     made = started(federation)
     told = means(made, 1)
-    with pytest.raises(BadInput, match="'mean_update' gives owner-0 and owner-1 different things"):
+    with pytest.raises(BadInput, match="'mean_update'"):
         made.round(1).scatter(made.algorithm.MEAN, told)
     with pytest.raises(BadInput, match="once"):
         Channel("mine", Reveal.NOTHING, alike=False, once=True)

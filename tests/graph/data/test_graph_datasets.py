@@ -188,11 +188,11 @@ def test_synthetic_settings_are_passed_on(cache: Path) -> None:
 
 
 def test_unknown_names_and_settings(cache: Path) -> None:
-    with pytest.raises(BadInput, match="did you mean 'pubmed'"):
+    with pytest.raises(BadInput, match="'pubmed'"):
         load("pubmet")
-    with pytest.raises(BadInput, match="did you mean 'nodes'"):
+    with pytest.raises(BadInput, match="'nodes'"):
         load("synthetic-citation", node=3)
-    with pytest.raises(BadInput, match=r"cora .*no setting 'nodes'"):
+    with pytest.raises(BadInput, match="'nodes'"):
         load("cora", nodes=3)
 
 

@@ -83,7 +83,7 @@ class TestGenerator:
         found = load("synthetic-molecules", graphs=12, seed=5)
         assert found.digest == generate(graphs=12, seed=5).digest
         assert KINDS["synthetic-molecules"] == found.kind == "graph"
-        with pytest.raises(BadInput, match="setting of synthetic-molecules 'nodes'"):
+        with pytest.raises(BadInput, match="'nodes'"):
             load("synthetic-molecules", nodes=3)
 
 

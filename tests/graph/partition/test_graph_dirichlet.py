@@ -115,5 +115,5 @@ def test_by_name_with_what_everybody_knows():
     assert federation.schema.kind == "graph"
     assert federation.schema.atoms[0] == 119 and federation.schema.bonds == (22, 6, 2)
     assert federation.facts["partition"]["name"] == "dirichlet"
-    with pytest.raises(BadInput, match="does not fit 'synthetic-citation'"):
+    with pytest.raises(BadInput, match="'synthetic-citation'"):
         sfg.federate("synthetic-citation", clients=2, partition="dirichlet", nodes=60, features=16)

@@ -127,9 +127,9 @@ def test_impossible_numbers_of_owners(name: str, owners: int) -> None:
 
 
 def test_unknown_names_and_settings() -> None:
-    with pytest.raises(BadInput, match="did you mean 'louvain'"):
+    with pytest.raises(BadInput, match="'louvain'"):
         partition("luvain", GRAPH, 2, 0)
-    with pytest.raises(BadInput, match="inside is 'sorted'"):
+    with pytest.raises(BadInput, match="'sorted'"):
         partition("louvain", planted(), 10, 0, inside="sorted")
     with pytest.raises(BadInput, match="delta is -1"):
         partition("louvain", GRAPH, 2, 0, delta=-1)

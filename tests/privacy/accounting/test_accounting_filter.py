@@ -140,5 +140,5 @@ def test_budgets_that_are_none() -> None:
             Filter(wrong, DELTA)
     with pytest.raises(BadInput, match="delta"):
         Filter(1.0, 1.0)
-    with pytest.raises(BadInput, match="did you mean 'gaussian'"):
+    with pytest.raises(BadInput, match="'gaussian'"):
         Filter(1.0, DELTA, "gausian")

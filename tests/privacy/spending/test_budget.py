@@ -143,7 +143,7 @@ class TestLedger:
         path = tmp_path / "shared.jsonl"
         Ledger(path).charge(CHARGE)
         for ledger in (Ledger(path), Ledger(path, Budget(100.0))):
-            with pytest.raises(BadInput, match=r"knows a with other data.*or give another --ledger"):
+            with pytest.raises(BadInput, match="--ledger"):
                 ledger.charge(replace(CHARGE, data="d2"))
             ledger.charge(CHARGE)
             ledger.charge(replace(CHARGE, client="b", data="d2"))

@@ -61,7 +61,7 @@ class TestRelations:
 
     @pytest.mark.parametrize("unit", ["client", "node", "label", "feature"])
     def test_a_budget_for_a_presence_is_refused(self, unit):
-        with pytest.raises(BadInput, match="relation 'add-remove' does not hold"):
+        with pytest.raises(BadInput, match="'add-remove'"):
             planned(experiment(policy="distributed_dp", unit=unit, relation="add-remove"))
 
     @pytest.mark.parametrize("recipe", ["local_dp", "central_dp", "distributed_dp"])
@@ -77,7 +77,7 @@ class TestRelations:
     def test_the_number_of_records_is_public(self):
         """A step is a whole number over rate * records: who reads one knows how many records there are."""
         graphs = PrivateSteps(1.0, unit="graph")
-        with pytest.raises(BadInput, match="relation 'add-remove'"):
+        with pytest.raises(BadInput, match="'add-remove'"):
             replace(sfg.policies.local_dp(1.0, 1.0, "add-remove"), steps=graphs)
         assert replace(sfg.policies.local_dp(1.0, 1.0, "replace"), steps=graphs).relation == "replace"
 
@@ -138,7 +138,7 @@ class TestBeforeRoundOne:
             steps=WHOLE,
             protection={"norm": 1.0, "multiplier": 50.0},
         )
-        with pytest.raises(BadInput, match=r"steps\.noise is missing"):
+        with pytest.raises(BadInput, match=r"steps\.noise"):
             planned(asked)
 
     def test_randomised_links_are_refused_beside_steps_on_nodes(self):
@@ -347,5 +347,5 @@ def test_a_channel_s_epsilon_says_whose_it_is():
 def test_a_torn_shared_ledger_is_not_left_behind(tmp_path):
     path = tmp_path / "life.jsonl"
     path.write_bytes(b'{"client": "owner-0", ')
-    with pytest.raises(BadInput, match="'resume' the run that tore it"):
+    with pytest.raises(BadInput, match="'resume'"):
         Ledger(path)

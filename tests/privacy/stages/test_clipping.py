@@ -83,5 +83,5 @@ def test_behind_noise_it_does_not_bind():
 
 @pytest.mark.parametrize("norm", [0.0, -1.0, math.inf, math.nan])
 def test_a_norm_that_bounds_nothing(norm):
-    with pytest.raises(BadInput, match=r"the clip must be a positive number; set --norm 1.0"):
+    with pytest.raises(BadInput, match="--norm"):
         Clip(norm)

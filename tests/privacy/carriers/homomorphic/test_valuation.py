@@ -272,7 +272,7 @@ class TestRefusals:
         assert found.policy["valued"].carrier.public["holder"] == "owner-2"
         drawn = {made(width=4).policy["valued"].carrier.public["holder"] for _ in range(12)}
         assert len(drawn) > 1  # all alike by chance: 3 ** -11
-        with pytest.raises(BadInput, match=r"protection\.holder = 'owner-7'"):
+        with pytest.raises(BadInput, match=r"protection\.holder"):
             made(homomorphic(holder="owner-7"))
 
     def test_a_key_of_the_servers_own_is_refused(self):

@@ -200,7 +200,7 @@ class TestWords:
 class TestSettings:
     def test_a_ring_that_leaves_too_few_bits_is_refused(self):
         many = tuple(f"c{i:03d}" for i in range(200))
-        with pytest.raises(Incompatible, match=r"less than 8 bits each .*protection\.bits=32"):
+        with pytest.raises(Incompatible, match=r"protection\.bits"):
             masked(bits=16).bind((CHANNEL,), many)
         step = masked(bits=20).bind((CHANNEL,), many)["update"].stages[0].step
         assert 200 * (8 / step + 1) < 2**19
