@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.spending.ledger import Charge
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message

@@ -19,8 +19,8 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.protection import Protection
 from secure_fedgraph.protocol.channel import Channel
 from secure_fedgraph.protocol.transcript import Keep, everything, nothing
 from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
@@ -222,11 +222,11 @@ def same_protections(run: Run, federation: Federation) -> Policy:
     was, now = len(run.federation.names), len(federation.names)
 
     def recipe(channel: Channel) -> Protection:
-        protection = run.policy[channel.name].protection
-        quorum = protection.quorum
-        if now >= was or isinstance(quorum, str) or quorum <= 1:  # shares and majorities scale by themselves
-            return protection
-        return replace(protection, quorum=max(2, math.ceil(quorum * now / was)))
+        chain = run.policy[channel.name].protection
+        quorum = chain.quorum
+        if now < was and not isinstance(quorum, str) and quorum > 1:  # shares and majorities scale themselves
+            quorum = max(2, math.ceil(quorum * now / was))
+        return Protection(chain.carrier, chain.stages, quorum, chain.name)
 
     about = run.policy.policy
     return Policy(about.name, recipe, relation=about.relation, steps=about.steps, drawn=about.drawn)

@@ -35,9 +35,9 @@ from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.privacy import dp_sgd, pooling
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
-from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import UnitContribution

@@ -38,8 +38,8 @@ from secure_fedgraph.privacy.carriers.homomorphic import native, scheme
 from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.privacy.carriers.secagg import neighbours, ring_words
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
+from secure_fedgraph.privacy.contracts import BindContext, Carrier, Scope, Sensitivity
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import BindContext, Carrier, Scope, Sensitivity
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 from secure_fedgraph.protocol.message import ANSWER

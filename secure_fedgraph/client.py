@@ -15,13 +15,14 @@ import torch
 
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.bound import Bound, Sum
 from secure_fedgraph.privacy.carriers import key_agreement
+from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.dp_sgd import Training
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.link_priorities import fresh_key, link_priorities
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.protection import Bound, Scope, Sum
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger
 from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from secure_fedgraph.errors import Incompatible, Refused
+from secure_fedgraph.privacy.bound import Bound, CutWarning, Sum, Valued
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk
+from secure_fedgraph.privacy.contracts import Ask, Scope
 from secure_fedgraph.privacy.policy import BoundPolicy
-from secure_fedgraph.privacy.protection import Ask, Bound, CutWarning, Scope, Sum, Valued
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.courier import ANYBODY, GONE, NOBODY, Courier, Given

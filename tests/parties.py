@@ -14,12 +14,14 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.privacy.binding import Protection
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
+from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
-from secure_fedgraph.privacy.protection import Bound, Protection, Scope
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, Transcript, Upload, wire

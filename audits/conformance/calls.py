@@ -32,8 +32,10 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.binding import Protection
+from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.protection import BindContext, Bound, Protection, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Transcript

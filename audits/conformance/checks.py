@@ -18,7 +18,8 @@ from secure_fedgraph.audits.conformance.ledger import composed, ledger
 from secure_fedgraph.audits.conformance.noise import noise, scale
 from secure_fedgraph.audits.conformance.secrets import secrets_in
 from secure_fedgraph.audits.record import LEVEL, Finding, Record
-from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Bound
+from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.privacy.contracts import DIFFERENCES, SUBTRACTION
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.message import digest
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from secure_fedgraph.audits.record import Finding, Record, noise_of
 from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
-from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.transcript import REFEREE

@@ -14,7 +14,7 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, pooled_
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.audits.rng_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
-from secure_fedgraph.privacy.protection import Bound
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.guarantee import Unit

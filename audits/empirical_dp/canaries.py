@@ -32,10 +32,10 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.client import Client
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import Training
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.pooling import first
-from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionTrees
 from secure_fedgraph.protocol.transcript import SERVER, Seen, View

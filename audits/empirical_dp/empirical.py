@@ -21,11 +21,11 @@ from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_s
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, grown_trees, pooled_parts
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
-from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.channel import UnitContributionTrees

@@ -25,8 +25,9 @@ from secure_fedgraph.audits.empirical_dp.epsilon import Lower
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, Uploads
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.privacy.contracts import Carrier, Scope
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Bound, Carrier, Scope
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.guarantee import Reader

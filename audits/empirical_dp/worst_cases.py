@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.pooling_trees import parents
-from secure_fedgraph.privacy.protection import Bound
 from secure_fedgraph.protocol.channel import UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload

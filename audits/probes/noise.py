@@ -19,8 +19,9 @@ from scipy.stats import chi2
 from secure_fedgraph.audits.empirical_dp.mechanisms import Transparent
 from secure_fedgraph.audits.record import LEVEL, Finding, noise_of
 from secure_fedgraph.crypto import Identity
+from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Bound, Scope
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.guarantee import Unit

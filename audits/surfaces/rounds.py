@@ -14,7 +14,8 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
-from secure_fedgraph.privacy.protection import Bound, Scope
+from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.wire import decode

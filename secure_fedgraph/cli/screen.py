@@ -85,8 +85,8 @@ def leave_the_pipe() -> None:
 @contextmanager
 def plain_warnings() -> Iterator[None]:
     """Channels in plaintext, deltas too large, plugins left out: each is said once, in one line."""
+    from secure_fedgraph.privacy.bound import CutWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
-    from secure_fedgraph.privacy.protection import CutWarning
     from secure_fedgraph.privacy.spending.budget import DeltaWarning
     from secure_fedgraph.registry import PluginWarning
 

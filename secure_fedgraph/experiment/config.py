@@ -24,11 +24,12 @@ from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.handouts import BY_KIND, names
+from secure_fedgraph.privacy.binding import PRESENCE
+from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import DRAWINGS
 from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
-from secure_fedgraph.privacy.protection import MAJORITY, PRESENCE
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 

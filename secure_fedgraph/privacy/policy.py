@@ -10,16 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound, unknown_name, wrong_type
+from secure_fedgraph.privacy.binding import Protection
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.sealed import Sealed
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.carriers.secagg.server import ABANDONED, Masked
+from secure_fedgraph.privacy.contracts import MAJORITY, Carrier, Quorum
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import in_order
-from secure_fedgraph.privacy.protection import MAJORITY, Bound, Carrier, Protection, Quorum
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import Gaussian

@@ -30,10 +30,10 @@ from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result
+from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.privacy.protection import Protection
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.dropouts import Dropouts

@@ -9,6 +9,7 @@ import pytest
 from parties import NAMES
 
 from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
+from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.policy import (
@@ -23,7 +24,6 @@ from secure_fedgraph.privacy.policy import (
     plaintext,
     strictest,
 )
-from secure_fedgraph.privacy.protection import Protection
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Domain, Reveal, Unit
 

@@ -12,7 +12,7 @@ from parties import introduced, masked_sum
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers.secagg import neighbours
 from secure_fedgraph.privacy.carriers.secagg.server import Masked, SumSession
-from secure_fedgraph.privacy.protection import BindContext
+from secure_fedgraph.privacy.contracts import BindContext
 from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER

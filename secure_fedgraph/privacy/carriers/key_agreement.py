@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.privacy.contracts import Ask, Scope
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Ask, Scope
 from secure_fedgraph.protocol.wire import BYTES, Tree, encode
 
 NAME = "keys"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Scope, checked_array
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Ask, BindContext, Carrier, Scope, checked_array
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 

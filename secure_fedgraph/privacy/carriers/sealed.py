@@ -14,8 +14,8 @@ from secure_fedgraph.crypto import KEY_BYTES, seal, unseal
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.plain import SEAL, Plain
+from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Scope
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Ask, BindContext, Carrier, Scope
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from secure_fedgraph.errors import HostileMessage, Refused
-from secure_fedgraph.privacy.protection import Ask, Scope
+from secure_fedgraph.privacy.contracts import Ask, Scope
 from secure_fedgraph.protocol.message import Message
 from secure_fedgraph.protocol.wire import Tree
 

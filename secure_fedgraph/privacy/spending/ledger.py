@@ -25,8 +25,8 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     SamplingError,
     Spent,
 )
+from secure_fedgraph.privacy.bound import FROZEN
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
-from secure_fedgraph.privacy.protection import FROZEN
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger_line import EventOnDisk, LedgerLine
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from secure_fedgraph.errors import BadInput, Incompatible
+from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.pooling import clipped
-from secure_fedgraph.privacy.protection import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.guarantee import Unit
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from secure_fedgraph.errors import BadInput, Incompatible
-from secure_fedgraph.privacy.protection import BindContext, Scope, Sensitivity, Stage
+from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.protocol.channel import Domain
 
 

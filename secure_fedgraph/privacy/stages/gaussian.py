@@ -9,8 +9,8 @@ import numpy as np
 
 from secure_fedgraph.errors import BadInput, Incompatible, Unbound
 from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Event, GaussianRelease, SamplingError
+from secure_fedgraph.privacy.contracts import BindContext, Noise, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.pooling import HAIR
-from secure_fedgraph.privacy.protection import BindContext, Noise, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.protocol.channel import Domain, Reveal

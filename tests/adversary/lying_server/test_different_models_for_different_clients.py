@@ -106,7 +106,7 @@ def test_the_victims_update_is_in_no_sum_that_opens(federation, name):
     assert "something else than the others" in note.reason
 
 
-@pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.protection.CutWarning")  # the tally is noise too
+@pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.bound.CutWarning")  # the tally is noise too
 def test_nor_where_it_takes_no_notice_of_what_the_uploads_are_bound_to(federation, monkeypatch):
     """A liar does without the marks that the uploads carry, and the masks do not cancel then."""
     monkeypatch.setattr(Masked, "context", lambda *_: "")

@@ -17,7 +17,7 @@ from parties import NAMES, introduced, scope
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers.homomorphic import native, valuation, valuation_native
 from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
-from secure_fedgraph.privacy.protection import BindContext
+from secure_fedgraph.privacy.contracts import BindContext
 from secure_fedgraph.protocol import Channel, Layout, Reveal
 
 WIDTH = 6

@@ -24,7 +24,7 @@ from secure_fedgraph.privacy.carriers.secagg import server as masking
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, around, circle, shape
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.protection import BindContext
+from secure_fedgraph.privacy.contracts import BindContext
 
 FORTY = tuple(f"n{i:02d}" for i in range(40))
 PAID = FORTY[3::10]

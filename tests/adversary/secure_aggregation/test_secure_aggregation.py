@@ -26,9 +26,9 @@ from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
 from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centred
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.carriers.secagg.shamir import combine
+from secure_fedgraph.privacy.contracts import BindContext
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import homomorphic, masked
-from secure_fedgraph.privacy.protection import BindContext
 from secure_fedgraph.protocol import Channel, Layout, Reveal, history, wire
 
 SIX = tuple(f"c{i}" for i in range(6))

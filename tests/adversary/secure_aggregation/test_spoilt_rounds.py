@@ -17,11 +17,12 @@ from parties import Session, Toy, session
 
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.privacy.bound import CutWarning
 from secure_fedgraph.privacy.carriers import tolerant_ask
 from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg import server
+from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.policy import homomorphic, masked, plaintext
-from secure_fedgraph.privacy.protection import CutWarning, Scope
 from secure_fedgraph.protocol import DirectCalls, Layout, Message, wire
 
 NAMES = tuple(f"owner-{i}" for i in range(5))
@@ -103,7 +104,7 @@ SPOILT: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "real numbers": ("answer", entry("data", lambda v: v.astype("<f4") * np.nan), "does not hold 1 x 6"),
     "too many words": ("answer", entry("data", lambda v: np.repeat(v, 9)), "does not hold 1 x 6 values"),
     "bytes for words": ("answer", body(lambda t: {**t, "data": b"pickle"}), "does not hold 1 x 6 values"),
-    "another broadcast": ("answer", body(lambda t: {**t, "context": "0" * 64}), "told something else"),
+    "another broadcast": ("answer", body(lambda t: {**t, "context": "0" * 64}), "given something else"),
     "no signature": ("agree", body(lambda tree: {}), "something that is no signature"),
     "a signature on another list": ("agree", entry("signature", flipped), "signed another list of survivors"),
     "no shares": ("unmask", body(lambda tree: {}), "revealed something that is no shares"),
@@ -144,9 +145,7 @@ def test_shares_beyond_the_field_are_nobodys_and_the_sum_is_exact():
 def test_without_sorting_the_same_bytes_end_the_round(case, monkeypatch):
     step, change, reason = SPOILT[case]
     monkeypatch.setattr(server.Masked, "check", lambda *_: None)
-    monkeypatch.setattr(
-        "secure_fedgraph.privacy.protection.Bound.sorted_out", lambda self, replies: (replies, {})
-    )
+    monkeypatch.setattr("secure_fedgraph.privacy.bound.Bound.sorted_out", lambda self, replies: (replies, {}))
     made = spoilt(step, change)
     with pytest.raises(HostileMessage, match=reason):
         made.round().reduce(Toy.UPDATE)
@@ -194,7 +193,7 @@ def test_a_client_that_was_told_something_else_is_left_out_and_the_sum_is_exact(
     made = told_otherwise()
     assert exact(made, made.round().reduce(Toy.UPDATE, {"times": 1.0}), REST)
     (note,) = made.transcript.left_out
-    assert "told something else than the others" in note.reason
+    assert "given something else than the others" in note.reason
 
 
 def test_uploads_that_do_not_say_what_they_are_bound_to_open_noise(monkeypatch):

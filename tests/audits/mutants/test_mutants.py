@@ -42,7 +42,9 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     OccurringGaussian,
     Spent,
 )
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.carriers.secagg import ring_words
+from secure_fedgraph.privacy.contracts import Sensitivity
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp import features, labels
 from secure_fedgraph.privacy.input_dp import randomizer as drawings
@@ -50,7 +52,6 @@ from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import lying
-from secure_fedgraph.privacy.protection import Bound, Sensitivity
 from secure_fedgraph.privacy.spending import ledger
 from secure_fedgraph.privacy.spending.ledger import Cost, Ledger, composed
 from secure_fedgraph.privacy.stages.clip import Clip

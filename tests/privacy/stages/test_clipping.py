@@ -9,7 +9,7 @@ import pytest
 from parties import NAMES, scope
 
 from secure_fedgraph.errors import BadInput, Incompatible
-from secure_fedgraph.privacy.protection import BindContext, Sensitivity
+from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol import Channel, Reveal, Unit
 

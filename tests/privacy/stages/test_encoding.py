@@ -9,7 +9,7 @@ import pytest
 from parties import scope
 
 from secure_fedgraph.errors import BadInput, Incompatible
-from secure_fedgraph.privacy.protection import BindContext, Sensitivity
+from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.protocol import Channel, Reveal
 

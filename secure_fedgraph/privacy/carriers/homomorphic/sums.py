@@ -12,8 +12,8 @@ from secure_fedgraph.crypto import seal, unseal
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, RingParameters, SecretKey
+from secure_fedgraph.privacy.contracts import DIFFERENCES, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import DIFFERENCES, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import BYTES, Tree, encode

@@ -18,8 +18,8 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.homomorphic import native, valuation_native
 from secure_fedgraph.privacy.carriers.homomorphic.worker import NativeWorker
+from secure_fedgraph.privacy.contracts import SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import BYTES, Tree, encode

@@ -12,7 +12,7 @@ import numpy as np
 
 from secure_fedgraph.crypto import AgreementKey, derive, verify
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.protection import Scope
+from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.protocol.wire import Tree, encode
 
 FIELDS = {"public": 32, "commitment": 32, "signature": 64}

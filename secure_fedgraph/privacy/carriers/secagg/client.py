@@ -16,8 +16,8 @@ from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, circle, near, shape
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret, split
+from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import Scope
 from secure_fedgraph.protocol.wire import Tree
 
 _SESSION, _PAIRS = "masked/session", "masked/pairs"

@@ -11,8 +11,7 @@ import numpy as np
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate
-from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import (
+from secure_fedgraph.privacy.contracts import (
     DIFFERENCES,
     SUBTRACTION,
     Ask,
@@ -21,6 +20,7 @@ from secure_fedgraph.privacy.protection import (
     Scope,
     checked_array,
 )
+from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import encode

@@ -24,8 +24,8 @@ from secure_fedgraph.privacy.carriers.secagg.neighbours import (
 )
 from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession, bytes_of
 from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk, keep_valid, require
+from secure_fedgraph.privacy.contracts import DIFFERENCES, SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.protection import DIFFERENCES, SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.protocol.channel import Domain, Reveal
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import Tree

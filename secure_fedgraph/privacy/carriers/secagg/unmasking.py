@@ -17,7 +17,7 @@ from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisem
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, are_shares, candidates
 from secure_fedgraph.privacy.carriers.tolerant_ask import require
-from secure_fedgraph.privacy.protection import Ask
+from secure_fedgraph.privacy.contracts import Ask
 from secure_fedgraph.protocol.wire import Tree
 
 Keys = tuple[list[bytes], list[bytes]]

@@ -14,8 +14,8 @@ from secure_fedgraph.privacy.carriers.secagg import client
 from secure_fedgraph.privacy.carriers.secagg import ring_words as words
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.server import PARTS, Masked
+from secure_fedgraph.privacy.contracts import DIFFERENCES, BindContext
 from secure_fedgraph.privacy.policy import masked
-from secure_fedgraph.privacy.protection import DIFFERENCES, BindContext
 from secure_fedgraph.protocol import Channel, Layout, Reveal, wire
 from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER

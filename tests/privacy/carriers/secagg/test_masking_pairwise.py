@@ -9,7 +9,7 @@ from parties import NAMES, introduced, people, scope
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
-from secure_fedgraph.privacy.protection import BindContext
+from secure_fedgraph.privacy.contracts import BindContext
 from secure_fedgraph.protocol import Channel, Layout, Reveal
 
 LAYOUT = Layout((("w", (4,)),))

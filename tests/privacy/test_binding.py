@@ -8,11 +8,12 @@ import torch
 from parties import NAMES, scope
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused, Unbound
+from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.protection import Protection, checked_array
+from secure_fedgraph.privacy.contracts import checked_array
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import Gaussian

@@ -1,0 +1,131 @@
+"""Protections: a chain of stages and one carrier, bound to a channel before round 1.
+
+Binding follows the number domains from the real values of an upload to what the carrier takes, hands the
+sensitivity from stage to stage (nobody ever types one), and refuses in a sentence what cannot be right.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from secure_fedgraph.errors import BadInput, Incompatible, Refused
+from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.privacy.contracts import MAJORITY, BindContext, Chain, Quorum, Sensitivity, Stage
+from secure_fedgraph.privacy.pooling import moved
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.guarantee import Relation
+
+PRESENCE = (
+    "relation 'add-remove' does not hold: who uploads is visible, a client that is gone takes its share of "
+    "the noise along, and how many graphs and nodes a client has is public; use zero-out"
+)
+"""Why no noise on an upload protects the presence of a client, a graph or a node."""
+
+
+def least_of(quorum: Quorum, contributors: int) -> int:
+    """A quorum as a number of clients, for so many who may ever contribute.
+
+    >>> least_of("majority", 10), least_of("majority", 3), least_of(0.8, 10), least_of(4, 10)
+    (6, 2, 8, 4)
+    """
+    if quorum == MAJORITY:
+        return max(2, contributors // 2 + 1)
+    return max(2, math.ceil(quorum * contributors - 1e-9)) if quorum < 1 else math.ceil(quorum)
+
+
+@dataclass(frozen=True)
+class Protection(Chain):
+    """A recipe for one channel: stages in order, one carrier, the client's own quorum.
+
+    Args:
+        stages, carrier, quorum, name: as :class:`~secure_fedgraph.privacy.contracts.Chain` has them.
+    """
+
+    def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = Relation.ZERO_OUT) -> Bound:
+        """Fits this protection to a channel.
+
+        Raises:
+            Incompatible: where the carrier reveals less than the channel needs, or domains do not meet.
+            Unbound: where a stage needs a bounded upload and gets none.
+            Refused: for fewer clients than the quorum, or than the channel's sum needs to protect anybody;
+                for noise under ``add-remove``.
+            BadInput: for a quorum of one under a carrier that reveals only sums.
+        """
+        # a peer that reads a sum does not contribute to it
+        contributors = len(clients) - (channel.to == "peer" and channel.reveal is Reveal.SUM)
+        quorum = least_of(self.quorum, contributors)
+        if quorum != self.quorum:
+            return replace(self, quorum=quorum).bind(channel, clients, relation)
+        self._check_reveal(channel)
+        self._check_clients(channel, len(clients), contributors, quorum)
+        context = BindContext(channel, clients, relation, self.carrier.ring, quorum)
+        stages, sensitivity = self._bind_stages(context)
+        return Bound(self, context, stages, self.carrier.bind(context), sensitivity)
+
+    @property
+    def _sums_only(self) -> bool:
+        return Reveal.EACH not in self.carrier.reveals
+
+    def _check_reveal(self, channel: Channel) -> None:
+        """That the carrier gives the reader what the channel declares, and no stage changes exact numbers."""
+        why = f", since {channel.why}" if channel.why else ""
+        if channel.reveal is Reveal.VALUES and channel.reveal not in self.carrier.reveals:
+            raise Incompatible(
+                f"channel {channel.name!r} is valued without being read, which {self.name} cannot do: "
+                "use homomorphic or strictest for it"
+            )
+        if channel.reveal not in self.carrier.reveals:
+            others = "plaintext" if channel.exact else "local_dp, central_dp or plaintext"
+            raise Incompatible(
+                f"channel {channel.name!r} needs each upload{why}; {self.name} reveals only the sum: "
+                f"use {others} for it"
+            )
+        if channel.exact and any(stage.traces for stage in self.stages):
+            raise Incompatible(
+                f"channel {channel.name!r} carries numbers of nodes or codes of motifs{why}, and {self.name} "
+                "would turn them into others: use plaintext for it, or settings of the algorithm that do not "
+                "send it"
+            )
+
+    def _check_clients(self, channel: Channel, clients: int, contributors: int, quorum: int) -> None:
+        """That no sum is of so few uploads that somebody learns one of them."""
+        if self._sums_only and quorum < 2:
+            raise BadInput(
+                f"channel {channel.name!r}: quorum {quorum} of {self.name}: a sum of one upload is that "
+                "upload; use 2 or more"
+            )
+        if contributors < quorum:
+            raise Refused(
+                f"channel {channel.name!r}: {self.name} needs at least {quorum} contributors and there "
+                f"{'is' if contributors == 1 else 'are'} {contributors}, because a sum of fewer is one "
+                "client's upload: add clients or choose another policy"
+            )
+        if self._sums_only and clients < channel.least and not channel.accepted:
+            raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
+
+    def _bind_stages(self, context: BindContext) -> tuple[tuple[Stage, ...], Sensitivity]:
+        """The stages with their numbers filled in, each from the sensitivity that the one before hands on."""
+        channel, domain, sensitivity = context.channel, Domain.REAL, Sensitivity()
+        if channel.touches is not None:
+            unit = channel.unit if channel.touches.alone else None
+            sensitivity = Sensitivity(moved(channel.touches, context.relation), unit)
+        stages = []
+        for stage in self.stages:
+            if stage.takes is not domain:
+                raise Incompatible(
+                    f"channel {channel.name!r}: {type(stage).__name__} takes {stage.takes.value} numbers "
+                    f"and gets {domain.value} ones: put the stages of {self.name} in another order"
+                )
+            bound, sensitivity = stage.bind(sensitivity, context)
+            if context.relation == Relation.ADD_REMOVE and bound.noise() is not None:
+                raise Refused(f"channel {channel.name!r} under {self.name}: {PRESENCE}")
+            stages.append(bound)
+            domain = stage.gives
+        if self.carrier.takes is not domain:
+            raise Incompatible(
+                f"channel {channel.name!r}: carrier {self.carrier.name!r} takes {self.carrier.takes.value} "
+                f"numbers and gets {domain.value} ones: {'add' if domain is Domain.REAL else 'remove'} a "
+                "FixedPoint stage"
+            )
+        return tuple(stages), sensitivity

@@ -1,0 +1,328 @@
+"""A protection that is bound to a channel: it seals in the client and opens at the reader."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.pooling import pooled
+from secure_fedgraph.privacy.pooling_trees import tree_sums
+from secure_fedgraph.protocol.channel import Channel, Reveal, UnitContributionTrees
+from secure_fedgraph.protocol.guarantee import Reader, Unit
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload
+from secure_fedgraph.protocol.wire import Tree
+
+NEARLY = 1 - 1e-6
+"""Of a carrier's longest, from which on an opened length counts as shortened to it: opening adds noise."""
+
+FROZEN = " on the frozen table"
+"""What a relation's name ends in where others' places, as the unit's presence made them, stay as they are."""
+
+
+class CutWarning(UserWarning):
+    """Uploads that held more than their protection carries. The operator's, never a client's."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What a reduce gives: the total of the contributors' uploads, which are those that did not drop out."""
+
+    total: dict[str, torch.Tensor] = field(repr=False)
+    contributors: tuple[str, ...]
+    cut: int = 0
+    """How many of the uploads held values beyond what their protection carries, which were cut."""
+
+    @property
+    def mean(self) -> dict[str, torch.Tensor]:
+        """The unweighted mean, float32."""
+        return {name: (t / len(self.contributors)).to(torch.float32) for name, t in self.total.items()}
+
+
+@dataclass(frozen=True)
+class Valued:
+    """What a valuation gives: the weighted mean, and by client its upload's cosine with it and its length."""
+
+    aggregate: dict[str, torch.Tensor] = field(repr=False)
+    alignment: dict[str, float]
+    lengths: dict[str, float]
+    cut: int = 0
+    """How many of the uploads were longer than what the carrier takes, and were shortened."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A protection fitted to a channel: it seals in the client and opens at the reader."""
+
+    protection: Chain
+    terms: BindContext
+    stages: tuple[Stage, ...]
+    carrier: Carrier
+    sensitivity: Sensitivity
+    unlike: tuple[str, ...] = ()
+    """The run's channels that give each client its own, which nothing binds."""
+
+    @property
+    def channel(self) -> Channel:
+        """The channel it protects."""
+        return self.terms.channel
+
+    @property
+    def quorum(self) -> int:
+        """The fewest clients of a cohort that one of them answers."""
+        return int(self.protection.quorum)
+
+    @property
+    def bare(self) -> bool:
+        """Whether its uploads are readable, and nothing is added to them."""
+        return self.carrier.gives.readable and not any(stage.noise() for stage in self.stages)
+
+    @property
+    def excess(self) -> tuple[str, ...]:
+        """What somebody could learn beyond the channel's declaration."""
+        found = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
+        touches = self.channel.touches
+        if touches is not None and not touches.alone and any(stage.noise() for stage in self.stages):
+            unit = self.channel.unit.value
+            found = (*found, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
+        if self.unlike and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
+            where = " and ".join(repr(name) for name in self.unlike)
+            found = (
+                *found,
+                f"a server that lies may give one client what it likes on {where}, where each gets its own, "
+                "and so tell that client's part of a sum from the others'",
+            )
+        too_few = len(self.terms.clients) < self.channel.least
+        return (*found, self.channel.below) if too_few else found
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data the noise protects: the clip's unit, or the channel's where nothing bounds one."""
+        return self.sensitivity.unit or self.channel.unit
+
+    @property
+    def relation(self) -> str:
+        """The relation that its sensitivity holds under, as charges name it."""
+        frozen = isinstance(self.channel.touches, UnitContributionTrees)
+        return self.terms.relation + FROZEN * frozen
+
+    def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
+        """For each reader what one upload of so many values costs :attr:`unit`; without noise no entry.
+
+        Accounted are units whose every part in an upload the clip or the channel bounds. Other rows recur in
+        several uploads and rows, so they count as unprotected; so do parts that depend on other units.
+        """
+        if self.sensitivity.unit is None:
+            return {}
+        noises = [noise for stage in self.stages if (noise := stage.noise())]
+        found = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in Reader}
+        return {reader: events for reader, events in found.items() if events}
+
+    @property
+    def computational(self) -> bool:
+        """Whether the noise's whole amount rests on secure aggregation."""
+        return any(noise.computational for stage in self.stages if (noise := stage.noise()))
+
+    def check(self, upload: Any) -> None:
+        """That an answer is of the kind that the channel declares: nothing goes round the clip of its parts.
+
+        Raises:
+            TypeError: for an upload where it declares sums over units, for parts where it does not, and for
+                anything else.
+        """
+        wanted: type = Upload
+        if self.channel.touches is not None:
+            wanted = (
+                ContributionTrees
+                if isinstance(self.channel.touches, UnitContributionTrees)
+                else ContributionRows
+            )
+        name = "an Upload" if wanted is Upload else wanted.__name__
+        if not isinstance(upload, wanted):
+            raise TypeError(
+                f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
+            )
+
+    def seal(self, upload: Upload | ContributionRows | ContributionTrees, scope: Scope, party: Party) -> Tree:
+        """The body that leaves the client."""
+        self.check(upload)
+        channel = self.channel
+        grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
+        if isinstance(upload, ContributionTrees):
+            assert isinstance(channel.touches, UnitContributionTrees)
+            layout, matrix = tree_sums(upload, channel.touches, channel.unit, grid)
+        elif isinstance(upload, ContributionRows):
+            assert channel.touches is not None
+            layout, matrix = pooled(upload, channel.touches, channel.unit, grid)
+        else:
+            layout, matrix = upload.packed(channel.unit)
+        tally = [np.zeros(0, dtype=np.int32)]
+        for stage in self.stages:
+            tally.append(stage.tally(matrix))
+            matrix = stage.apply(matrix, scope)
+        if self.tallies:
+            matrix = np.concatenate([matrix.reshape(-1), *tally]).reshape(1, -1)
+        public = {key: value for stage in self.stages for key, value in stage.terms().items()}
+        reply = {
+            "domain": self.carrier.opens.value,
+            "layout": layout.to_text(),
+            **public,
+            "data": self.carrier.seal(matrix, scope, party),
+        }
+        if context := self.carrier.context(scope, party):
+            reply["context"] = context
+        return self.carrier.wrap(reply, scope, party)
+
+    def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:
+        """The sum over those of the cohort that replied, as the server opens it.
+
+        Raises:
+            HostileMessage: for replies whose layouts or domains disagree.
+        """
+        layout = self._common_layout(replies)
+        sealed = {name: tree["data"] for name, tree in replies.items()}
+        opened = self.carrier.open_sum(sealed, self._carried(layout), scope, ask)
+        matrix, tally = self.split(opened, layout)
+        contributors = self.carrier.contributors(tuple(replies))
+        # whoever lies about its own word can say no more than that everybody's values were cut
+        cut = min(max(int(tally.sum()), 0), len(contributors))
+        return Sum(layout.unpack(self._undo(matrix, scope), by_row=self._by_row), contributors, cut)
+
+    @property
+    def tallies(self) -> int:
+        """How many words the stages add behind an upload."""
+        return sum(stage.tallies for stage in self.stages)
+
+    def split(self, matrix: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+        """What a carrier opened, as the values ``[rows, width]`` and the stages' tallies."""
+        if not self.tallies:
+            return matrix, np.zeros(0, dtype=np.int64)
+        flat = matrix.reshape(-1)
+        values = flat[: len(flat) - self.tallies].reshape(layout.rows, layout.width)
+        return values, flat[len(flat) - self.tallies :]
+
+    def _carried(self, layout: Layout) -> Layout:
+        """The layout of what the carrier carries: the values, and the tallies behind them in one row."""
+        if not self.tallies:
+            return layout
+        return Layout((("values and tallies", (layout.rows * layout.width + self.tallies,)),))
+
+    def sorted_out(self, replies: Mapping[str, Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
+        """The replies that can be summed up together, and what is wrong with each of the others.
+
+        Raises:
+            HostileMessage: where no form is more common than every other one, so that nobody can say who is
+                at fault.
+        """
+        forms, wrong = {}, {}
+        for name, tree in replies.items():
+            try:
+                forms[name] = self._form(name, tree)
+            except HostileMessage as refusal:
+                wrong[name] = str(refusal)
+        usual = self._usual(forms, single=True)
+        for name, form in forms.items():
+            try:
+                self._insist(name, form, usual)
+                self.carrier.check(replies[name]["data"], self._carried(form[0]), name)
+            except HostileMessage as refusal:
+                wrong[name] = str(refusal)
+        return {name: tree for name, tree in replies.items() if name not in wrong}, wrong
+
+    def open_values(
+        self, replies: Mapping[str, Tree], weights: Mapping[str, float], scope: Scope, ask: Ask
+    ) -> Valued:
+        """The weighted mean and the uploads' values, as the server opens them."""
+        layout = self._common_layout(replies)
+        sealed = {name: tree["data"] for name, tree in replies.items()}
+        matrix, alignment, lengths = self.carrier.open_values(sealed, weights, layout, scope, ask)
+        values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row)
+        full = NEARLY * self.carrier.longest
+        cut = sum(length >= full for length in lengths.values())
+        aggregate = {key: value.to(torch.float32) for key, value in values.items()}
+        return Valued(aggregate, alignment, lengths, cut)
+
+    def open_each(self, replies: Mapping[str, Tree], scope: Scope) -> dict[str, dict[str, torch.Tensor]]:
+        """Every upload, as the server opens it."""
+        found = {}
+        for name, tree in replies.items():
+            layout = self._layout(name, tree)
+            opened = self.carrier.open_each(tree["data"], self._carried(layout), name)
+            matrix = self._undo(self.split(opened, layout)[0], scope)
+            values = layout.unpack(matrix, by_row=self._by_row)
+            found[name] = {key: value.to(torch.float32) for key, value in values.items()}
+        return found
+
+    def read(self, replies: Mapping[str, Tree], scope: Scope, party: Party) -> dict[str, Tree]:
+        """Replies on a peer channel with their seals taken off, in the client that reads them.
+
+        Raises:
+            HostileMessage: for a reply that was not sealed to this client as what it is said to be.
+        """
+        return {name: self.carrier.unwrap(tree, name, scope, party) for name, tree in replies.items()}
+
+    @property
+    def _by_row(self) -> bool:
+        return self.channel.unit is not Unit.CLIENT
+
+    def _undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        for stage in reversed(self.stages):
+            matrix = stage.undo(matrix, scope)
+        return matrix
+
+    def _common_layout(self, replies: Mapping[str, Tree]) -> Layout:
+        forms = {name: self._form(name, tree) for name, tree in replies.items()}
+        usual = self._usual(forms)
+        for name, form in forms.items():
+            self._insist(name, form, usual)
+        return usual[0]
+
+    def _form(self, name: str, tree: Tree) -> tuple[Layout, str]:
+        """What the uploads of one sum have in common: the layout, and the mark of what they are bound to."""
+        context = tree.get("context", "")
+        if not isinstance(context, str) or len(context) > 64:
+            raise HostileMessage(f"channel {self.channel.name!r}: {name} sent a mark that is none")
+        return self._layout(name, tree), context
+
+    def _usual(self, forms: Mapping[str, tuple[Layout, str]], single: bool = False) -> tuple[Layout, str]:
+        """The most common one, so that a liar who comes first does not put the blame on the others."""
+        ranked = Counter(forms.values()).most_common(2)
+        if single and len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
+            raise HostileMessage(
+                f"channel {self.channel.name!r}: {' and '.join(sorted(forms))} sent uploads of several "
+                "forms, none of them more common than the others: nothing was opened"
+            )
+        return ranked[0][0] if ranked else (Layout(()), "")
+
+    def _insist(self, name: str, form: tuple[Layout, str], usual: tuple[Layout, str]) -> None:
+        if form[0] != usual[0]:
+            raise HostileMessage(
+                f"channel {self.channel.name!r}: {name}'s upload has another layout than the others'"
+            )
+        if form != usual:
+            raise HostileMessage(
+                f"channel {self.channel.name!r}: {name} was given something else than the others, or says so"
+            )
+
+    def _layout(self, name: str, tree: Tree) -> Layout:
+        domain = tree.get("domain")
+        if not isinstance(domain, str) or domain != self.carrier.opens.value or "data" not in tree:
+            raise HostileMessage(
+                f"channel {self.channel.name!r}: {name} sent {str(domain)[:20]!r} numbers, "
+                f"the policy promises {self.carrier.opens.value}"
+            )
+        text = tree.get("layout")
+        if not isinstance(text, str):
+            raise HostileMessage(f"channel {self.channel.name!r}: {name}'s upload has no layout")
+        try:
+            return Layout.from_text(text)
+        except HostileMessage as error:
+            raise HostileMessage(f"channel {self.channel.name!r}: {name}'s upload: {error}") from None

@@ -1,0 +1,283 @@
+"""What a protection is made of: stages that change values, and a carrier that takes them to their reader."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from secure_fedgraph.errors import HostileMessage, Incompatible
+from secure_fedgraph.privacy.accounting.epsilon import Event
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.protocol.upload import Layout, all_finite
+from secure_fedgraph.protocol.wire import Tree
+
+Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
+"""The server half of a carrier asks clients for a step of its protocol through this."""
+
+TALLY = 1
+"""The largest number that one upload adds to a tally: it says something or not."""
+
+DIFFERENCES = "two sums over cohorts that differ in one client give that client's upload by subtraction"
+"""The excess of every sum, until clients insist on a minimum overlap of cohorts."""
+
+SUBTRACTION = "with two clients, each learns the other's upload by subtracting its own"
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one unit's row can be from the zero row, in the unit of the current domain."""
+
+    l2: float = math.inf
+    unit: Unit | None = None
+    """Whose data that row is: what noise scaled to it protects; None where rows recur unbounded."""
+    noised_by: str = ""
+    """Who has added noise before this point: a zeroed unit's row is then no longer the zero row."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a stage before this point bounds it."""
+        return math.isfinite(self.l2)
+
+
+@dataclass(frozen=True)
+class BindContext:
+    """What binding knows: the channel, everybody who may ever contribute, the neighbouring relation."""
+
+    channel: Channel
+    clients: tuple[str, ...]
+    relation: str
+    ring: int = 0
+    """Size of the ring that the carrier adds in, 0 where it adds real numbers."""
+    quorum: int = 1
+    """The client's own: the fewest that it is summed with, itself counted."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a value belongs: derived keys and checks bind every part of it."""
+
+    run: str
+    round: int
+    exchange: int
+    channel: str
+    cohort: tuple[str, ...]
+    reader: str = ""
+    """The one peer that reads, on a channel where one reads; empty where the server or all others do."""
+    offer: int = 0
+    """The exchange of the offer that is answered, where one is."""
+    given: str = ""
+    """Head of the history of all that clients were given, this exchange included. Masks bind it: clients that
+    were shown different things by a lying server, now or before, make masks that do not cancel."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What a stage's noise earns: the accountant's events for so many values, and against whom."""
+
+    release: Callable[[int], tuple[Event, ...]]
+    against: frozenset[str]
+    computational: bool = False
+    """Whether its whole amount rests on nobody seeing a single upload."""
+
+
+class Stage(ABC):
+    """One step of a protection, with a half at the client and a half at the reader."""
+
+    takes: Domain
+    gives: Domain
+    traces: str = ""
+    """What the client's half has done to an upload, in a word, for sentences on what is seen."""
+    grid: float = 0.0
+    """The step that it rounds to, where parts of sums are to be rounded before they are added up."""
+    tallies: int = 0
+    """How many words it adds behind an upload, whole numbers whose sum over the uploads is all that is read.
+    The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
+
+    @abstractmethod
+    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+        """This stage with its numbers filled in, and the sensitivity after it."""
+
+    @abstractmethod
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """The client's half, on the matrix ``[rows, width]``."""
+
+    def tally(self, matrix: np.ndarray) -> np.ndarray:
+        """The client's words of :attr:`tallies`, each from 0 to :data:`TALLY`, of what :meth:`apply` gets."""
+        return np.zeros(self.tallies, dtype=np.int32)
+
+    def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        """The reader's half, on the opened value; by default nothing."""
+        return matrix
+
+    def noise(self) -> Noise | None:
+        """What the ledger may count for this stage."""
+        return None
+
+    def terms(self) -> dict[str, Any]:
+        """Public parameters, for the reader of an upload and for reports."""
+        return {}
+
+
+class Carrier(ABC):
+    """How the values of a protection travel, and what the reader can open of them."""
+
+    name: str
+    takes: Domain
+    gives: Domain
+    reveals: frozenset[Reveal]
+    ring: int = 0
+    longest: float = math.inf
+    """The largest L2 norm of an upload that it carries; longer ones are shortened to it."""
+    agrees_on_keys: bool = False
+    """Whether the clients must have agreed on pairwise keys before round 1."""
+    tolerates_dropouts: bool = False
+    """Whether a sum opens without clients that stop answering; every other carrier's ask is refused then."""
+    closing: tuple[str, ...] = ()
+    """The steps after an upload that end with :attr:`confirms`, where there are any."""
+    confirms: str = ""
+    """The step that shows a client that the sum it uploaded for is complete: what it learned meanwhile is
+    kept from then on. Empty where no client can know, so that it is kept once the upload is sealed."""
+
+    def bind(self, terms: BindContext) -> Carrier:
+        """This carrier with its parameters filled in.
+
+        Raises:
+            Incompatible: where it cannot serve the channel.
+        """
+        return self
+
+    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+        """What somebody could learn beyond the declaration, one sentence each.
+
+        Args:
+            traces: what the stages have done to every upload, e.g. ``", clipped, noised"``.
+        """
+        return ()
+
+    def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
+        """The server half of what has to happen once before round 1; by default nothing."""
+        return
+
+    def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
+        """The client half of a step of this carrier's own protocol."""
+        raise HostileMessage(f"carrier {self.name!r} has no step {step!r}")
+
+    def prepare(self, ask: Ask, cohort: tuple[str, ...], channel: str) -> Carrier:
+        """The server half of what has to happen before each sum's uploads are asked for.
+
+        Returns:
+            This carrier as it opens that one sum; by default itself.
+        """
+        return self
+
+    def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
+        """Whom the server asks for an upload, and what the carrier gives each besides; the server's half.
+
+        Names of entries start with ``carrier/``.
+        """
+        return {name: {} for name in cohort}
+
+    def accept(self, part: Tree, scope: Scope, party: Party) -> None:
+        """The client's half of :meth:`parts`, before the algorithm works; by default nothing."""
+        return
+
+    def context(self, scope: Scope, party: Party) -> str:
+        """A public mark of what a sealed upload is bound to: uploads of one sum have one. Empty for none.
+
+        Masks that are bound to different things do not cancel, and their sum is noise that nobody would
+        notice; this mark shows who was given something else.
+        """
+        return ""
+
+    def check(self, data: Any, layout: Layout, name: str) -> None:
+        """That one client's sealed upload has the form that its layout promises; by default anything has.
+
+        Raises:
+            HostileMessage: for one that no honest client sends.
+        """
+        return
+
+    def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
+        """Whose uploads the sum holds, of those that arrived; by default all."""
+        return uploaded
+
+    @abstractmethod
+    def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> Any:
+        """What travels instead of the matrix: an array or bytes."""
+
+    @property
+    def opens(self) -> Domain:
+        """The numbers under the wrapping, if there is one."""
+        return self.gives
+
+    def wrap(self, tree: Tree, scope: Scope, party: Party) -> Tree:
+        """The last step of sealing, on the whole reply; by default nothing."""
+        return tree
+
+    def unwrap(self, tree: Tree, sender: str, scope: Scope, party: Party) -> Tree:
+        """The inverse, in the client that reads a peer channel."""
+        return tree
+
+    @abstractmethod
+    def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
+        """The sum of the cohort's matrices, ``[rows, width]``."""
+
+    def open_values(
+        self,
+        sealed: Mapping[str, Any],
+        weights: Mapping[str, float],
+        layout: Layout,
+        scope: Scope,
+        ask: Ask,
+    ) -> tuple[np.ndarray, dict[str, float], dict[str, float]]:
+        """The weighted mean ``[rows, width]``, and by client its upload's cosine with it and its length."""
+        raise Incompatible(f"carrier {self.name!r} values no uploads")
+
+    def open_each(self, sealed: Any, layout: Layout, name: str) -> np.ndarray:
+        """The matrix of the client of that name."""
+        raise Incompatible(f"carrier {self.name!r} reveals only the sum")
+
+
+MAJORITY: Literal["majority"] = "majority"
+"""The quorum of sums by default: no two cohorts that are answered have nobody in common."""
+Quorum = float | Literal["majority"]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Stages in order and one carrier, as :class:`~secure_fedgraph.privacy.binding.Protection` binds them.
+
+    Args:
+        stages: run from left to right in the client and from right to left at the reader.
+        carrier: how the result travels.
+        quorum: the smallest cohort that a client answers: a number, below 1 the share of all who may
+            contribute, or ``"majority"`` of them. The client's own; never read from the wire.
+        name: what tables call it.
+    """
+
+    carrier: Carrier
+    stages: tuple[Stage, ...] = ()
+    quorum: Quorum = 1
+    name: str = "protection"
+
+
+def checked_array(data: Any, dtype: np.dtype[Any], layout: Layout, name: str) -> np.ndarray:
+    """A client's array with the type and the number of values that its layout promises.
+
+    Raises:
+        HostileMessage: for anything else, NaN and infinities included.
+    """
+    if not isinstance(data, np.ndarray) or data.dtype != dtype or data.size != layout.rows * layout.width:
+        raise HostileMessage(
+            f"{name}'s upload does not hold {layout.rows} x {layout.width} values of {dtype}"
+        )
+    if data.dtype.kind == "f" and not all_finite(data):
+        raise HostileMessage(f"{name}'s upload holds NaN or infinity")
+    return data.reshape(layout.rows, layout.width)
