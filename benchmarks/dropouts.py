@@ -26,7 +26,7 @@ from typing import Any
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.experiment.results import write_json
-from secure_fedgraph.privacy.policy import masked, strictest
+from secure_fedgraph.policies import masked, strictest
 
 CLIENTS, SHARE, LAST = 10, 0.2, 5
 

@@ -20,8 +20,9 @@ import dp_accounting as dp
 
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, pooled_parts
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.policy import Policy, central_dp, distributed_dp, local_dp
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit

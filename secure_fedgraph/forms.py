@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from secure_fedgraph.algorithm import Algorithm, Form
 from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
-from secure_fedgraph.privacy.policy import NOISED, RECIPES, BoundPolicy, PlaintextWarning, Policy
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policies.strictest import NOISED
+from secure_fedgraph.privacy.policy import BoundPolicy, PlaintextWarning, Policy
 from secure_fedgraph.protocol.channel import Channel, Reveal
 
 Channels = Callable[[Algorithm], Sequence[Channel]]

@@ -1,16 +1,17 @@
-"""The recipes, for ``sfg.policies.masked()`` and the like."""
+"""The recipes, for ``sfg.policies.masked()`` and the like; other packages' by their names too."""
 
-from secure_fedgraph.privacy.policy import (
-    Policy,
-    central_dp,
-    distributed_dp,
-    homomorphic,
-    local_dp,
-    masked,
-    plaintext,
-    sealed,
-    strictest,
-)
+from collections.abc import Callable
+
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policies.central_dp import central_dp
+from secure_fedgraph.privacy.policies.distributed_dp import distributed_dp
+from secure_fedgraph.privacy.policies.homomorphic import homomorphic
+from secure_fedgraph.privacy.policies.local_dp import local_dp
+from secure_fedgraph.privacy.policies.masked import masked
+from secure_fedgraph.privacy.policies.plaintext import plaintext
+from secure_fedgraph.privacy.policies.sealed import sealed
+from secure_fedgraph.privacy.policies.strictest import strictest
+from secure_fedgraph.privacy.policy import Policy
 
 __all__ = [
     "Policy",
@@ -23,3 +24,10 @@ __all__ = [
     "sealed",
     "strictest",
 ]
+
+
+def __getattr__(name: str) -> Callable[..., Policy]:
+    """A recipe without a line above: one of another package, or a new one."""
+    if name.startswith("_") or name not in RECIPES:
+        raise AttributeError(f"module {__name__!r} has no recipe {name!r}")
+    return RECIPES[name]

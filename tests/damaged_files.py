@@ -47,8 +47,8 @@ from secure_fedgraph.experiment.results import (
 )
 from secure_fedgraph.graph.data import datasets, store
 from secure_fedgraph.graph.data.rawfiles import RAW
+from secure_fedgraph.policies import plaintext
 from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
-from secure_fedgraph.privacy.policy import plaintext
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
 from secure_fedgraph.protocol import Transcript, nested
 from secure_fedgraph.protocol.transcript import everything

@@ -38,7 +38,8 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused, SecureFedGraphError
-from secure_fedgraph.privacy.policy import RECIPES, Policy
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Message, wire
 from secure_fedgraph.running import session
 

@@ -15,7 +15,8 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.registry import drawing
-from secure_fedgraph.privacy.policy import RECIPES, BoundPolicy, PlaintextWarning, Policy
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policy import BoundPolicy, PlaintextWarning, Policy
 
 ISOLATED = "isolated runs a client in a process of its own"
 

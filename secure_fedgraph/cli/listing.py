@@ -9,7 +9,7 @@ from typing import Any
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.cli.screen import plain_warnings
 from secure_fedgraph.graph.data.datasets import DATASETS, available
-from secure_fedgraph.privacy.policy import RECIPES
+from secure_fedgraph.privacy.policies import RECIPES
 
 
 def algorithms() -> list[dict[str, Any]]:

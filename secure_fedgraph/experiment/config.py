@@ -29,7 +29,9 @@ from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import DRAWINGS
-from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES, Policy, strictest
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policies.strictest import LADDER, NOISED, strictest
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.experiment.config import SURVIVE, Experiment
-from secure_fedgraph.privacy.policy import LADDER, NOISED, RECIPES
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policies.strictest import LADDER, NOISED
 
 TABLES = ("protection", "steps", "budget")
 """Tables of the configuration whose keys are looked at one by one."""

@@ -13,7 +13,9 @@ from secure_fedgraph.federation import Federation
 from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
-from secure_fedgraph.privacy.policy import BoundPolicy, Policy, policy_named, strictest
+from secure_fedgraph.privacy.policies import policy_named
+from secure_fedgraph.privacy.policies.strictest import strictest
+from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol import Channel
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.options import RunOptions

@@ -11,8 +11,8 @@ from parties import NAMES, RUN, pairwise, scope, session, vectors
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.policies import masked
 from secure_fedgraph.privacy.carriers import sealed
-from secure_fedgraph.privacy.policy import masked
 from secure_fedgraph.protocol import Channel, Reveal, Upload, history, wire
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 

@@ -17,22 +17,14 @@ from parties import NAMES, Toy, pairwise, scope, session, vectors
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import AgreementKey, key_stream, unseal
 from secure_fedgraph.errors import HostileMessage, Incompatible, Refused
+from secure_fedgraph.policies import central_dp, homomorphic, local_dp, masked, plaintext, strictest
 from secure_fedgraph.privacy.carriers.homomorphic import sums as he
 from secure_fedgraph.privacy.carriers.homomorphic.scheme import SecretKey
 from secure_fedgraph.privacy.carriers.key_agreement import shared_key
 from secure_fedgraph.privacy.carriers.secagg import pairwise as masking_pairwise
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.policy import (
-    BoundPolicy,
-    Policy,
-    central_dp,
-    homomorphic,
-    local_dp,
-    masked,
-    plaintext,
-    strictest,
-)
+from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Message, Reveal, wire
 from secure_fedgraph.protocol.message import ANSWER, CARRIER

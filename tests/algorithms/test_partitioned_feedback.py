@@ -18,8 +18,8 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
 from secure_fedgraph.models.parameters import parameters_of
+from secure_fedgraph.policies import local_dp
 from secure_fedgraph.privacy import protection
-from secure_fedgraph.privacy.policy import local_dp
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution

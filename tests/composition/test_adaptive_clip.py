@@ -14,7 +14,7 @@ from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
-from secure_fedgraph.privacy.policy import distributed_dp, local_dp, masked, plaintext
+from secure_fedgraph.policies import distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.protocol.transcript import everything
 
 SMALL = {"hidden": (8, 8), "learning_rate": 0.05}

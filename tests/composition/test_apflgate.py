@@ -16,7 +16,8 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.graph.kinds import RatingsDataset
-from secure_fedgraph.privacy.policy import RECIPES, Policy
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Message
 from secure_fedgraph.protocol.transcript import everything
 

@@ -17,13 +17,8 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.training.gin_classifier import GinClassifier
 from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.privacy.policy import (
-    PlaintextWarning,
-    homomorphic,
-    masked,
-    plaintext,
-    strictest,
-)
+from secure_fedgraph.policies import homomorphic, masked, plaintext, strictest
+from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol import Reveal, Transcript
 from secure_fedgraph.protocol.dropouts import STEPS, Dropouts
 from secure_fedgraph.protocol.transcript import everything

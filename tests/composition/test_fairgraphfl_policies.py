@@ -18,9 +18,7 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import run_result
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.motifs import motifs_of
-from secure_fedgraph.privacy.policy import (
-    RECIPES,
-    PlaintextWarning,
+from secure_fedgraph.policies import (
     central_dp,
     distributed_dp,
     homomorphic,
@@ -30,6 +28,8 @@ from secure_fedgraph.privacy.policy import (
     sealed,
     strictest,
 )
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol.transcript import everything
 
 SMALL = {"hidden": 8, "layers": 2, "batch": "full", "learning_rate": 0.01}

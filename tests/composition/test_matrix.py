@@ -20,10 +20,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import LeftInPlaintext, Refused
-from secure_fedgraph.privacy.policy import (
-    RECIPES,
-    PlaintextWarning,
-    Policy,
+from secure_fedgraph.policies import (
     central_dp,
     distributed_dp,
     homomorphic,
@@ -32,6 +29,8 @@ from secure_fedgraph.privacy.policy import (
     plaintext,
     strictest,
 )
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policy import PlaintextWarning, Policy
 from secure_fedgraph.protocol import Message, wire
 from secure_fedgraph.protocol.transcript import everything
 

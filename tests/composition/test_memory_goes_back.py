@@ -12,7 +12,7 @@ import torch
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
-from secure_fedgraph.privacy.policy import plaintext, strictest
+from secure_fedgraph.policies import plaintext, strictest
 
 FAST = ("fedsage", "fedego", "apflgate", "fairgraphfl")
 

@@ -10,7 +10,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training.weighting import WEIGHT, weighed, weighted_mean
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.privacy.policy import homomorphic, local_dp, masked, plaintext
+from secure_fedgraph.policies import homomorphic, local_dp, masked, plaintext
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
 

@@ -10,7 +10,7 @@ import torch
 from parties import NAMES, RUN, Toy, session
 
 from secure_fedgraph.errors import HostileMessage, Refused, Unbound
-from secure_fedgraph.privacy.policy import homomorphic, local_dp, masked, plaintext
+from secure_fedgraph.policies import homomorphic, local_dp, masked, plaintext
 from secure_fedgraph.protocol import Message, Upload, wire
 
 ALL = (Toy.UPDATE, Toy.SINGLE, Toy.TELL, Toy.EXAM)

@@ -140,7 +140,7 @@ def test_policies_budgets_channels_and_settings(make: Callable[[], Any], named: 
 
 def test_policies_by_name_are_the_command_lines(federation: sfg.Federation) -> None:
     from secure_fedgraph.experiment.config import make_policy
-    from secure_fedgraph.privacy.policy import RECIPES, policy_named
+    from secure_fedgraph.privacy.policies import RECIPES, policy_named
 
     for name in RECIPES:
         try:

@@ -18,7 +18,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_code
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.graph.data.datasets import DATASETS
-from secure_fedgraph.privacy.policy import RECIPES
+from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.registry import PluginWarning, Registry, check_subclass, classes_below
 
 GROUP = "secure_fedgraph.test_words"

@@ -8,7 +8,7 @@ import pytest
 from parties import NAMES, Toy, pairwise, session, vectors
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused, Unbound
-from secure_fedgraph.privacy.policy import masked, plaintext
+from secure_fedgraph.policies import masked, plaintext
 from secure_fedgraph.protocol import Channel, Message, Reveal
 from secure_fedgraph.round import everyone
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from parties import session
 
+from secure_fedgraph.policies import plaintext
 from secure_fedgraph.privacy.bound import Sum, Valued
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
-from secure_fedgraph.privacy.policy import plaintext
 from secure_fedgraph.round import Round
 from secure_fedgraph.seams import ClientContext, NoisyTraining, RoundApi, Total, Valuation
 

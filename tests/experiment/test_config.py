@@ -9,7 +9,7 @@ import pytest
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, load, make_policy
-from secure_fedgraph.privacy.policy import RECIPES
+from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.protocol import Channel, Reveal
 
 TOML = """

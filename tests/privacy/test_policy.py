@@ -9,13 +9,7 @@ import pytest
 from parties import NAMES
 
 from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
-from secure_fedgraph.privacy.binding import Protection
-from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.policy import (
-    RECIPES,
-    PlaintextWarning,
-    Policy,
+from secure_fedgraph.policies import (
     central_dp,
     distributed_dp,
     homomorphic,
@@ -24,6 +18,11 @@ from secure_fedgraph.privacy.policy import (
     plaintext,
     strictest,
 )
+from secure_fedgraph.privacy.binding import Protection
+from secure_fedgraph.privacy.carriers.plain import Plain
+from secure_fedgraph.privacy.carriers.secagg.server import Masked
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policy import PlaintextWarning, Policy
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Domain, Reveal, Unit
 

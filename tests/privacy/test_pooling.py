@@ -13,12 +13,12 @@ from dp_accounting.pld import PLDAccountant
 from parties import NAMES, scope
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, plaintext
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp, plaintext
 from secure_fedgraph.privacy.pooling import clipped, first, moved, pooled
 from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, Charge, report, spent
 from secure_fedgraph.privacy.stages.clip import Clip

@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.ego_graphs import ego_table
 from secure_fedgraph.models.ego.mash import capped
+from secure_fedgraph.policies import distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy import pooling_trees
-from secure_fedgraph.privacy.policy import distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy.pooling import clipped, moved
 from secure_fedgraph.privacy.pooling_trees import parents, tree_sums
 from secure_fedgraph.privacy.stages.gaussian import Gaussian

@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as hnp
 from parties import NAMES, Toy, introduced, scope, session
 
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.policies import local_dp, masked
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
-from secure_fedgraph.privacy.policy import local_dp, masked
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import Gaussian

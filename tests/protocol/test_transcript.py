@@ -9,7 +9,7 @@ import pytest
 from parties import Toy, session, vectors
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.policy import local_dp, masked, plaintext
+from secure_fedgraph.policies import local_dp, masked, plaintext
 from secure_fedgraph.protocol import Message, Transcript, Unit, wire
 from secure_fedgraph.protocol.transcript import everything, nothing, readable
 

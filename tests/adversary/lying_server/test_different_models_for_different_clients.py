@@ -16,8 +16,9 @@ from lying import Played, cosine, giving, play
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.policies import homomorphic, masked, strictest
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.policy import PlaintextWarning, homomorphic, masked, strictest
+from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.protocol import Channel, Message, Reveal, history
 from secure_fedgraph.protocol.history import Exchange, History
 

@@ -17,7 +17,7 @@ from parties import Session, Toy, session
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.privacy.policy import local_dp
+from secure_fedgraph.policies import local_dp
 from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
 
 

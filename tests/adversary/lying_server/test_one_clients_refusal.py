@@ -25,7 +25,7 @@ from secure_fedgraph.errors import (
     Refused,
     SecureFedGraphError,
 )
-from secure_fedgraph.privacy.policy import homomorphic, masked
+from secure_fedgraph.policies import homomorphic, masked
 from secure_fedgraph.protocol import courier as courier_module
 from secure_fedgraph.protocol import transport, wire
 from secure_fedgraph.protocol.text import LONGEST, printable

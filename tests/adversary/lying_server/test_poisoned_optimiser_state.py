@@ -19,7 +19,7 @@ from secure_fedgraph.algorithms.training.optimizers import bound_gradients
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput, Refused
-from secure_fedgraph.privacy.policy import masked, plaintext
+from secure_fedgraph.policies import masked, plaintext
 from secure_fedgraph.protocol import Channel, Message, Reveal, Upload
 from secure_fedgraph.protocol.memory import Before
 

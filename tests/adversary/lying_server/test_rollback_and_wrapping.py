@@ -17,10 +17,10 @@ from parties import Session, Toy, introduced, people, scope, session, vectors
 import secure_fedgraph as sfg
 from secure_fedgraph.crypto import seal
 from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.policies import local_dp, masked
 from secure_fedgraph.privacy.bound import CutWarning
 from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
 from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.privacy.policy import local_dp, masked
 from secure_fedgraph.privacy.stages import fixed_point, gaussian
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 

@@ -11,7 +11,7 @@ from lying_server import LyingServer, citation, lying_server
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.policy import plaintext
+from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.message import CARRIER
 

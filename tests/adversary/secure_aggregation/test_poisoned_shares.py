@@ -12,12 +12,12 @@ from parties import session
 from test_secure_aggregation import CHANNEL, LAYOUT, Server
 
 from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.policies import masked
 from secure_fedgraph.privacy.carriers.secagg import client, shamir, unmasking
 from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centred
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.carriers.secagg.shamir import PRIME, decoded, split
 from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.privacy.policy import masked
 from secure_fedgraph.protocol import wire
 
 TWELVE = tuple(f"c{i:02d}" for i in range(12))

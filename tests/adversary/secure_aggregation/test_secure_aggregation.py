@@ -16,6 +16,7 @@ from parties import NAMES, Toy, introduced, pairwise, people, scope, session, ve
 
 from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.policies import homomorphic, masked
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, SecretKey
 from secure_fedgraph.privacy.carriers.key_agreement import shared_key
@@ -28,7 +29,6 @@ from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.carriers.secagg.shamir import combine
 from secure_fedgraph.privacy.contracts import BindContext
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.privacy.policy import homomorphic, masked
 from secure_fedgraph.protocol import Channel, Layout, Reveal, history, wire
 
 SIX = tuple(f"c{i}" for i in range(6))

@@ -17,12 +17,12 @@ from parties import Session, Toy, session
 
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage, Refused
+from secure_fedgraph.policies import homomorphic, masked, plaintext
 from secure_fedgraph.privacy.bound import CutWarning
 from secure_fedgraph.privacy.carriers import tolerant_ask
 from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg import server
 from secure_fedgraph.privacy.contracts import Scope
-from secure_fedgraph.privacy.policy import homomorphic, masked, plaintext
 from secure_fedgraph.protocol import DirectCalls, Layout, Message, wire
 
 NAMES = tuple(f"owner-{i}" for i in range(5))

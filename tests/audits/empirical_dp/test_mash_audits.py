@@ -11,9 +11,9 @@ from parties import NAMES
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import grown_trees
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy import pooling_trees, protection
 from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
 from secure_fedgraph.protocol import Channel, Reveal, Unit, UnitContributionTrees
 

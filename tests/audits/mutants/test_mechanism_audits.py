@@ -19,10 +19,11 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.empirical_dp.mechanisms import Audit, Transparent, audit, centred, claims, view
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, pooled_parts
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
 from secure_fedgraph.privacy import pooling, protection
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import Noise, Sensitivity
-from secure_fedgraph.privacy.policy import Policy, central_dp, distributed_dp, local_dp, masked
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.ledger import spent
 from secure_fedgraph.privacy.stages import clip
 from secure_fedgraph.privacy.stages.clip import Clip

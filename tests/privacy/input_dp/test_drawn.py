@@ -19,6 +19,7 @@ from secure_fedgraph.cli.tables import run_tables
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, run_result
+from secure_fedgraph.policies import local_dp
 from secure_fedgraph.privacy.accounting.epsilon import PureRelease
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
@@ -26,7 +27,6 @@ from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, lying
 from secure_fedgraph.privacy.input_dp.registry import DRAWINGS, drawing
-from secure_fedgraph.privacy.policy import local_dp
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Cost, read_ledger
 from secure_fedgraph.privacy.spending.planning import plan

@@ -16,9 +16,9 @@ from parties import Toy, session
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.policies import local_dp, plaintext
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
-from secure_fedgraph.privacy.policy import local_dp, plaintext
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
 

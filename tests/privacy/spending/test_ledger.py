@@ -17,6 +17,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, plaintext
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,
@@ -25,7 +26,6 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     PureRelease,
     SamplingError,
 )
-from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp, plaintext
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, number, read_ledger, report, spent
 
 

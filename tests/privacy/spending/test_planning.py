@@ -18,9 +18,9 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute, make_federation, run_result
 from secure_fedgraph.experiment.schema import ChannelReport
+from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
-from secure_fedgraph.privacy.policy import central_dp, distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import spent
 from secure_fedgraph.privacy.spending.planning import check_first, plan, split

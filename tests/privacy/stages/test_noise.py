@@ -15,13 +15,13 @@ from parties import NAMES, introduced, masked_sum, scope
 from scipy.stats import kstest
 
 from secure_fedgraph.errors import BadInput, Incompatible, Unbound
+from secure_fedgraph.policies import distributed_dp
 from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.ring_words import centred
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
-from secure_fedgraph.privacy.policy import distributed_dp
 from secure_fedgraph.privacy.pooling import clipped, first, pooled
 from secure_fedgraph.privacy.samplers.discrete_gaussian import discrete_gaussian
 from secure_fedgraph.privacy.stages.clip import Clip

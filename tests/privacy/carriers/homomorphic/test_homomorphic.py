@@ -7,10 +7,10 @@ import pytest
 from parties import NAMES, Toy, scope, session, vectors
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
+from secure_fedgraph.policies import homomorphic
 from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, SecretKey
 from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
 from secure_fedgraph.privacy.contracts import BindContext
-from secure_fedgraph.privacy.policy import homomorphic
 from secure_fedgraph.protocol import Channel, Layout, Message, Reveal, wire
 
 STEP = 2.0**-24  # limit 8, three clients, ring 2**30: see test_encoding

@@ -14,13 +14,14 @@ from scipy.stats import chi2
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
+from secure_fedgraph.policies import homomorphic, local_dp, masked, plaintext, strictest
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.bound import CutWarning
 from secure_fedgraph.privacy.carriers.homomorphic import native as ring_he_native
 from secure_fedgraph.privacy.carriers.homomorphic import valuation, valuation_native
 from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
 from secure_fedgraph.privacy.carriers.plain import Plain
-from secure_fedgraph.privacy.policy import Policy, homomorphic, local_dp, masked, plaintext, strictest
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Channel, Message, Reveal, Upload, wire
 
 WIDTH = 9000  # two ciphertexts

@@ -9,13 +9,13 @@ import pytest
 from parties import NAMES, Toy, introduced, masked_sum, people, scope, session, vectors
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
+from secure_fedgraph.policies import masked
 from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
 from secure_fedgraph.privacy.carriers.secagg import client
 from secure_fedgraph.privacy.carriers.secagg import ring_words as words
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.server import PARTS, Masked
 from secure_fedgraph.privacy.contracts import DIFFERENCES, BindContext
-from secure_fedgraph.privacy.policy import masked
 from secure_fedgraph.protocol import Channel, Layout, Reveal, wire
 from secure_fedgraph.protocol.dropouts import STEPS
 from secure_fedgraph.protocol.message import ANSWER

@@ -1,0 +1,69 @@
+"""The recipes: one module each, registered by standing here."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.privacy.policies.recipe import is_recipe, recipe
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.registry import Registry, modules_below
+
+
+def _own() -> dict[str, Callable[..., Policy]]:
+    modules = modules_below(sys.modules[__name__])
+    made = [one for module in modules for one in vars(module).values() if is_recipe(one, module.__name__)]
+    return {one.__name__: one for one in made}
+
+
+def _checked(name: str, found: object) -> Callable[..., Policy]:
+    """Another package's recipe: as one of this folder, its arguments are checked, and kept for processes."""
+    if not inspect.isfunction(found):
+        raise BadInput(f"give a function that returns a Policy, not {found!r}")
+    spelled = [
+        one.replace(annotation=getattr(one.annotation, "__name__", one.annotation))
+        for one in inspect.signature(found).parameters.values()
+    ]
+
+    @functools.wraps(found)
+    def make(*args: Any, **kwargs: Any) -> Policy:
+        policy = found(*args, **kwargs)
+        if not isinstance(policy, Policy) or policy.name != name:
+            what = repr(policy.name) if isinstance(policy, Policy) else f"a {type(policy).__name__}"
+            raise BadInput(
+                f"policy {name!r}: {found.__module__}.{found.__name__} gave {what}; give a Policy "
+                f"of that name"
+            )
+        return policy
+
+    make.__signature__ = inspect.Signature(spelled)  # type: ignore[attr-defined]
+    return recipe(make)
+
+
+RECIPES: Registry[Callable[..., Policy]] = Registry("policy", "secure_fedgraph.policies", _own, _checked)
+"""The recipes by the names that the command line uses: those of this folder, and of other packages."""
+
+
+def policy_named(name: str) -> Policy:
+    """The recipe of that name with its defaults, as the command line makes it.
+
+    Raises:
+        BadInput: for an unknown name, or a recipe that needs a norm and noise.
+
+    >>> policy_named("masked").name
+    'masked'
+    """
+    if name not in RECIPES:
+        raise unknown_name("policy", name, RECIPES)
+    parameters = inspect.signature(RECIPES[name]).parameters.values()
+    missing = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    if missing:
+        raise BadInput(
+            f"policy {name!r} needs {' and '.join(missing)}: give "
+            f"policies.{name}({', '.join(f'{key}=1.0' for key in missing)})"
+        )
+    return RECIPES[name]()

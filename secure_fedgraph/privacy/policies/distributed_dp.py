@@ -1,0 +1,61 @@
+"""Every client adds its share of the noise, under masks."""
+
+from __future__ import annotations
+
+from secure_fedgraph.privacy.binding import Protection
+from secure_fedgraph.privacy.carriers.sealed import Sealed
+from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.privacy.carriers.secagg.server import ABANDONED, Masked
+from secure_fedgraph.privacy.contracts import Quorum
+from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amounts, recipe
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.guarantee import Relation
+
+
+@recipe
+def distributed_dp(
+    norm: Amount,
+    multiplier: Amount,
+    relation: str = Relation.ZERO_OUT,
+    quorum: Quorum = 0.8,
+    bits: int = 32,
+    colluders: float = 0.1,
+    dropouts: float = 0.2,
+    batch: int = 1,
+    abandoned: int = ABANDONED,
+    limit: float = float("inf"),
+) -> Policy:
+    """Every client adds its share of the noise, under masks: the server sees the noised sum only.
+
+    The shares of any ``quorum`` clients, without those of the colluders, make up the whole noise, so the
+    guarantee holds against the server and against whoever contributes, and costs about as little accuracy as
+    noise by a trusted server. That nobody sees a single upload rests on the masks: computationally.
+
+    What peers read as a sum is protected alike, and sealed; a channel whose reader needs each upload is
+    refused.
+
+    Args:
+        norm, multiplier: as for :func:`local_dp`; the clip bounds a client's whole upload.
+        quorum: the smallest cohort that a client answers and the fewest survivors whose sum it opens: a
+            number of clients, below 1 a share of all, or ``"majority"``. More is less noise, and fewer
+            drop-outs survived.
+        bits, colluders, dropouts, batch, abandoned: as for :func:`masked`. At least one client is taken to
+            collude.
+        limit: coordinates beyond it are cut: what makes room in a ring of 16 bits.
+    """
+    check_amounts(norm, multiplier)
+
+    def recipe(channel: Channel) -> Protection:
+        stages = (
+            Clip(amount_of("norm", norm, channel), whole=True),
+            Gaussian(amount_of("multiplier", multiplier, channel), "shares", limit, colluders),
+        )
+        if channel.to == "peer" and channel.reveal is Reveal.SUM:
+            return Protection(Sealed(Pairwise()), stages, quorum, "distributed_dp, sealed")
+        masks = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch, abandoned=abandoned)
+        return Protection(masks, stages, quorum, "distributed_dp")
+
+    return Policy("distributed_dp", recipe, relation=relation)

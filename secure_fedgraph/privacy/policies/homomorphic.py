@@ -1,0 +1,44 @@
+"""Sums of ciphertexts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from secure_fedgraph.privacy.binding import Protection
+from secure_fedgraph.privacy.carriers.homomorphic.sums import Homomorphic
+from secure_fedgraph.privacy.carriers.homomorphic.valuation import EncryptedValues
+from secure_fedgraph.privacy.carriers.plain import Plain
+from secure_fedgraph.privacy.carriers.sealed import Sealed
+from secure_fedgraph.privacy.carriers.secagg.pairwise import Pairwise
+from secure_fedgraph.privacy.contracts import MAJORITY, Quorum
+from secure_fedgraph.privacy.policies.recipe import by_reader, check_quorum, recipe
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
+from secure_fedgraph.protocol.channel import Reveal
+
+
+@recipe
+def homomorphic(
+    limit: float = 8.0, quorum: Quorum = MAJORITY, holder: str = "", scheme: str = "bfv"
+) -> Policy:
+    """Ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
+
+    What peers read is sealed, sums over masks: every client has the homomorphic key, so to a peer that got
+    ciphertexts they would be single uploads.
+
+    A channel that declares values is valued on CKKS ciphertexts, which one client has the key to.
+
+    Args:
+        limit, quorum: as for :func:`masked`.
+        holder: which client opens values; by default one that is drawn for the run.
+        scheme: of sums: ``"bfv"``, or ``"ckks"``: the same sums, bit for bit, for more bytes and time.
+    """
+    stages, quorum = (FixedPoint(limit),), check_quorum(quorum)
+    valued = Protection(EncryptedValues(holder), (), quorum, "homomorphic")
+    sums = by_reader(
+        "homomorphic",
+        Protection(Homomorphic(scheme), stages, quorum, "homomorphic"),
+        Protection(Sealed(Plain()), name="sealed"),
+        peer_sum=Protection(Sealed(Pairwise()), stages, quorum, "masked, sealed"),
+    )
+    return replace(sums, recipe=lambda c: valued if c.reveal is Reveal.VALUES else sums.recipe(c))

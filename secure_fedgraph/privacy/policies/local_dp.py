@@ -1,0 +1,41 @@
+"""Clip and noise in every client."""
+
+from __future__ import annotations
+
+from secure_fedgraph.privacy.binding import Protection
+from secure_fedgraph.privacy.carriers.plain import Plain
+from secure_fedgraph.privacy.carriers.sealed import Sealed
+from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amounts, recipe
+from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.stages.clip import Clip
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.protocol.guarantee import Relation
+
+
+@recipe
+def local_dp(
+    norm: Amount, multiplier: Amount, relation: str = Relation.ZERO_OUT, rows: bool = False
+) -> Policy:
+    """Clip and Gaussian noise in the client: the server sees noised uploads only.
+
+    What peers read is clipped and noised as well, and sealed.
+
+    Args:
+        norm: the clip, an L2 norm; one number, or one by channel.
+        multiplier: noise standard deviation over sensitivity; one number, or one by channel.
+        rows: where an upload has one row a node or a graph, clip each row and not the whole. The noise is
+            then as small as a row; it protects nobody, since rows recur, and epsilon is infinite.
+    """
+    check_amounts(norm, multiplier)
+
+    def recipe(channel: Channel) -> Protection:
+        stages = (
+            Clip(amount_of("norm", norm, channel), whole=not rows),
+            Gaussian(amount_of("multiplier", multiplier, channel)),
+        )
+        if channel.to == "peer":
+            return Protection(Sealed(Plain()), stages, name="local_dp, sealed")
+        return Protection(Plain(), stages, name="local_dp")
+
+    return Policy("local_dp", recipe, relation=relation)

@@ -1,0 +1,60 @@
+"""For each channel the first policy that binds."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+from secure_fedgraph.errors import Incompatible, Refused
+from secure_fedgraph.privacy.bound import Bound
+from secure_fedgraph.privacy.policies.homomorphic import homomorphic
+from secure_fedgraph.privacy.policies.masked import masked
+from secure_fedgraph.privacy.policies.plaintext import plaintext
+from secure_fedgraph.privacy.policies.recipe import recipe
+from secure_fedgraph.privacy.policies.sealed import sealed
+from secure_fedgraph.privacy.policy import OUTSIDE, SILENT, PlaintextWarning, Policy
+from secure_fedgraph.protocol.channel import Channel
+
+LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plaintext")
+"""The order in which ``strictest`` tries the recipes."""
+NOISED = ("distributed_dp", "local_dp")
+"""Those of them that need a norm and noise."""
+
+
+@recipe
+def strictest(*policies: Policy) -> Policy:
+    """For each channel the first policy that binds; a channel left in plaintext raises a warning.
+
+    Without arguments: masked, homomorphic, sealed, plaintext, in that order.
+    """
+    candidates = policies or (masked(), homomorphic(), sealed(), plaintext())
+    return _Strictest(
+        "strictest", candidates[0].recipe, relation=candidates[0].relation, candidates=candidates
+    )
+
+
+@dataclass(frozen=True)
+class _Strictest(Policy):
+    candidates: tuple[Policy, ...] = ()
+
+    def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
+        if channel.name in self.exceptions:
+            return super()._bind(channel, clients)
+        reasons = []
+        for candidate in self.candidates:
+            try:
+                bound = candidate._bind(channel, clients)
+            except Refused as refusal:
+                reasons.append(f"{candidate.name}: {refusal}")
+                continue
+            # never less than what was refused as too little
+            if bound.bare and len(clients) < channel.least and not channel.accepted:
+                raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
+            if bound.bare and bound.protection not in (OUTSIDE, SILENT):
+                warnings.warn(
+                    f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",
+                    PlaintextWarning,
+                    stacklevel=2,
+                )
+            return bound
+        raise Incompatible(f"channel {channel.name!r}: no recipe binds. {' | '.join(reasons)}")
