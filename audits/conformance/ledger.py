@@ -86,17 +86,15 @@ def _steps(record: Record) -> Iterator[Finding]:
         elif how is not None:
             least = run.algorithm.occurrences(how.unit) if events else 1
             for event in events:
-                if isinstance(event, SampledGaussian):
-                    told, times = (event.multiplier, event.rate, event.steps), 1
-                elif isinstance(event, OccurringGaussian):
-                    told, times = (event.noise, event.rate, event.steps), event.occurrences
-                else:
+                if not isinstance(event, SampledGaussian | OccurringGaussian):
                     continue
-                if told[0] > how.noise or told[1] < how.rate or told[2] < how.steps or times < least:
+                times = event.occurrences if isinstance(event, OccurringGaussian) else 1
+                quieter = event.noise_multiplier > how.noise  # than what was charged for
+                if quieter or event.rate < how.rate or event.steps < how.steps or times < least:
                     yield Finding(
                         "events",
                         charge.channel,
-                        f"{charge.client}'s steps are charged as noise, rate, number {told}, {times} records "
+                        f"{charge.client}'s steps are charged as {event}, {times} records "
                         f"a unit, and are {(how.noise, how.rate, how.steps)}, {least}",
                     )
     links = getattr(run.policy, "links", None)
@@ -148,10 +146,10 @@ def _at(charge: Charge, unit: str, reader: str, holders: int) -> list[Event] | N
     scaled: list[Event] = []
     for e in events:
         if isinstance(e, GaussianRelease):
-            scaled.append(GaussianRelease(e.multiplier / apart))
+            scaled.append(GaussianRelease(e.noise_multiplier / apart))
         elif isinstance(e, DiscreteRelease):
             kept = {k: getattr(e, k) for k in ("shares", "sigma", "width", "total_variation")}
-            scaled.append(DiscreteRelease(e.multiplier / apart, **kept))
+            scaled.append(DiscreteRelease(e.noise_multiplier / apart, **kept))
         elif isinstance(e, PureRelease):
             scaled.append(PureRelease(e.epsilon * apart))
         else:

@@ -99,13 +99,13 @@ def scale(record: Record) -> Iterator[Finding]:
         there = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / far
         for reader, events in charge.releases.items():
             claimed = [e for e in events if isinstance(e, GaussianRelease | DiscreteRelease)]
-            if any(e.multiplier * ROUNDED > there for e in claimed):
+            if any(e.noise_multiplier * ROUNDED > there for e in claimed):
                 yield Finding(
                     "scale",
                     charge.channel,
                     f"{charge.client} is charged against the {reader} for a multiplier of "
-                    f"{max(e.multiplier for e in claimed):.3g} and sends noise of {there:.3g} times what a "
-                    f"unit moves ({far:.3g})",
+                    f"{max(e.noise_multiplier for e in claimed):.3g} and sends noise of {there:.3g} times "
+                    f"what a unit moves ({far:.3g})",
                 )
             if any(isinstance(e, DiscreteRelease) and e.shares > honest for e in claimed):
                 yield Finding("scale", charge.channel, f"more than {honest} honest shares are counted on")

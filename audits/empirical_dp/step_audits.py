@@ -124,7 +124,7 @@ def audit_steps(
     # the law of what is charged, which need not be what is done
     event: Any = how.events(occurrences, "zero-out", 1)[0]
     law = _Law(event.rate, getattr(event, "occurrences", 1), records.vanishing)
-    told = event.noise if hasattr(event, "noise") else event.multiplier
+    told = event.noise_multiplier
     cut = law.threshold(told, ins.size, confidence)
     allowed = law.noise(ins, outs, cut, confidence)
     most = law.noise(ins[:0], outs[:0], cut, confidence, ins.size)

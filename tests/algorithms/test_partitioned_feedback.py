@@ -19,7 +19,8 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.models.neighgen.feedback import Feedback, blocks
 from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.policies import local_dp
-from secure_fedgraph.privacy import protection
+from secure_fedgraph.privacy import binding
+from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.pooling import moved, pooled
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution
@@ -186,7 +187,7 @@ MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
 ANSWERS = Channel("answers", Reveal.SUM, Unit.NODE, touches=UnitContribution(1, 0.3, turns=True))
 
 
-def bound() -> protection.Bound:
+def bound() -> Bound:
     return local_dp(1.0, MULTIPLIER).bind((ANSWERS,), NAMES)["answers"]
 
 
@@ -200,6 +201,6 @@ def test_the_claim_holds_and_is_tight() -> None:
 def test_a_part_that_turns_and_is_counted_as_one_that_vanishes_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(protection, "moved", lambda touches, relation: touches.norm)
+    monkeypatch.setattr(binding, "moved", lambda touches, relation: touches.norm)
     found = audit(bound(), pooled_parts(bound()), "server", trials=20_000)
     assert found.broken, found.sentence()

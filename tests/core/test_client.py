@@ -25,7 +25,7 @@ def test_an_answer_is_sealed_and_charged():
     assert (charge.client, charge.run, charge.round, charge.exchange) == ("owner-0", RUN, 1, 100)
     assert (charge.channel, charge.unit, charge.relation) == ("update", "client", "zero-out")
     assert charge.releases.keys() == {"server", "peers", "outsider"}
-    assert {found[0].multiplier for found in charge.releases.values()} == {2.0}
+    assert {found[0].noise_multiplier for found in charge.releases.values()} == {2.0}
     assert charge.releases == made.policy["update"].releases(5)  # as many values as the upload had
 
 

@@ -85,7 +85,7 @@ READERS = ("server", "peers", "outsider")
 def multipliers(bound, width: int = 4) -> dict[str, float]:
     """The one noise that each reader saw an upload with; 0 where it saw it bare."""
     found = {
-        reader: [e.multiplier for e in events if hasattr(e, "multiplier")]
+        reader: [e.noise_multiplier for e in events if hasattr(e, "noise_multiplier")]
         for reader, events in bound.releases(width).items()
     }
     assert all(len(of) == 1 for of in found.values())
@@ -116,7 +116,7 @@ class TestReleases:
     def test_the_event_is_of_an_upload_of_that_many_values(self):
         bound = self.bound(Clip(1), Gaussian(1.5))
         few, many = (bound.releases(width)["server"] for width in (1, 1000))
-        assert few[0].multiplier == many[0].multiplier
+        assert few[0].noise_multiplier == many[0].noise_multiplier
         assert many[-1].total_variation == pytest.approx(1000 * few[-1].total_variation, rel=1e-9)
         assert few[-1].total_variation > 0
 

@@ -129,7 +129,7 @@ def test_noise_on_rows_is_scaled_to_the_whole_upload_and_speaks_for_the_client(n
     bound = RECIPES[name](2.0, 3.0).bind([Channel("egos", Reveal.SUM, unit)], NAMES)["egos"]
     assert bound.stages[0].whole
     assert bound.unit is Unit.CLIENT
-    assert {found[0].multiplier for found in bound.releases(9).values()} == {3.0}
+    assert {found[0].noise_multiplier for found in bound.releases(9).values()} == {3.0}
     if (
         name != "distributed_dp"
     ):  # whose noise would be that of a row, times the root of nothing that is known
@@ -143,7 +143,7 @@ def test_distributed_noise_for_a_sum_that_a_peer_reads():
     assert bound.carrier.gives is Domain.SEALED
     assert bound.terms.quorum == 4  # of the five that contribute, 0.8
     assert bound.stages[1].honest == 3
-    assert bound.releases(3)["peers"][0].multiplier >= 2.0
+    assert bound.releases(3)["peers"][0].noise_multiplier >= 2.0
     with pytest.raises(Incompatible):
         distributed_dp(1.0, 2.0).bind([Channel("offers", Reveal.EACH, to="peer")], NAMES)
 
@@ -153,7 +153,7 @@ def test_an_amount_by_channel():
     policy = distributed_dp({"update": 1.0, "hidden": 0.5}, {"update": 2.0, "hidden": 4.0})
     bound = policy.bind([SUM, other], NAMES)
     assert [b.stages[0].norm for b in bound.bounds.values()] == [1.0, 0.5]
-    assert [b.releases()["server"][0].multiplier for b in bound.bounds.values()] == [
+    assert [b.releases()["server"][0].noise_multiplier for b in bound.bounds.values()] == [
         pytest.approx(2.0, rel=0.01),
         pytest.approx(4.0, rel=0.01),
     ]

@@ -194,7 +194,7 @@ READERS = ("server", "peers", "outsider")
 def multipliers(bound) -> dict[str, float]:
     """The noise that each reader saw the sums with; 0 where it saw them bare."""
     found = bound.releases(ROWS * WIDTH)
-    return {reader: found[reader][0].multiplier if reader in found else 0.0 for reader in READERS}
+    return {reader: found[reader][0].noise_multiplier if reader in found else 0.0 for reader in READERS}
 
 
 class TestNoise:

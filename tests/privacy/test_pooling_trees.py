@@ -263,7 +263,7 @@ class TestDoor:
         bound = distributed_dp(1.0, 2.0, quorum=3).bind([MASHES], NAMES)["egos"]
         noise = next(stage for stage in bound.stages if isinstance(stage, Gaussian))
         assert noise.limit == pytest.approx(N * NORM)
-        assert bound.releases(10)["server"][0].multiplier == pytest.approx(2.0)
+        assert bound.releases(10)["server"][0].noise_multiplier == pytest.approx(2.0)
         assert bound.unit is Unit.NODE
 
     def test_the_sum_arrives_and_its_noise_is_scaled_to_the_node(self):

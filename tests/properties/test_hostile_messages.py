@@ -13,7 +13,7 @@ from hostile import BODIES, EXCHANGES, PARSERS, TRIALS, Passed, measured, parse,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secure_fedgraph.privacy import protection
+from secure_fedgraph.privacy import contracts
 from secure_fedgraph.privacy.carriers.secagg import server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,7 +84,7 @@ class TestTheHarness:
             self.many(name)
 
     def test_numbers_that_are_not_finite(self, monkeypatch):
-        monkeypatch.setattr(protection, "all_finite", lambda values: True)
+        monkeypatch.setattr(contracts, "all_finite", lambda values: True)
         with pytest.raises(Passed, match="changed the sum, at update/answer from owner"):
             self.many("plaintext sum", 3000)
 

@@ -261,7 +261,7 @@ class TestNoise:
         clip, sensitivity = Clip(norm).bind(Sensitivity(), terms)
         stage, _ = Gaussian(multiplier, by).bind(sensitivity, terms)
         assert stage.sigma * stage.step >= multiplier * norm * (1 - 2**-40)  # as is the longest row, at least
-        assert stage.release(12)[0].multiplier == multiplier
+        assert stage.release(12)[0].noise_multiplier == multiplier
         silent = replace(stage, by="server")  # what the client's half does without its noise
         out = silent.apply(clip.apply(rows, scope()), scope())
         assert np.linalg.norm(out, axis=1).max() <= norm * (1 - 2**-41)

@@ -122,7 +122,7 @@ def _coupled(one: OccurringGaussian, delta: float, bound: float) -> float:
     if not 0 < bound <= COARSE:
         return bound
     grid = grid_for(bound, losses.reach_of(one), one.steps)
-    step = losses.coupled(one.occurrences, one.rate, one.noise, grid)
+    step = losses.coupled(one.occurrences, one.rate, one.noise_multiplier, grid)
     return min(bound, float(step.self_compose(one.steps).get_epsilon_for_delta(delta)))
 
 
@@ -134,7 +134,7 @@ def _daigavane(one: OccurringGaussian, records: int, delta: float) -> float:
     touched = np.arange(min(one.occurrences, batch) + 1)
     logs = hypergeom(records, one.occurrences, batch).logpmf(touched)
     a = _DAIGAVANE_ORDERS
-    exponents = np.outer(a * (a - 1) / 2, (2 * touched / one.noise) ** 2) + logs
+    exponents = np.outer(a * (a - 1) / 2, (2 * touched / one.noise_multiplier) ** 2) + logs
     top = exponents.max(axis=1)
     curve = (top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))) / (a - 1)
     return float(rdp.compute_epsilon(a, one.steps * np.maximum(curve, 0), delta)[0])

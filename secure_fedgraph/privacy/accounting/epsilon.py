@@ -102,11 +102,11 @@ def counted(events: Events) -> dict[Event, int]:
 def _without_sampling(one: Event) -> Event:
     """A rate of 1 is no sampling: such a step is a Gaussian release."""
     if isinstance(one, SampledGaussian) and one.rate == 1:
-        return GaussianRelease(one.multiplier / (2 if one.relation == "replace" else 1))
+        return GaussianRelease(one.noise_multiplier / (2 if one.relation == "replace" else 1))
     if isinstance(one, OccurringGaussian) and one.rate == 1:
-        return GaussianRelease(one.noise / (2 * one.occurrences))
+        return GaussianRelease(one.noise_multiplier / (2 * one.occurrences))
     if isinstance(one, VanishingGaussian) and one.rate == 1:
-        return GaussianRelease(one.noise / one.occurrences)
+        return GaussianRelease(one.noise_multiplier / one.occurrences)
     return one
 
 
@@ -170,7 +170,7 @@ def _of_ideal(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
 
 
 def _mu(gaussians: Mapping[GaussianRelease, int]) -> float:
-    return math.hypot(*(math.sqrt(times) / one.multiplier for one, times in gaussians.items()))
+    return math.hypot(*(math.sqrt(times) / one.noise_multiplier for one, times in gaussians.items()))
 
 
 def exact_gaussian(mu: float, delta: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from secure_fedgraph.errors import BadInput
@@ -13,6 +13,10 @@ LEAST_SIGMA = 2.0
 """Below this a share of discrete noise is no longer nearly Gaussian: tau is 118 at 0.7 (threats 6.7)."""
 MOST = 10**9
 """Steps, shares, occurrences or coordinates of one event."""
+
+
+KEY = "key"
+"""In a field's metadata: what it is called on disk, where ledgers have another word for it."""
 
 
 class Event:
@@ -27,19 +31,29 @@ class Event:
 
     def to_json(self) -> dict[str, Any]:
         """This event as JSON types."""
-        return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
+        return {"kind": self.kind, **{key: getattr(self, name) for key, (name, _) in self._keys().items()}}
+
+    @classmethod
+    def _keys(cls) -> dict[str, tuple[str, str]]:
+        """The keys of the form on disk, each with the field that it is and the name of the field's type."""
+        every = fields(cls)  # type: ignore[arg-type]
+        return {f.metadata.get(KEY, f.name): (f.name, str(f.type)) for f in every}
+
+    def louder(self, scale: float) -> Self:
+        """The same release with its noise so many times as large; itself where it has no noise of its own."""
+        return self
 
     @classmethod
     def _read(cls, body: Mapping[str, Any]) -> Self:
         """Every field must be there, of its own type: a bool is no number here, a string is none either."""
-        names = {f.name: f.type for f in fields(cls)}  # type: ignore[arg-type]
-        if set(body) != set(names):
-            raise BadInput(f"an event {cls.kind!r} has exactly the keys {', '.join(names)}")
-        for name, kind in names.items():
-            wanted = {"float": (int, float), "int": (int,), "str": (str,), "bool": (bool,)}[str(kind)]
-            if type(body[name]) not in wanted:
-                raise BadInput(f"{name} of an event {cls.kind!r} is no {kind}")
-        return cls(**body)
+        keys = cls._keys()
+        if set(body) != set(keys):
+            raise BadInput(f"an event {cls.kind!r} has exactly the keys {', '.join(keys)}")
+        for key, (_, kind) in keys.items():
+            wanted = {"float": (int, float), "int": (int,), "str": (str,), "bool": (bool,)}[kind]
+            if type(body[key]) not in wanted:
+                raise BadInput(f"{key} of an event {cls.kind!r} is no {kind}")
+        return cls(**{name: body[key] for key, (name, _) in keys.items()})
 
     def _number(self, name: str, low: float, high: float, below: bool = False) -> None:
         """One field is a finite number in [low, high], or (low, high] with ``below``."""
@@ -61,35 +75,45 @@ _LOW, _HIGH = 1e-9, 1e12
 """Noise multipliers that are accounted: less is none at all, and of more doubles lose what the cost is."""
 
 
+class GaussianEvent(Event):
+    """A release under Gaussian noise, continuous or discrete."""
+
+    noise_multiplier: float
+
+    def louder(self, scale: float) -> Self:
+        """The same release with its noise so many times as large."""
+        return replace(self, noise_multiplier=min(self.noise_multiplier * scale, _HIGH))  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class GaussianRelease(Event):
+class GaussianRelease(GaussianEvent):
     """Continuous Gaussian noise on a bounded value.
 
     Args:
-        multiplier: standard deviation over sensitivity; 0 means that there is no noise.
+        noise_multiplier: standard deviation over sensitivity; 0 means that there is no noise.
     """
 
-    multiplier: float
+    noise_multiplier: float = field(metadata={KEY: "multiplier"})
     kind: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        self._number("multiplier", 0, _HIGH)
+        self._number("noise_multiplier", 0, _HIGH)
 
 
 @dataclass(frozen=True)
-class DiscreteRelease(Event):
+class DiscreteRelease(GaussianEvent):
     """The sum of some discrete Gaussians on a bounded vector of whole numbers.
 
     Args:
-        multiplier: ``sqrt(shares) * sigma / sensitivity``, sensitivity and sigma in whole steps; 0 means
-            that there is no noise.
+        noise_multiplier: ``sqrt(shares) * sigma / sensitivity``, sensitivity and sigma in whole steps; 0
+            means that there is no noise.
         shares: how many independent discrete Gaussians the sum surely holds that the reader does not know.
         sigma: of each share, in whole steps.
         width: coordinates.
         total_variation: between the noise as drawn and the ideal one, for the whole vector and all shares.
     """
 
-    multiplier: float
+    noise_multiplier: float = field(metadata={KEY: "multiplier"})
     shares: int = 1
     sigma: float = field(kw_only=True)
     width: int = field(kw_only=True)
@@ -97,7 +121,7 @@ class DiscreteRelease(Event):
     kind: ClassVar[str] = "discrete"
 
     def __post_init__(self) -> None:
-        self._number("multiplier", 0, _HIGH)
+        self._number("noise_multiplier", 0, _HIGH)
         self._count("shares")
         self._count("width")
         self._number("total_variation", 0, 1)
@@ -110,24 +134,24 @@ class DiscreteRelease(Event):
 
 
 @dataclass(frozen=True)
-class SampledGaussian(Event):
+class SampledGaussian(GaussianEvent):
     """Steps of DP-SGD under Poisson sampling, where one unit is one record: one gradient.
 
     Args:
-        multiplier: standard deviation of the noise on the sum over the clip of one gradient.
+        noise_multiplier: standard deviation of the noise on the sum over the clip of one gradient.
         rate: each record's probability of being in a step, by secret independent coins.
         steps: how many.
         relation: neighbouring relation; ``zero-out`` costs what ``add-remove`` costs.
     """
 
-    multiplier: float
+    noise_multiplier: float = field(metadata={KEY: "multiplier"})
     rate: float
     steps: int
     relation: str
     kind: ClassVar[str] = "sampled gaussian"
 
     def __post_init__(self) -> None:
-        self._number("multiplier", 0, _HIGH)
+        self._number("noise_multiplier", 0, _HIGH)
         self._number("rate", 0, 1, below=True)
         self._count("steps")
         if self.relation not in tuple(Relation):
@@ -135,27 +159,27 @@ class SampledGaussian(Event):
 
 
 @dataclass(frozen=True)
-class OccurringGaussian(Event):
+class OccurringGaussian(GaussianEvent):
     """Steps of DP-SGD under Poisson sampling, where one unit changes several records' gradients.
 
     Each of the touched gradients stays within the clip and may change to any other: the unit's features and
     edges are in those records (threats 6.1).
 
     Args:
-        noise: standard deviation of the noise on the sum over the clip of one gradient.
+        noise_multiplier: standard deviation of the noise on the sum over the clip of one gradient.
         rate: each record's probability of being in a step.
         steps: how many.
         occurrences: records that one unit touches at most.
     """
 
-    noise: float
+    noise_multiplier: float = field(metadata={KEY: "noise"})
     rate: float
     steps: int
     occurrences: int
     kind: ClassVar[str] = "occurring gaussian"
 
     def __post_init__(self) -> None:
-        self._number("noise", 0, _HIGH)
+        self._number("noise_multiplier", 0, _HIGH)
         self._number("rate", 0, 1, below=True)
         self._count("steps")
         self._count("occurrences")
@@ -163,7 +187,7 @@ class OccurringGaussian(Event):
 
 
 @dataclass(frozen=True)
-class VanishingGaussian(Event):
+class VanishingGaussian(GaussianEvent):
     """As :class:`OccurringGaussian`, where the touched gradients become zero under the neighbouring relation.
 
     Ordinary training of a graph neural network is not that: a neighbour's gradient changes, it does not
@@ -173,7 +197,7 @@ class VanishingGaussian(Event):
         vanishing: must be True, said by whoever knows that the design makes them vanish.
     """
 
-    noise: float
+    noise_multiplier: float = field(metadata={KEY: "noise"})
     rate: float
     steps: int
     occurrences: int
@@ -181,7 +205,7 @@ class VanishingGaussian(Event):
     kind: ClassVar[str] = "vanishing gaussian"
 
     def __post_init__(self) -> None:
-        self._number("noise", 0, _HIGH)
+        self._number("noise_multiplier", 0, _HIGH)
         self._number("rate", 0, 1, below=True)
         self._count("steps")
         self._count("occurrences")
@@ -206,6 +230,10 @@ class PureRelease(Event):
 
     def __post_init__(self) -> None:
         self._number("epsilon", 0, 1e6, below=True)
+
+    def louder(self, scale: float) -> Self:
+        """The same release with an epsilon so many times smaller."""
+        return replace(self, epsilon=self.epsilon / scale)
 
 
 @dataclass(frozen=True)
@@ -249,7 +277,7 @@ def event(json: Any) -> Event:
         BadInput: (a ValueError) for anything else.
 
     >>> event(GaussianRelease(1.5).to_json())
-    GaussianRelease(multiplier=1.5)
+    GaussianRelease(noise_multiplier=1.5)
     """
     if type(json) is not dict or type(json.get("kind")) is not str or json["kind"] not in KINDS:
         raise BadInput(f"an event is a JSON object whose kind is one of {', '.join(KINDS)}")
@@ -259,4 +287,4 @@ def event(json: Any) -> Event:
 
 def without_noise(one: Event) -> bool:
     """Whether nothing protects this release: no noise, or too little for doubles to count what it costs."""
-    return float(getattr(one, "multiplier", getattr(one, "noise", 1.0))) < _LOW
+    return isinstance(one, GaussianEvent) and one.noise_multiplier < _LOW

@@ -119,16 +119,16 @@ def step_of(
     if isinstance(one, PureRelease):
         return pure(one.epsilon, grid)
     if isinstance(one, OccurringGaussian):
-        return mirrored(one.occurrences, one.rate, one.noise, grid)
+        return mirrored(one.occurrences, one.rate, one.noise_multiplier, grid)
     if isinstance(one, VanishingGaussian):
-        return vanishing(one.occurrences, one.rate, one.noise, grid)
+        return vanishing(one.occurrences, one.rate, one.noise_multiplier, grid)
     relation = (
         NeighboringRelation.REPLACE_ONE
         if one.relation == "replace"
         else NeighboringRelation.ADD_OR_REMOVE_ONE
     )
     return privacy_loss_distribution.from_gaussian_mechanism(
-        one.multiplier,
+        one.noise_multiplier,
         value_discretization_interval=grid,
         sampling_prob=one.rate,
         neighboring_relation=relation,
@@ -145,10 +145,10 @@ def reach_of(one: SampledGaussian | OccurringGaussian | VanishingGaussian | Pure
     if isinstance(one, PureRelease):
         return one.epsilon
     if isinstance(one, SampledGaussian):
-        shift = (2 if one.relation == "replace" else 1) / one.multiplier
+        shift = (2 if one.relation == "replace" else 1) / one.noise_multiplier
         return _reach(np.ones(1), np.array([shift]))
     values, masses, _ = occurrences(one.occurrences, one.rate)
-    return _reach(masses, (2 if isinstance(one, OccurringGaussian) else 1) * values / one.noise)
+    return _reach(masses, (2 if isinstance(one, OccurringGaussian) else 1) * values / one.noise_multiplier)
 
 
 def _gaussian_curve(shift: float, epsilons: Array) -> Array:

@@ -54,11 +54,11 @@ def curve_of(one: Event) -> Array:
     elif isinstance(one, GaussianRelease | DiscreteRelease):
         found = concentrated(one) * ORDERS
     elif isinstance(one, SampledGaussian):
-        found = one.steps * _sampled(one.multiplier, one.rate, one.relation)
+        found = one.steps * _sampled(one.noise_multiplier, one.rate, one.relation)
     elif isinstance(one, OccurringGaussian):
-        found = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise, mirrored=True)
+        found = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=True)
     elif isinstance(one, VanishingGaussian):
-        found = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise, mirrored=False)
+        found = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=False)
     elif isinstance(one, PureRelease):
         found = _pure(one.epsilon)
     else:
@@ -77,9 +77,9 @@ def concentrated(one: GaussianRelease | DiscreteRelease) -> float:
         Bun and Steinke, Concentrated Differential Privacy, TCC 2016, proposition 6; Kairouz, Liu, Steinke,
         The Distributed Discrete Gaussian Mechanism, ICML 2021, proposition 14.
     """
-    if not one.multiplier:
+    if not one.noise_multiplier:
         return math.inf
-    mu = 1 / one.multiplier
+    mu = 1 / one.noise_multiplier
     if isinstance(one, GaussianRelease):
         return mu * mu / 2
     t = tau(one.shares, one.sigma)
@@ -152,7 +152,7 @@ def coupled_curve(one: OccurringGaussian) -> Array:
         Daigavane et al., Node-Level Differentially Private Graph Neural Networks, 2021, lemma 5, where J is
         hypergeometric.
     """
-    moments, _ = _coupled(one.occurrences, one.rate, 2 / one.noise)
+    moments, _ = _coupled(one.occurrences, one.rate, 2 / one.noise_multiplier)
     return np.asarray(one.steps * np.maximum(moments, 0.0) / (ORDERS - 1))
 
 

@@ -160,7 +160,7 @@ class Cost:
 def _apart(event: Event, times: int) -> Event:
     """A release of noise, where what it hides moves so many times as far."""
     if isinstance(event, DiscreteRelease | GaussianRelease):
-        return replace(event, multiplier=event.multiplier / times)
+        return event.louder(1 / times)
     if isinstance(event, PureRelease):
         return replace(event, epsilon=event.epsilon * times)
     if isinstance(event, SamplingError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from secure_fedgraph.errors import BadInput, BudgetExhausted
-from secure_fedgraph.privacy.accounting.epsilon import Event, PureRelease, SamplingError
+from secure_fedgraph.privacy.accounting.events import Event, GaussianEvent
 from secure_fedgraph.privacy.policy import OUTSIDE, SILENT, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
@@ -18,7 +18,6 @@ WIDTH = 2**24
 """Values of an upload that a plan provides for: what they add to delta is far below anything else."""
 TRAINING = "training"
 """What a plan calls the noisy steps inside clients, beside its channels and what is randomised."""
-_MOST = 1e12
 _AGAIN = 1e3
 """More noise than a search found that is tried before it is given up."""
 
@@ -184,7 +183,9 @@ def split(
         }
         if name in bound.bounds:
             released = dict(cost.releases).get(budget.against, ())
-            row["multiplier"] = max((getattr(event, "multiplier", 0.0) for event in released), default=None)
+            row["multiplier"] = max(
+                (e.noise_multiplier for e in released if isinstance(e, GaussianEvent)), default=None
+            )
             if trained and bound.steps is not None:
                 row |= {"channel": f"{name} ({TRAINING})", "unit": bound.steps.unit, "multiplier": noise}
         told.append({**row, "epsilon": _epsilon({cost: times}, budget)})
@@ -238,18 +239,9 @@ def _scaled(cost: Cost, scale: float) -> Cost:
     def louder(
         found: frozenset[tuple[str, tuple[Event, ...]]],
     ) -> frozenset[tuple[str, tuple[Event, ...]]]:
-        return frozenset((who, tuple(_louder(event, scale) for event in events)) for who, events in found)
+        return frozenset((who, tuple(event.louder(scale) for event in events)) for who, events in found)
 
     return replace(cost, releases=louder(cost.releases), steps=louder(cost.steps))
-
-
-def _louder(event: Event, scale: float) -> Event:
-    if isinstance(event, PureRelease):
-        return PureRelease(event.epsilon / scale)
-    if isinstance(event, SamplingError):
-        return event
-    key = "noise" if hasattr(event, "noise") else "multiplier"
-    return replace(event, **{key: min(getattr(event, key) * scale, _MOST)})  # type: ignore[type-var]
 
 
 def _least(costs: Counter[Cost], earlier: Sequence[Counter[Cost]], budget: Budget) -> float:

@@ -12,7 +12,7 @@ from secure_fedgraph.audits.empirical_dp.mechanisms import audit
 from secure_fedgraph.audits.empirical_dp.worst_cases import grown_trees
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
-from secure_fedgraph.privacy import pooling_trees, protection
+from secure_fedgraph.privacy import binding, pooling_trees
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
 from secure_fedgraph.protocol import Channel, Reveal, Unit, UnitContributionTrees
@@ -79,17 +79,17 @@ def test_a_hundred_thousand_calls(name):
 
 
 def _one_cell(patch):
-    patch.setattr(protection, "moved", lambda touches, relation: touches.norm)
+    patch.setattr(binding, "moved", lambda touches, relation: touches.norm)
 
 
 def _itself_only(patch):
     # its places are counted, and not what is reached through them
-    patch.setattr(protection, "moved", lambda touches, relation: touches.norm * math.sqrt(sum(touches.most)))
+    patch.setattr(binding, "moved", lambda touches, relation: touches.norm * math.sqrt(sum(touches.most)))
 
 
 def _one_role(patch):
     # as a centre only: its occurrences in others' ego-graphs are ignored
-    patch.setattr(protection, "moved", lambda touches, relation: touches.norm * math.sqrt(touches.below[0]))
+    patch.setattr(binding, "moved", lambda touches, relation: touches.norm * math.sqrt(touches.below[0]))
 
 
 def _not_clipped(patch):

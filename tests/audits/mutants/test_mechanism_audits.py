@@ -20,7 +20,7 @@ from secure_fedgraph.audits.empirical_dp.mechanisms import Audit, Transparent, a
 from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, pooled_parts
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
-from secure_fedgraph.privacy import pooling, protection
+from secure_fedgraph.privacy import binding, pooling
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import Noise, Sensitivity
 from secure_fedgraph.privacy.policy import Policy
@@ -229,12 +229,12 @@ def in_any_number_of_rows(patch):
 
 
 def of_one_row(patch):
-    patch.setattr(protection, "moved", lambda touches, relation: touches.norm)
+    patch.setattr(binding, "moved", lambda touches, relation: touches.norm)
 
 
 def of_the_client(patch):
     # the clip of a client's upload as the sensitivity of one graph's part
-    patch.setattr(protection, "moved", lambda touches, relation: touches.norm / 2)
+    patch.setattr(binding, "moved", lambda touches, relation: touches.norm / 2)
 
 
 def server_noise_against_the_server(patch):

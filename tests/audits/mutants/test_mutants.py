@@ -34,7 +34,7 @@ from secure_fedgraph.audits.empirical_dp.step_audits import audit_links, audit_s
 from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, held_by, pooled_parts
 from secure_fedgraph.crypto import KEY_BYTES
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy import dp_sgd, pooling, protection
+from secure_fedgraph.privacy import contracts, dp_sgd, pooling
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import (
     DiscreteRelease,
@@ -469,7 +469,7 @@ def against_the_server(patch: Patch) -> None:
     patch.setattr(
         Gaussian,
         "noise",
-        lambda self: protection.Noise(self.release, frozenset(Reader)),
+        lambda self: contracts.Noise(self.release, frozenset(Reader)),
     )
 
 
@@ -705,7 +705,7 @@ def with_events(change: Callable[[Any], Any]) -> Callable[[Patch], None]:
 
 
 def continuous(event: Any) -> Any:
-    return GaussianRelease(event.multiplier) if isinstance(event, DiscreteRelease) else event
+    return GaussianRelease(event.noise_multiplier) if isinstance(event, DiscreteRelease) else event
 
 
 def one_record(event: Any) -> Any:
@@ -719,7 +719,7 @@ def central_limit(patch: Patch) -> None:
         (event, times), *more = counts
         if more or not isinstance(event, accounting.SampledGaussian):
             return of_ideal(counts, delta)
-        mu = event.rate * math.sqrt(times * (math.exp(event.multiplier**-2) - 1))
+        mu = event.rate * math.sqrt(times * (math.exp(event.noise_multiplier**-2) - 1))
         return Spent(accounting.exact_gaussian(mu, delta), "central limit")
 
     limit.cache_clear = of_ideal.cache_clear  # type: ignore[attr-defined]

@@ -426,4 +426,4 @@ def test_the_divergence_of_summed_discrete_gaussians(sigma: float, shares: int) 
         assert found <= concentrated(wide) * a * (1 + 1e-9)
         assert sigma < 2 or found >= 0.999 * concentrated(wide) * a
     if sigma == 0.5 and shares > 1:  # the control: as if the sum were one Gaussian, less than is spent
-        assert found > 8 / 2 / wide.multiplier**2 * 1.001
+        assert found > 8 / 2 / wide.noise_multiplier**2 * 1.001

@@ -115,7 +115,7 @@ def test_an_adversary_who_chooses_by_what_it_saw(kind: str | None) -> None:
             k = next((k for k in wanted if allowed(counts, k)), None)
             if k is None:
                 break
-            mu = 1 / menu[k].multiplier
+            mu = 1 / menu[k].noise_multiplier
             loss += mu * mu / 2 + mu * rng.standard_normal()
             counts = (counts[0] + (k == 0), counts[1] + (k == 1), counts[2] + (k == 2))
         divergence.append(max(0.0, -math.expm1(target - loss)))

@@ -162,7 +162,7 @@ class TestSpent:
             stepped.at("node", "server", 1)
 
     def test_noisy_steps_hold_at_their_unit_against_every_reader(self):
-        step = OccurringGaussian(noise=60.0, rate=0.1, steps=10, occurrences=3)
+        step = OccurringGaussian(noise_multiplier=60.0, rate=0.1, steps=10, occurrences=3)
         charge = replace(CHARGE, releases={}, steps={"node": (step,)})
         expected = accounting.epsilon([step, step], 1e-5).epsilon
         for reader in ("server", "peers", "outsider"):
@@ -176,7 +176,7 @@ class TestSpent:
         assert found == accounting.epsilon({fine: 4}, 1e-5)
         assert found.accountant == "rdp"
         assert exact(1.0, 1e-5) <= found.epsilon <= 1.12 * exact(1.0, 1e-5)
-        halved = accounting.epsilon({replace(fine, multiplier=1.0): 4}, 1e-5)
+        halved = accounting.epsilon({replace(fine, noise_multiplier=1.0): 4}, 1e-5)
         assert spent([charge] * 4, 1e-5)["node"]["server"] == halved
         assert exact(0.5, 1e-5) <= halved.epsilon <= 1.12 * exact(0.5, 1e-5)
 
@@ -341,7 +341,7 @@ class TestDisk:
             made.tell(made.message("owner-0", exchange=9))
         (charge,) = read_ledger(path)
         assert (charge.client, charge.exchange, charge.channel) == ("owner-0", 9, "update")
-        found = {reader: events[0].multiplier for reader, events in charge.releases.items()}
+        found = {reader: events[0].noise_multiplier for reader, events in charge.releases.items()}
         assert found == dict.fromkeys(("server", "peers", "outsider"), 1.5)
 
     def test_many_writers(self, tmp_path):
@@ -376,7 +376,7 @@ def test_the_toy_session_charges_what_it_sends(policy, readers, computational):
         assert charge.releases == bound.releases(5)  # as many values as the upload had
         assert charge.computational is computational
         for event, *_ in charge.releases.values():
-            assert event.multiplier == 3.0
+            assert event.noise_multiplier == 3.0
     for reader in ("server", "peers", "outsider"):
         found = spent(made.ledger.charges, 1e-5)["client"][reader]
         if reader in readers:

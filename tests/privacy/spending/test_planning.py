@@ -96,7 +96,7 @@ class TestPlan:
         bound = found.policy.bind((UPDATE, HIDDEN), NAMES)
         for name, z in found.multipliers.items():
             assert bound[name].stages[1].multiplier == z
-            assert bound[name].releases(7)["server"][0].multiplier >= z
+            assert bound[name].releases(7)["server"][0].noise_multiplier >= z
         assert check_first(Budget(3.0), bound, found.uses) == pytest.approx(found.epsilon, rel=1e-9)
 
     def test_a_channel_that_nobody_pays_for_takes_no_part(self):

@@ -105,7 +105,7 @@ class TestScale:
     def test_the_event_is_what_was_added_over_what_may_move(self):
         stage = bound(1.5, 0.2)
         (release, *_) = stage.release(40)
-        assert release.multiplier == 1.5 <= scale(stage) / 0.2
+        assert release.noise_multiplier == 1.5 <= scale(stage) / 0.2
         assert release == GaussianRelease(1.5)  # rounding what is continuous is post-processing
         assert distance(stage, 40) >= 40 * stage._sampler(stage.sigma).total_variation > 0
 
@@ -135,7 +135,7 @@ class TestShares:
         (event,) = stage.release(10)
         assert isinstance(event, DiscreteRelease)
         assert (event.shares, event.sigma, event.width) == (honest, stage.sigma, 10)
-        assert event.multiplier == multiplier <= counted_on / longest
+        assert event.noise_multiplier == multiplier <= counted_on / longest
         assert event.total_variation >= 10 * honest * discrete_gaussian(stage.sigma).total_variation
 
     def test_what_is_drawn_has_it(self):
