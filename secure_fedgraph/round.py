@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -77,7 +76,7 @@ class Round:
             total = bound.open_sum(replies, self._scope(request), self._carrier_ask(channel))
         self._record(request, total.contributors, total.total)
         if total.cut:
-            limit = next(float(getattr(stage, "limit", math.nan)) for stage in bound.stages if stage.tallies)
+            limit = next(stage.limit for stage in bound.stages if stage.tallies)
             mend = f"set protection.limit={2 * limit:g}"
             told = f"held values beyond protection.limit={limit:g}; they were cut: {mend}"
             self._note_cut(request, total.cut, len(total.contributors), limit, told)

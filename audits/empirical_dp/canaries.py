@@ -32,6 +32,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.empirical_dp.worst_cases import BEYOND
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.client import Client
+from secure_fedgraph.privacy.accounting.events import Event
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import Training
 from secure_fedgraph.privacy.policy import BoundPolicy
@@ -245,8 +246,8 @@ class _PlantedTraining(Training):
     """A client's noisy steps, on canaries' gradients."""
 
     def __init__(self, real: Training, planting: Planting, client: str) -> None:
-        self.__dict__ = real.__dict__  # its bill is the client's own
-        self._planting, self._client = planting, client
+        super().__init__(real.how, real.relation)
+        self._real, self._planting, self._client = real, planting, client
 
     def run(
         self,
@@ -259,7 +260,11 @@ class _PlantedTraining(Training):
     ) -> None:
         """As the real one's; nothing of the data is in the gradients."""
         planted = self._planting.gradients(self._client, parameters, records, occurrences)
-        super().run(optimizer, parameters, records, planted, occurrences, penalty)
+        self._real.run(optimizer, parameters, records, planted, occurrences, penalty)
+
+    def taken(self) -> dict[str, tuple[Event, ...]]:
+        """As the real one's, which took the steps: they are charged to the client."""
+        return self._real.taken()
 
 
 def _norm(bound: Bound) -> float:

@@ -118,7 +118,7 @@ class Training:
 
     def __init__(self, how: PrivateSteps, relation: str) -> None:
         self.how = how
-        self._relation = relation
+        self.relation = relation
         self._taken: list[Event] = []
         self._trained = False
 
@@ -147,7 +147,7 @@ class Training:
         """
         how = self.how
         width = sum(p.numel() for p in parameters.values())
-        self._taken += how.events(occurrences, self._relation, width)  # before anything is drawn
+        self._taken += how.events(occurrences, self.relation, width)  # before anything is drawn
         self._trained = True
         grid = how.noise * how.clip / SIGMA
         expected = max(how.rate * records, 1.0)

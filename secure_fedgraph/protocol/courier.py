@@ -13,7 +13,7 @@ from secure_fedgraph.protocol.history import Exchange, History, exchange_of, par
 from secure_fedgraph.protocol.message import CARRIER, Message
 from secure_fedgraph.protocol.text import printable, reason
 from secure_fedgraph.protocol.transcript import Transcript
-from secure_fedgraph.protocol.transport import Answer, Lost, Transport
+from secure_fedgraph.protocol.transport import Answer, DropoutTransport, Lost, RosterTransport, Transport
 
 Given = Mapping[str, Any]
 NOBODY: tuple[type[Exception], ...] = ()
@@ -149,8 +149,7 @@ class Courier:
     @property
     def roster(self) -> Mapping[str, bytes]:
         """Clients' public identity keys, where the transport knows them."""
-        found: Mapping[str, bytes] = getattr(self._transport, "roster", {})
-        return found
+        return self._transport.roster if isinstance(self._transport, RosterTransport) else {}
 
     def leave_out(self, request: Message, client: str, reason: str) -> None:
         """Notes that an exchange goes on without a client."""
@@ -193,9 +192,9 @@ class Courier:
     def _reached(
         self, raw: Mapping[str, bytes], without: tuple[type[Exception], ...]
     ) -> Mapping[str, Answer]:
-        reach: Callable[[Mapping[str, bytes]], Mapping[str, Answer]] | None
-        reach = getattr(self._transport, "reach", None)
-        return self._transport.exchange(raw) if reach is None or not without else reach(raw)
+        if without and isinstance(self._transport, DropoutTransport):
+            return self._transport.reach(raw)
+        return self._transport.exchange(raw)
 
     def _opened(self, request: Message | None, name: str, answer: Answer) -> wire.Tree:
         """The body of a reply, recorded once it is one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from secure_fedgraph.errors import SecureFedGraphError
 
@@ -16,14 +16,29 @@ class Lost(SecureFedGraphError):
 
 
 class Transport(Protocol):
-    """Carries one request to each of some clients.
-
-    One that can go on without somebody has ``reach`` too, as :class:`InProcess`, and one that knows the
-    clients' public identity keys, from whoever gave them to the clients, has them as ``roster``.
-    """
+    """Carries one request to each of some clients."""
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         """Sends each client its request and returns the replies of those that answered."""
+        ...
+
+
+@runtime_checkable
+class DropoutTransport(Transport, Protocol):
+    """A transport that goes on without a client that refuses or fails."""
+
+    def reach(self, requests: Mapping[str, bytes]) -> Mapping[str, Answer]:
+        """As :meth:`exchange`, with the error in the place of the reply where a client refuses or fails."""
+        ...
+
+
+@runtime_checkable
+class RosterTransport(Transport, Protocol):
+    """A transport that knows the clients' public identity keys, from whoever gave them to the clients."""
+
+    @property
+    def roster(self) -> Mapping[str, bytes]:
+        """Client -> public identity key."""
         ...
 
 
