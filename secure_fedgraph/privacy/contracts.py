@@ -97,7 +97,7 @@ class Stage(ABC):
     grid: float = 0.0
     """The step that it rounds to, where parts of sums are to be rounded before they are added up."""
     limit: float
-    """Of a stage with :attr:`tallies`: the largest absolute value that it passes on; the rest is cut to it."""
+    """Of a stage with :attr:`tallies`: the largest absolute value that it passes on; the rest is cut."""
     tallies: int = 0
     """How many words it adds behind an upload, whole numbers whose sum over the uploads is all that is read.
     The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
