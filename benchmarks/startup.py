@@ -26,6 +26,8 @@ COMMANDS = (
     "list datasets",
     "lst",
     "run --polcy masked",
+    "run --algorithm fedsagee",
+    "run --policy maskd --data coral",
     "run --help",
     "schema result",
     "budget --help",

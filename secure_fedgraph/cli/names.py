@@ -15,8 +15,11 @@ from typing import Any
 import platformdirs
 
 from secure_fedgraph import __version__
+from secure_fedgraph.errors import unknown_name
 
 KINDS = ("algorithms", "policies", "attacks", "datasets")
+ONE = {"algorithms": "algorithm", "policies": "policy", "datasets": "dataset"}
+"""What one of a kind is called in messages."""
 PACKAGE = Path(__file__).resolve().parents[1]
 DATA = "SECURE_FEDGRAPH_DATA"
 _DEPTH = 3
@@ -47,6 +50,27 @@ def listed(kind: str) -> list[dict[str, Any]]:
         draft.write_text(json.dumps(rows), encoding="utf-8")
         draft.replace(kept)
     return rows
+
+
+def check_names(kind: str, given: str) -> None:
+    """Refuses a misspelt name before anything heavy is imported.
+
+    Args:
+        kind: a key of :data:`ONE`.
+        given: names, separated by commas. A user's own class (``module:Class``) is not looked at, and
+            neither is an entry point that cannot be used: importing it gives the reason.
+
+    Raises:
+        BadInput: for a name that nobody has.
+    """
+    names = [name for name in given.split(",") if name and ":" not in name]
+    if not names:
+        return
+    known = {str(row["name"]) for row in listed(kind)}
+    registered = {point.name for point in metadata.entry_points(group=f"secure_fedgraph.{kind}")}
+    for name in names:
+        if name not in known | registered:
+            raise unknown_name(ONE[kind], name, known)
 
 
 def _key(kind: str) -> str:

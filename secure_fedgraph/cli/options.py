@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from secure_fedgraph.cli.names import check_names
 from secure_fedgraph.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,10 +20,23 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 
+def known(kind: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """For an option that takes names of a kind: refuses a misspelt one before torch is imported."""
+
+    def check(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+        if value is not None:
+            check_names(kind, value)
+        return value
+
+    return check
+
+
 def experiment_options(command: Command, epsilon: Any = float) -> Command:
     options = [
-        click.option("--algorithm", help="An algorithm's name; see 'list algorithms'."),
-        click.option("--data", help="A data set's name; see 'list datasets'."),
+        click.option(
+            "--algorithm", callback=known("algorithms"), help="An algorithm's name; see 'list algorithms'."
+        ),
+        click.option("--data", callback=known("datasets"), help="A data set's name; see 'list datasets'."),
         click.option("--clients", type=int, help="How many owners."),
         click.option("--partition", help="How nodes are handed out; the paper's by default."),
         click.option("--rounds", type=int, help="Training rounds; the algorithm's own number by default."),

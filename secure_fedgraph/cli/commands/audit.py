@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import experiment_options
+from secure_fedgraph.cli.options import experiment_options, known
 
 AUDIT_EXAMPLES = """
 \b
@@ -22,7 +22,7 @@ Examples:
 
 @click.command(epilog=AUDIT_EXAMPLES)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--policy", help="Policies, separated by commas.")
+@click.option("--policy", callback=known("policies"), help="Policies, separated by commas.")
 @click.option("--attack", default="all", show_default=True, help="Ids, slugs, families, or all; by commas.")
 @click.option(
     "--adversary", help="Who attacks, by commas: server, client, malicious-client, ... All by default."

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import experiment_options
+from secure_fedgraph.cli.options import experiment_options, known
 
 COMPARE_EXAMPLES = """
 \b
@@ -18,7 +18,11 @@ Examples:
 
 
 @click.command(epilog=COMPARE_EXAMPLES)
-@click.option("--policy", help="Policies, by commas; distributed_dp with a budget, else strictest.")
+@click.option(
+    "--policy",
+    callback=known("policies"),
+    help="Policies, by commas; distributed_dp with a budget, else strictest.",
+)
 @click.option("--attack", help="Attacks to run under each point, by commas; none by default.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core by default.")
 @partial(experiment_options, epsilon=str)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import experiment_options
+from secure_fedgraph.cli.options import experiment_options, known
 
 RUN_EXAMPLES = """
 \b
@@ -20,7 +20,7 @@ Examples:
 
 @click.command(epilog=RUN_EXAMPLES)
 @click.argument("experiment_file", required=False, type=click.Path(path_type=Path))
-@click.option("--policy", help="How uploads are protected; see 'list policies'.")
+@click.option("--policy", callback=known("policies"), help="How uploads are protected; see 'list policies'.")
 @experiment_options
 def run(**given: Any) -> None:
     """Train under a policy and write result.json, report.html and the privacy ledger."""

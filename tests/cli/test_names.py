@@ -1,0 +1,53 @@
+"""Misspelt names are refused from the kept lists, before torch is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from secure_fedgraph.cli import names
+from secure_fedgraph.errors import BadInput
+
+MISSPELT = """
+import sys
+from secure_fedgraph.cli import names
+from secure_fedgraph.cli.main import main
+names.listed = lambda kind: [{"name": "fedsage"}]
+try:
+    main(["run", "--algorithm", "fedsagee"])
+except SystemExit as ended:
+    assert ended.code == 2, ended.code
+assert "torch" not in sys.modules
+"""
+
+
+@pytest.fixture(autouse=True)
+def lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "listed", lambda kind: [{"name": "masked"}, {"name": "plaintext"}])
+
+
+def test_a_misspelt_name_is_refused_without_torch() -> None:
+    subprocess.run([sys.executable, "-c", MISSPELT], check=True, timeout=600)
+
+
+@pytest.mark.parametrize("given", ["maskd", "masked,plain"])
+def test_each_name_must_be_known(given: str) -> None:
+    with pytest.raises(BadInput, match=given.rpartition(",")[2]):
+        names.check_names("policies", given)
+
+
+@pytest.mark.parametrize("given", ["masked", "plaintext,masked", "mine:Own", ""])
+def test_known_names_and_own_classes_pass(given: str) -> None:
+    names.check_names("policies", given)
+
+
+def test_an_entry_point_is_left_to_the_registry_which_knows_why_it_is_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken: Any = [EntryPoint("wide", "nowhere:wide", "secure_fedgraph.policies")]
+    monkeypatch.setattr(names.metadata, "entry_points", lambda group: broken)
+    names.check_names("policies", "wide")
