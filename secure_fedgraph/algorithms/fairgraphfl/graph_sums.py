@@ -62,12 +62,12 @@ def _once(client: ClientContext, what: str) -> None:
     Raises:
         HostileMessage: for a second ask.
     """
-    released = client.memory.setdefault(_RELEASED, [])
+    released = client.memory.get(_RELEASED, {})
     if what in released:
         raise HostileMessage(
             f"{client.name} was asked for its {what} of motifs again: they are released once"
         )
-    client.memory[_RELEASED] = [*released, what]
+    client.memory[_RELEASED] = {**released, what: 1}
 
 
 def clipped(embedded: Tensor, norm: float) -> Tensor:
