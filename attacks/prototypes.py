@@ -20,7 +20,7 @@ _EACH, _SUMS, _LISTS, _BOUNDED = "prototypes", "prototype_sums", "motifs", "moti
 _COUNTED = {"rounds": 1, "training.idf": "global"}
 STOPS = {
     "server": "support=2 and above keeps motifs of few graphs at home, and leaves what subset algebra finds; "
-    "prototypes=bounded with noise bounds every graph"
+    "fairgraphfl-bounded with noise bounds every graph"
 }
 
 
@@ -209,15 +209,10 @@ class RoundDifferencing(Attack):
     controls = (
         Control(
             "bounded sums of a frozen model",
-            {
-                "rounds": 1,
-                "training.vocabulary": "public",
-                "training.prototypes": "bounded",
-                "training.use_diversity": False,
-            },
+            {"rounds": 1, "training.embedding": "frozen", "training.use_diversity": False},
         ),
     )
-    stops: ClassVar[Mapping[str, str]] = {"server": "noise for a graph: local_dp with prototypes=bounded"}
+    stops: ClassVar[Mapping[str, str]] = {"server": "noise for a graph: fairgraphfl-bounded under local_dp"}
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """``[vocabulary, width]`` of the owner whose sums differ, NaN in rows that do not."""

@@ -57,7 +57,7 @@ GLASU = {"algorithm": "glasu", **FREE, "rounds": 4}
 FAIR = {"algorithm": "fairgraphfl", "data": "proteins", "rounds": 1}
 EGO = {"algorithm": "fedego", **FREE, "rounds": 5}
 NOISE = ("protection.norm=1.0", "protection.multiplier=1.0")
-BOUNDED = ("training.vocabulary=public", "training.prototypes=bounded", "training.use_diversity=false")
+BOUNDED = {**FAIR, "algorithm": "fairgraphfl-bounded"}
 ACROSS = ("training.mash=across",)
 KEPT = control("b4-mash-dictionary")
 ONE = control("a2-single-sample")
@@ -148,9 +148,9 @@ DEFENCES = (
     ),
     Defence(
         "prototypes-noised",
-        FAIR,
+        BOUNDED,
         "local_dp",
-        (*BOUNDED, "protection.norm=1.0", "protection.multiplier=4.0"),
+        ("training.use_diversity=false", "protection.norm=1.0", "protection.multiplier=4.0"),
         tuple(
             (name, "server") for name in ("e1-singleton-motif", "e2-subset-algebra", "e3-round-differencing")
         ),

@@ -78,8 +78,12 @@ CASES = (
         (
             Asked("e1-singleton-motif", "counts are sent"),
             Asked("e2-subset-algebra", "prototypes of each", least=None),
-            Asked("e3-round-differencing", "bounded sums of a frozen model"),
         ),
+    ),
+    Case(
+        "bounded-prototypes",
+        {"algorithm": "fairgraphfl-bounded", "data": "proteins", "rounds": 1},
+        (Asked("e3-round-differencing", "bounded sums of a frozen model"),),
     ),
     Case(
         "vertical",

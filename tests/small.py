@@ -57,6 +57,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gin-fedavg": GIN,
     "gin-local": GIN,
     "fairgraphfl": GIN,
+    "fairgraphfl-bounded": GIN,
 }
 SPLITS: dict[str, dict[str, Any]] = {
     "label_skew": {"local_tests": 5, "local_share": 0.4},

@@ -7,6 +7,7 @@ import sys
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms.apflgate.algorithm import Apfl, ApflGate, FedGate
 from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
+from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
@@ -40,6 +41,7 @@ __all__ = [
     "Apfl",
     "ApflGate",
     "FairGraphFL",
+    "FairGraphFLBounded",
     "FedAvg",
     "FedBCD",
     "FedEgo",

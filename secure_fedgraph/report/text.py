@@ -39,6 +39,7 @@ ALGORITHMS = {
     "fedgate": "FedGATE",
     "apflgate": "APFLGate",
     "fairgraphfl": "FairGraphFL",
+    "fairgraphfl-bounded": "FairGraphFL, bounded",
     "gin-fedavg": "GIN with FedAvg",
     "gin-local": "GIN, local training",
 }

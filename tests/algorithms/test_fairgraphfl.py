@@ -12,15 +12,22 @@ import torch
 from small_graphs import LABELS, one, triangles
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fairgraphfl import fairness, training
-from secure_fedgraph.algorithms.fairgraphfl.algorithm import (
+from secure_fedgraph.algorithms.fairgraphfl import fairness
+from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
+from secure_fedgraph.algorithms.fairgraphfl.first_contact import meet_agents
+from secure_fedgraph.algorithms.fairgraphfl.prototypes import (
+    Pull,
+    graph_distance,
+    prototype_distance,
+    pull,
+)
+from secure_fedgraph.algorithms.fairgraphfl.state import (
     ALIGNMENT,
     DIVERSITY,
     KNOWN,
     PROTOTYPES,
     VALUES,
     VOCABULARY,
-    FairGraphFL,
 )
 from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg, GinLocal
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
@@ -61,9 +68,9 @@ class Against(FairGraphFL):
 
     name = "against"
 
-    def _trained(self, client, given):
-        found = super()._trained(client, given)
-        return {k: -v for k, v in found.items()} if client.name == "owner-2" else found
+    def _train(self, client, given):
+        moved = super()._train(client, given)
+        return {k: -v for k, v in moved.items()} if client.name == "owner-2" else moved
 
 
 class TestRuns:
@@ -147,7 +154,7 @@ class TestRuns:
         assert bound["valued_update"] == "homomorphic"
         assert bound["prototype_sums"] == "masked"
 
-    def test_the_motifs_that_are_told_and_those_that_stay(self, federation):
+    def test_the_motifs_that_are_listed_and_those_that_stay(self, federation):
         all_of, frequent = (run(federation, 1, support=s).state[VOCABULARY] for s in (1, 6))
         assert 0 < len(frequent) < len(all_of)
 
@@ -280,7 +287,7 @@ class TestRewards:
     def test_a_vocabulary_before_motifs(self):
         client, algorithm, _ = self._me("fill")
         codes = every_motif(LABELS, algorithm.settings.rings)
-        with pytest.raises(HostileMessage, match="told a vocabulary before it was asked for its motifs"):
+        with pytest.raises(HostileMessage, match="before it was asked for its motifs"):
             algorithm.vocabulary(client, {"codes": codes})
 
     def test_a_reward_before_an_update(self):
@@ -313,34 +320,34 @@ class TestRewards:
 class TestRegulariser:
     incidence = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     prototypes = torch.tensor([[1.0, 1.0], [0.0, 2.0]])
-    target = training.Pull.towards(incidence, prototypes, "absolute")
-    relative = training.Pull.towards(incidence, prototypes, "relative")
+    target = Pull.towards(incidence, prototypes, "absolute")
+    relative = Pull.towards(incidence, prototypes, "relative")
     embedded = torch.tensor([[1.0, 3.0], [3.0, 1.0], [5.0, 5.0]])
 
     def test_of_prototypes_by_hand(self):
         # P_0 = (2, 2): (1 + 1) / 2 from (1, 1); P_1 = (3, 1): (9 + 1) / 2 from (0, 2); their mean is 3
-        found = training.prototype_distance(self.embedded, self.target, torch.arange(3))
+        found = prototype_distance(self.embedded, self.target, torch.arange(3))
         assert float(found) == pytest.approx(3)
 
     def test_of_graphs_by_hand(self):
         # graph 0: (0 + 4) / 2 = 2; graph 1: mean of (4 + 0) / 2 and (9 + 1) / 2 = 3.5; graph 2: no motif, 0
-        found = training.graph_distance(self.embedded, self.target, torch.arange(3))
+        found = graph_distance(self.embedded, self.target, torch.arange(3))
         assert float(found) == pytest.approx((2 + 3.5) / 3)
 
     def test_relative_distances_are_over_a_prototypes_own_size(self):
         # the mean squares of (1, 1) and (0, 2) are 1 and 2: (1 + 5 / 2) / 2
-        found = training.prototype_distance(self.embedded, self.relative, torch.arange(3))
+        found = prototype_distance(self.embedded, self.relative, torch.arange(3))
         assert float(found) == pytest.approx(1.75)
         # graph 0: 2; graph 1: mean of 2 and 5 / 2; graph 2: 0
-        found = training.graph_distance(self.embedded, self.relative, torch.arange(3))
+        found = graph_distance(self.embedded, self.relative, torch.arange(3))
         assert float(found) == pytest.approx((2 + 2.25) / 3)
 
     def test_large_embeddings_do_not_make_a_relative_distance_larger(self):
         of = {
             scale: float(
-                training.prototype_distance(
+                prototype_distance(
                     scale * self.embedded,
-                    training.Pull.towards(self.incidence, scale * self.prototypes, "relative"),
+                    Pull.towards(self.incidence, scale * self.prototypes, "relative"),
                     torch.arange(3),
                 )
             )
@@ -349,15 +356,12 @@ class TestRegulariser:
         assert of[10.0] == pytest.approx(of[1000.0])
 
     def test_of_graphs_is_a_sum_of_terms_of_one_graph(self):
-        alone = [
-            training.graph_distance(self.embedded[i : i + 1], self.target, torch.tensor([i]))
-            for i in range(3)
-        ]
-        whole = training.graph_distance(self.embedded, self.target, torch.arange(3))
+        alone = [graph_distance(self.embedded[i : i + 1], self.target, torch.tensor([i])) for i in range(3)]
+        whole = graph_distance(self.embedded, self.target, torch.arange(3))
         assert float(torch.stack(alone).mean()) == pytest.approx(float(whole))
 
     def test_a_batch_without_a_known_motif_has_none(self):
-        assert float(training.prototype_distance(self.embedded[2:], self.target, torch.tensor([2]))) == 0
+        assert float(prototype_distance(self.embedded[2:], self.target, torch.tensor([2]))) == 0
 
     def test_it_pulls(self, federation):
         apart = {}
@@ -376,10 +380,10 @@ class TestRegulariser:
             {PROTOTYPES: torch.zeros(2, 2), KNOWN: torch.tensor(1)},
         ],
     )
-    def test_prototypes_that_no_server_tells(self, given):
+    def test_prototypes_that_no_server_sends(self, given):
         client = SimpleNamespace(name="owner-0")
-        with pytest.raises(HostileMessage, match="told prototypes"):
-            training.pull(client, given, self.target.incidence, torch.tensor([0, 1]), (2, 2), "relative")
+        with pytest.raises(HostileMessage, match="given prototypes"):
+            pull(client, given, self.target.incidence, torch.tensor([0, 1]), (2, 2), "relative")
 
 
 class TestBadInput:
@@ -399,6 +403,23 @@ class TestBadInput:
     )
     def test_settings(self, settings, words):
         with pytest.raises(BadInput, match=words):
+            FairGraphFL(**settings)
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"lists": "counted", "vocabulary": "public"},
+            {"prototypes": "bounded", "vocabulary": "public"},
+            {"embedding": "own"},
+            {"clip": 2.0},
+            {"motifs_per_graph": 2},
+            {"least_count": 1.0},
+        ],
+        ids=str,
+    )
+    def test_settings_of_the_bounded_variant_are_refused_with_its_name(self, settings):
+        key = next(iter(settings))
+        with pytest.raises(BadInput, match=f"'{key}'.*fairgraphfl-bounded"):
             FairGraphFL(**settings)
 
     def test_graphs_without_links(self):
@@ -453,7 +474,7 @@ class TestBadInput:
             name = "alone"
 
             def round(self, round, state):
-                state = self._met(round, state)
+                state = meet_agents(round, state, self.settings, self._lists)
                 state[VALUES] = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
                 return super().round(round, state)
 

@@ -13,18 +13,18 @@ from parties import scope
 from small_graphs import LABELS, triangles
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms.fairgraphfl import bounded
+from secure_fedgraph.algorithms.fairgraphfl import graph_sums
 from secure_fedgraph.algorithms.fairgraphfl import motifs as motif_lists
-from secure_fedgraph.algorithms.fairgraphfl.algorithm import (
-    COUNTS,
+from secure_fedgraph.algorithms.fairgraphfl.bounded import COUNTS, FairGraphFLBounded
+from secure_fedgraph.algorithms.fairgraphfl.graph_sums import clipped
+from secure_fedgraph.algorithms.fairgraphfl.state import (
     DIVERSITY,
     KNOWN,
     PRESENT,
+    PROTOTYPES,
     SEED,
     VOCABULARY,
-    FairGraphFL,
 )
-from secure_fedgraph.algorithms.fairgraphfl.training import PROTOTYPES, shortened
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect, split_of
@@ -38,10 +38,11 @@ from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol.transcript import everything
 
-BOUNDED = {"vocabulary": "public", "prototypes": "bounded", "motifs_per_graph": 2, "clip": 2.0}
+BOUNDED = {"motifs_per_graph": 2, "clip": 2.0}
 SMALL = {"hidden": 8, "layers": 2, "batch": "full", "learning_rate": 0.01, "dropout": 0.0, **BOUNDED}
+SMALL |= {"lists": "chosen"}  # by TF-IDF, so that counts are asked for as a sum
 ALONE = {"use_diversity": False}
-MOVED = math.sqrt(2) * bounded.SHARE
+MOVED = math.sqrt(2) * graph_sums.SHARE
 READERS = ("server", "peers", "outsider")
 
 
@@ -51,7 +52,7 @@ def federation() -> sfg.Federation:
 
 
 def run(federation, policy=None, rounds: int = 3, **settings):
-    made = FairGraphFL(**{**SMALL, "least_count": 1.0, **ALONE, **settings})
+    made = FairGraphFLBounded(**{**SMALL, "least_count": 1.0, **ALONE, **settings})
     return sfg.train(made, federation, policy or plaintext(), rounds=rounds, keep=everything)
 
 
@@ -90,7 +91,7 @@ class TestOneGraph:
 
     @pytest.mark.parametrize("clip", [0.1, 2.0, 50.0])
     def test_leaving_any_out_moves_no_more(self, federation, clip):
-        found = moves(federation, FairGraphFL(**{**SMALL, "clip": clip}))
+        found = moves(federation, FairGraphFLBounded(**{**SMALL, "clip": clip}))
         assert len(found["motif_sums"]) >= 10
         assert max(found["motif_counts"]) == pytest.approx(MOVED, abs=self.slack)
         assert max(found["motif_sums"]) <= MOVED + self.slack
@@ -98,7 +99,7 @@ class TestOneGraph:
             assert max(found["motif_sums"]) == pytest.approx(MOVED, rel=1e-5)
 
     def test_nor_does_one_that_becomes_another(self, federation):
-        found = moves(federation, FairGraphFL(**{**SMALL, "clip": 0.1}), "changed")
+        found = moves(federation, FairGraphFLBounded(**{**SMALL, "clip": 0.1}), "changed")
         assert MOVED < max(found["motif_counts"]) <= 2 * MOVED
         assert max(found["motif_sums"]) <= 2 * MOVED + self.slack
 
@@ -106,18 +107,18 @@ class TestOneGraph:
         """A control: TF-IDF over the agent's graphs lets one graph decide for the others."""
 
         def chosen(client, settings):
-            found = motif_lists.listed(client, {}, settings)
+            found = motif_lists.list_motifs(client, {}, settings)
             table, at = motif_lists.incidence(client, settings)
             everything = torch.zeros(len(table), len(found["present"]))
             everything[:, at] = table
             return everything
 
         settings = {**SMALL, "motif_keep": 0.5, "support": 3}
-        monkeypatch.setattr(bounded.motifs, "holds", chosen)
-        assert max(moves(federation, FairGraphFL(**settings))["motif_counts"]) > 1.2 * MOVED
+        monkeypatch.setattr(graph_sums.motifs, "holds", chosen)
+        assert max(moves(federation, FairGraphFLBounded(**settings))["motif_counts"]) > 1.2 * MOVED
 
     def test_what_a_graph_adds_depends_bit_for_bit_on_it_alone(self, federation):
-        algorithm = FairGraphFL(**SMALL)
+        algorithm = FairGraphFLBounded(**SMALL)
         graph = federation.owners["owner-0"]
         client = SimpleNamespace(name="owner-0", graph=graph, schema=federation.schema, memory={})
         whole = algorithm.motif_sums(client, {SEED: 3})
@@ -163,7 +164,7 @@ class TestWithoutNoise:
     def test_an_agent_releases_it_once(self, federation, ask):
         graph = federation.owners["owner-0"]
         client = SimpleNamespace(name="owner-0", graph=graph, schema=federation.schema, memory={})
-        algorithm = FairGraphFL(**SMALL)
+        algorithm = FairGraphFLBounded(**SMALL)
         getattr(algorithm, ask)(client, {SEED: 3})
         with pytest.raises(HostileMessage, match="again: they are released once"):
             getattr(algorithm, ask)(client, {SEED: 4})
@@ -174,14 +175,14 @@ class TestWithoutNoise:
         assert any(not torch.equal(kinds[0][k], kinds[1][k]) for k in kinds[0])
         assert torch.equal(free.state[PROTOTYPES], pulled.state[PROTOTYPES])  # frozen: no training moves them
 
-    def test_shortened(self):
+    def test_clipped(self):
         rows = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-        assert torch.allclose(shortened(rows, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
+        assert torch.allclose(clipped(rows, 1.0), torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
 
     def test_the_server_makes_nothing_of_rare_motifs(self):
-        settings = FairGraphFL(**{**SMALL, "hidden": 2, "least_count": 4.0}).settings
-        rows = torch.tensor([[4.0, 0.0], [3.0, 0.0], [60.0, 80.0]]) * bounded.SHARE
-        made, known = bounded.prototypes({"rows": rows}, torch.tensor([8.0, 3.9, 10.0]), settings)
+        settings = FairGraphFLBounded(**{**SMALL, "hidden": 2, "least_count": 4.0}).settings
+        rows = torch.tensor([[4.0, 0.0], [3.0, 0.0], [60.0, 80.0]]) * graph_sums.SHARE
+        made, known = graph_sums.prototypes({"rows": rows}, torch.tensor([8.0, 3.9, 10.0]), settings)
         assert known.tolist() == [1, 0, 1]
         # means of 0.5 and 10 clips: none of clipped embeddings is longer than one, so the last is (0.6, 0.8)
         assert made.numpy() == pytest.approx(np.array([[1.0, 0.0], [0.0, 0.0], [1.2, 1.6]]))
@@ -320,7 +321,7 @@ class TestCountedLists:
         assert made.algorithm.uses(made.policy["motif_lists"].channel, 2, 3) == 1
 
     def test_one_graph_moves_an_agents_counts_no_more(self, federation):
-        algorithm = FairGraphFL(**SMALL, **COUNTED)
+        algorithm = FairGraphFLBounded(**{**SMALL, **COUNTED})
         (channel,) = [c for c in algorithm.in_use if c.name == "motif_lists"]
         bound = plaintext().bind([channel], federation.names)["motif_lists"]
         found, graph = [], federation.owners["owner-0"]
@@ -340,7 +341,7 @@ class TestCountedLists:
     def test_a_budget_for_a_graph_plans_them(self, federation):
         settings = {**SMALL, **COUNTED}
         asked = Experiment(
-            algorithm="fairgraphfl",
+            algorithm="fairgraphfl-bounded",
             rounds=2,
             policy="local_dp",
             unit="graph",
@@ -358,24 +359,17 @@ class TestCountedLists:
         made = sfg.train(asked.make_algorithm(), federation, found.policy, rounds=2, budget=found.budget)
         assert 0.97 * 16 < made.privacy("graph")["epsilon"] <= 16
 
-    @pytest.mark.parametrize(
-        ("settings", "words"),
-        [
-            ({**COUNTED}, "set vocabulary=public too"),
-            ({**COUNTED, "vocabulary": "public"}, "set prototypes=bounded"),
-            ({**COUNTED, **BOUNDED, "idf": "global"}, "leave idf=local"),
-        ],
-    )
-    def test_settings_that_do_not_fit(self, settings, words):
-        with pytest.raises(BadInput, match=words):
-            FairGraphFL(**settings)
+    def test_settings_that_do_not_fit(self):
+        with pytest.raises(BadInput, match="leave idf=local"):
+            FairGraphFLBounded(idf="global")
 
 
 class TestBadInput:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({"prototypes": "bounded"}, "set vocabulary=public too"),
+            ({"vocabulary": "exchanged"}, "vocabulary"),
+            ({"prototypes": "sum"}, "prototypes"),
             ({**BOUNDED, "clip": 0}, "clip"),
             ({**BOUNDED, "motifs_per_graph": 0}, "motifs_per_graph"),
             ({**BOUNDED, "least_count": 0}, "least_count"),
@@ -384,7 +378,7 @@ class TestBadInput:
     )
     def test_settings(self, settings, words):
         with pytest.raises(BadInput, match=words):
-            FairGraphFL(**settings)
+            FairGraphFLBounded(**settings)
 
     @pytest.mark.parametrize(
         ("total", "words"),
@@ -396,12 +390,12 @@ class TestBadInput:
     )
     def test_counts_that_are_none(self, total, words):
         with pytest.raises(HostileMessage, match=f"agents' counts.*{words}|{words}"):
-            bounded.count_of(total, 4)
+            graph_sums.count_of(total, 4)
 
     @pytest.mark.parametrize("rows", [None, torch.zeros(4, 7), torch.full((4, 8), math.inf)])
     def test_sums_that_are_none(self, rows):
         with pytest.raises(HostileMessage, match="the agents' sums are not 4 finite rows of 8 numbers"):
-            bounded.prototypes({"rows": rows}, torch.ones(4), FairGraphFL(**SMALL).settings)
+            graph_sums.prototypes({"rows": rows}, torch.ones(4), FairGraphFLBounded(**SMALL).settings)
 
     def test_graphs_without_links(self):
         bare = sfg.federate(triangles(linked=False), clients=3, partition="random", seed=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
@@ -26,7 +27,8 @@ from secure_fedgraph.protocol.transcript import everything
 pytestmark = pytest.mark.needs_data("tu")
 EACH = ["rounds=1", "training.prototypes=each", "training.idf=global"]
 SUMS = ["rounds=1", "training.prototypes=sum", "training.idf=global"]
-BOUNDED = [f"{key}={value}" for key, value in RoundDifferencing.controls[0].settings.items()]
+BOUNDED = ["algorithm=fairgraphfl-bounded"]
+BOUNDED += [f"{key}={json.dumps(value)}" for key, value in RoundDifferencing.controls[0].settings.items()]
 PRIME = 1_000_003
 
 
@@ -88,7 +90,7 @@ def test_e1_negative_without_counts_nothing_tells_which_they_are() -> None:
     "changes",
     [
         ["training.prototypes=none"],
-        ["training.prototypes=bounded", "training.vocabulary=public"],
+        ["algorithm=fairgraphfl-bounded", "training.lists=chosen"],
     ],
     ids=["none", "bounded"],
 )

@@ -12,7 +12,9 @@ from small_graphs import triangles
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.algorithms.fairgraphfl.algorithm import VALUES, FairGraphFL
+from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
+from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
+from secure_fedgraph.algorithms.fairgraphfl.state import VALUES
 from secure_fedgraph.errors import Incompatible, LeftInPlaintext
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import run_result
@@ -45,12 +47,14 @@ POLICIES = {
 }
 WHY = "since an agent's value is its own gradient's agreement with the rest .*; {} reveals only the sum: use"
 UNREAD = "valued_update' is valued without being read, which {} cannot do: use homomorphic or strictest"
+COUNTED = "'motif_lists' needs each upload"
 # (policy, settings) -> why it is refused in every form; what is not named here trains, in a form that binds
 REFUSED = {
     **{(policy, ""): UNREAD.format(policy) for policy in ("distributed_dp", "masked")},
     **{(policy, "public"): UNREAD.format(policy) for policy in ("distributed_dp", "masked")},
     **{(policy, "valued alone"): WHY.format(policy) for policy in ("distributed_dp", "masked")},
     **{(policy, "bounded"): WHY.format(policy) for policy in ("distributed_dp", "masked")},
+    **{(policy, "counted"): COUNTED for policy in ("distributed_dp", "masked")},
     **{
         (policy, "encrypted"): UNREAD.format(policy)
         for policy in ("plaintext", "local_dp", "central_dp", "distributed_dp", "masked")
@@ -60,6 +64,7 @@ REFUSED = {
         for settings in ("", "public", "valued alone", "encrypted")
     },
     ("sealed", "bounded"): "protects peers only",
+    ("sealed", "counted"): "protects peers only",
 }
 # (policy, settings) -> the form that is taken
 READ = {"valuation": "encrypted"}
@@ -69,6 +74,7 @@ FORMS = {
     **{(policy, "public"): LISTED for policy in ("homomorphic", "strictest")},
     **{(policy, "valued alone"): READ for policy in ("homomorphic", "strictest")},
     **{(policy, "bounded"): READ for policy in ("homomorphic", "strictest")},
+    **{(policy, "counted"): LISTED for policy in ("homomorphic", "strictest")},
     **{(policy, ""): {"vocabulary": "public"} for policy in ("local_dp", "central_dp")},
 }
 SETTINGS = {
@@ -76,8 +82,14 @@ SETTINGS = {
     "public": {"vocabulary": "public"},
     "valued alone": {"use_diversity": False, "prototypes": "none"},
     "encrypted": {"use_diversity": False, "prototypes": "none", "valuation": "encrypted"},
-    "bounded": {"use_diversity": False, "vocabulary": "public", "prototypes": "bounded"},
+    "bounded": {"use_diversity": False, "prototypes": "bounded"},
+    "counted": {"prototypes": "bounded"},
 }
+
+
+def class_of(settings):
+    """The bounded variant where prototypes are bounded."""
+    return FairGraphFLBounded if settings.get("prototypes") == "bounded" else FairGraphFL
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +103,7 @@ def run(federation, policy=None, **arguments):
         warnings.simplefilter("ignore", PlaintextWarning)
         warnings.simplefilter("ignore", FormWarning)
         return sfg.train(
-            FairGraphFL(**{**SMALL, **settings}),
+            class_of(settings)(**{**SMALL, **settings}),
             federation,
             policy or plaintext(),
             **{"rounds": 2, **arguments},
@@ -102,6 +114,7 @@ def test_the_grid_is_whole():
     assert set(POLICIES) == set(RECIPES)
     assert {policy for policy, _ in REFUSED} <= set(POLICIES)
     assert ALGORITHMS["fairgraphfl"] is FairGraphFL
+    assert ALGORITHMS["fairgraphfl-bounded"] is FairGraphFLBounded
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -71,7 +71,7 @@ def test_nobody_to_aggregate_with(name, policy, tmp_path):
 
 def test_prototypes_of_each_agent_need_what_it_said_it_has_as_it_said_it(tmp_path):
     settings = {"prototypes": "each", "vocabulary": "public"}
-    words = r"'motif_presence' .*with training.prototypes=each .*use training.prototypes=sum, bounded or none"
+    words = r"'motif_presence' .*with training.prototypes=each .*use training.prototypes=sum or none"
     refused(small.algorithm("fairgraphfl", **settings), agents(), local_dp(1.0, 1.0), words, tmp_path)
     for fine in ({"prototypes": "sum"}, {"prototypes": "none"}):
         made = small.algorithm("fairgraphfl", **{**settings, **fine})

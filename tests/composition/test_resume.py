@@ -85,7 +85,7 @@ def test_killed_anywhere_and_resumed_is_the_same_run(name: str, policy: str, tmp
     federation = small.federation(name)
     if policy == "masked" and ALGORITHMS[name].pools:
         pytest.skip("a pooled baseline has one client, which masks refuse")
-    if policy == "masked" and name == "fairgraphfl":
+    if policy == "masked" and name.startswith("fairgraphfl"):
         pytest.skip("its values need every update, which masks refuse")
     whole = train(name, federation, policy)
     for messages in (0, 3, 4, 11, 19):

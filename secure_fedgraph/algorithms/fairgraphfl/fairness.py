@@ -190,10 +190,10 @@ def gradient_shapley(gradients: Tensor, weights: Tensor | None = None) -> Tensor
 
 
 def _shared(scores: Sequence[float], sizes: Sequence[float], budget: float) -> Tensor:
-    found = torch.tensor(scores, dtype=torch.float64)
-    if float(found.sum()) <= 0:
+    parts = torch.tensor(scores, dtype=torch.float64)
+    if float(parts.sum()) <= 0:
         return equal_payoffs(sizes, budget)
-    return budget * found / found.sum()
+    return budget * parts / parts.sum()
 
 
 def _some(sizes: Sequence[float]) -> int:

@@ -1,8 +1,8 @@
-"""FairGraphFL's settings: its paper's defaults, the readings of what the paper leaves open, its ablations."""
+"""FairGraphFL's settings: its paper's defaults, readings of what the paper leaves open, ablations."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -34,22 +34,11 @@ class FairGraphFLSettings(GinSettings):
         vocabulary: ``exchanged``: agents list their motifs, and a list cannot be clipped or noised;
             ``public``: they say which of all motifs that there can be they have. It has at most 4,096, and
             leaves kinds of links out.
-        lists: of motifs. ``chosen`` by TF-IDF, which every graph has a part in, so that noise protects none;
-            ``counted`` (needs ``vocabulary=public``): each agent's numbers of graphs by motif, of which one
-            graph moves a bounded part, and whatever the server reads as ``support`` or more is on the list.
-            Bounded prototypes divide by the sum of these counts, and no others are sent. ``valued`` (needs
-            ``vocabulary=public``): lists are chosen by TF-IDF and valued unread: the server learns how many
-            motifs each agent lists, how each list agrees with all, and how many agents list each motif.
+        lists: of motifs. ``chosen`` by TF-IDF; ``valued`` (needs ``vocabulary=public``): chosen by TF-IDF and
+            valued unread: the server learns how many motifs each agent lists, how each list agrees with all,
+            and how many agents list each motif.
         prototypes: ``sum``: the server reads their weighted sum over agents; ``each``: every agent's;
-            ``bounded``: sums of clipped embeddings and counts over all agents' graphs, of which one graph
-            moves a bounded part, so that noise protects it (needs ``vocabulary=public``; agents weigh by
-            their graphs, not by value); ``none``: there are none (the paper's ablation).
-        embedding: of bounded prototypes. ``frozen``: by the seeded model that all start from, released
-            once; ``own``: by the agent's own, every round, and then no noise protects a graph, since each
-            has moved the embeddings of all.
-        clip: L2 norm that a graph's embedding is clipped to for bounded prototypes.
-        motifs_per_graph: how many of its motifs, in the vocabulary's order, a graph counts for in them.
-        least_count: bounded prototypes of fewer (noised) graphs are left out.
+            ``none``: there are none (the paper's ablation).
         regularisation: the lambda of Eq. 14.
         regulariser: ``prototype``: distance of a batch's prototypes (Eq. 14), or ``graph``: of each graph's
             embedding to the prototypes of its motifs, so that every graph has a gradient of its own.
@@ -75,12 +64,8 @@ class FairGraphFLSettings(GinSettings):
     idf: Literal["local", "global"] = "local"
     support: int = Field(1, ge=1)
     vocabulary: Literal["exchanged", "public"] = "exchanged"
-    lists: Literal["chosen", "counted", "valued"] = "chosen"
-    prototypes: Literal["sum", "each", "bounded", "none"] = "sum"
-    embedding: Literal["frozen", "own"] = "frozen"
-    clip: float = Field(50.0, gt=0, allow_inf_nan=False)
-    motifs_per_graph: int = Field(8, ge=1)
-    least_count: float = Field(10.0, gt=0, allow_inf_nan=False)
+    lists: Literal["chosen", "valued"] = "chosen"
+    prototypes: Literal["sum", "each", "none"] = "sum"
     regularisation: float = Field(0.1, ge=0, allow_inf_nan=False)
     regulariser: Literal["prototype", "graph"] = "prototype"
     distance: Literal["relative", "absolute"] = "relative"
@@ -89,28 +74,17 @@ class FairGraphFLSettings(GinSettings):
     sparse: bool = True
     weighting: Literal["value", "size"] = "value"
 
-    @field_validator("prototypes")
+    @field_validator("lists", "prototypes", mode="before")
     @classmethod
-    def _check_vocabulary(cls, value: str, info: ValidationInfo) -> str:
-        if value == "bounded" and info.data.get("vocabulary") != "public":
-            raise PydanticCustomError(
-                "vocabulary", "which motifs agents list depends on every graph: set vocabulary=public too"
-            )
+    def _refuse_moved(cls, value: Any, info: ValidationInfo) -> Any:
+        """Values that are the bounded variant's, which knows them."""
+        known = get_args(cls.model_fields[info.field_name or ""].annotation)
+        if value not in known and value in ("counted", "bounded"):
+            raise PydanticCustomError("moved", "the algorithm fairgraphfl-bounded does this, so use that one")
         return value
 
     @model_validator(mode="after")
-    def _check_lists(self) -> FairGraphFLSettings:
-        if self.lists == "counted" and self.vocabulary != "public":
-            raise PydanticCustomError(
-                "lists", "counted lists have a place for every motif: set vocabulary=public too"
-            )
-        if self.lists == "counted" and self.prototypes in ("sum", "each"):
-            raise PydanticCustomError(
-                "lists",
-                "counted lists are noised, and other prototypes need exact ones: set prototypes=bounded",
-            )
-        if self.lists == "counted" and self.idf == "global":
-            raise PydanticCustomError("lists", "counted lists are chosen by no idf: leave idf=local")
+    def _check_lists(self) -> Self:
         if self.lists == "valued" and self.vocabulary != "public":
             raise PydanticCustomError(
                 "lists", "valued lists have a place for every motif: set vocabulary=public too"
@@ -129,3 +103,38 @@ class FairGraphFLSettings(GinSettings):
                 "parts", "with use_gradient off as well, a value has nothing to be made of"
             )
         return value
+
+
+class FairGraphFLBoundedSettings(FairGraphFLSettings):
+    """As :class:`FairGraphFLSettings`, and what bounds one graph's part in motif lists and prototypes.
+
+    Args:
+        vocabulary: ``public`` always: which motifs agents list depends on every graph.
+        lists: of motifs. ``counted``: each agent's numbers of graphs by motif, of which one graph moves a
+            bounded part; whatever the server reads as ``support`` or more is on the list, and prototypes
+            divide by the sum of these counts. ``chosen`` by TF-IDF, as in the paper, which every graph has a
+            part in, so that noise protects none; ``valued``: the same, valued unread.
+        prototypes: ``bounded``: sums of clipped embeddings and counts over all agents' graphs, of which one
+            graph moves a bounded part, so that noise protects it (agents weigh by their graphs, not by
+            value); ``none``: there are none.
+        embedding: of bounded prototypes. ``frozen``: by the seeded model that all start from, released
+            once; ``own``: by the agent's own, every round, and then no noise protects a graph, since each
+            has moved the embeddings of all.
+        clip: L2 norm that a graph's embedding is clipped to.
+        motifs_per_graph: how many of its motifs, in the vocabulary's order, a graph counts for.
+        least_count: prototypes of fewer (noised) graphs are left out.
+    """
+
+    vocabulary: Literal["public"] = "public"
+    lists: Literal["counted", "chosen", "valued"] = "counted"  # type: ignore[assignment]
+    prototypes: Literal["bounded", "none"] = "bounded"  # type: ignore[assignment]
+    embedding: Literal["frozen", "own"] = "frozen"
+    clip: float = Field(50.0, gt=0, allow_inf_nan=False)
+    motifs_per_graph: int = Field(8, ge=1)
+    least_count: float = Field(10.0, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _check_counted(self) -> Self:
+        if self.lists == "counted" and self.idf == "global":
+            raise PydanticCustomError("lists", "counted lists are chosen by no idf: leave idf=local")
+        return self

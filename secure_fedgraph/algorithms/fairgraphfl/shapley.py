@@ -52,11 +52,11 @@ def exact_of_all(utility: Callable[[Tensor], Tensor], players: int) -> Tensor:
         - torch.lgamma(torch.tensor(players + 1.0, dtype=torch.float64))
     )
     weight = log_weight.exp()
-    found = []
+    values = []
     for player in range(players):
         without = numbers[(numbers >> player & 1) == 0]
-        found.append((weight[without] * (worth[without | (1 << player)] - worth[without])).sum())
-    return torch.stack(found)
+        values.append((weight[without] * (worth[without | (1 << player)] - worth[without])).sum())
+    return torch.stack(values)
 
 
 def sampled(utility: Utility, players: int, orders: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -93,6 +93,6 @@ def sampled(utility: Utility, players: int, orders: int, generator: torch.Genera
                 both[player] += (after - before) / 2
                 before = after
         rows.append(both)
-    found = torch.stack(rows)
-    error = found.std(0) / orders**0.5 if orders > 1 else torch.full((players,), float("nan"))
-    return found.mean(0), error.double()
+    pairs = torch.stack(rows)
+    error = pairs.std(0) / orders**0.5 if orders > 1 else torch.full((players,), float("nan"))
+    return pairs.mean(0), error.double()

@@ -1,0 +1,107 @@
+"""FairGraphFL's rewards: what the server gives each agent, and what an agent's model becomes by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.algorithms.fairgraphfl import fairness
+from secure_fedgraph.algorithms.fairgraphfl.state import add_vector, flatten
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.models.finite import all_finite
+from secure_fedgraph.seams import ClientContext
+
+
+class Reward(NamedTuple):
+    """What an agent has earned in a round.
+
+    Args:
+        places: ``[k]`` which components of the aggregate, int64.
+        amounts: ``[k]`` their values.
+        value: the agent's new value.
+    """
+
+    places: Tensor
+    amounts: Tensor
+    value: float
+
+
+def rewards_of(
+    agents: Sequence[str], step: Tensor, fractions: Tensor, values: Tensor, payoffs: Tensor
+) -> dict[str, dict[str, Any]]:
+    """Agent -> the largest components of the step that it has earned, its new value and its payoff.
+
+    Args:
+        step: ``[D]`` what is added to the global model.
+        fractions: ``[agents]`` of its components (Eq. 4).
+        values: ``[agents]`` after this round.
+        payoffs: ``[agents]`` of this round.
+    """
+    rewards = {}
+    for i, agent in enumerate(agents):
+        places = fairness.largest(step, float(fractions[i])).nonzero().flatten()
+        rewards[agent] = {
+            "places": places.int(),
+            "amounts": step[places],
+            "value": float(values[i]),
+            "payoff": float(payoffs[i]),
+        }
+    return rewards
+
+
+def check_reward(client: ClientContext, given: Mapping[str, Any], components: int) -> tuple[State, Reward]:
+    """The reward that an agent was given, and the parameters that its rewarded update started from.
+
+    Each update is rewarded once, so these leave its memory here.
+
+    Args:
+        components: how many parameters are exchanged.
+
+    Raises:
+        HostileMessage: for a reward that is none, or before an update.
+    """
+    before = client.memory.pop("before", None)
+    places, amounts, value = given.get("places"), given.get("amounts"), given.get("value")
+    fits = (
+        before is not None
+        and isinstance(places, Tensor)
+        and isinstance(amounts, Tensor)
+        and places.dim() == 1
+        and places.dtype in (torch.int32, torch.int64)
+        and amounts.is_floating_point()
+        and places.shape == amounts.shape
+        and bool(torch.isfinite(amounts).all())
+        and len(places.unique()) == len(places)
+        and (not len(places) or 0 <= int(places.min()) <= int(places.max()) < components)
+        and isinstance(value, float)
+        and math.isfinite(value)
+    )
+    if not fits:
+        raise HostileMessage(f"{client.name} was given a reward that is none, or before it sent anything")
+    assert isinstance(places, Tensor)
+    assert isinstance(amounts, Tensor)
+    assert isinstance(value, float)
+    return before, Reward(places.long(), amounts, value)
+
+
+def rewarded(before: State, after: State, reward: Reward, reading: Literal["fill", "add", "revert"]) -> State:
+    """What the shared part of an agent's model becomes.
+
+    Args:
+        before: what its last update started from.
+        after: what it ended at.
+        reading: see :class:`~secure_fedgraph.algorithms.fairgraphfl.settings.FairGraphFLSettings`.
+    """
+    moved = flatten(after) - flatten(before)
+    if reading == "revert":
+        moved = torch.zeros_like(moved)
+    if reading == "add":
+        moved[reward.places] += reward.amounts
+    else:
+        moved[reward.places] = reward.amounts
+    return all_finite(add_vector(before, moved))

@@ -1,0 +1,80 @@
+"""What FairGraphFL's server keeps from round to round, by name; parameters as one vector, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from secure_fedgraph.algorithm import State
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.models.gin import CONVOLUTIONS
+
+OWN = "fair."
+"""What the names of entries begin with that are neither a parameter nor a prototype."""
+SEED, AGENTS, LABELS = "fair.seed", "fair.agents", "fair.labels"
+VALUES, PAYOFFS, ALIGNMENT, DIVERSITY = "fair.values", "fair.payoffs", "fair.alignment", "fair.diversity"
+VOCABULARY, PRESENT, SIZES = "fair.vocabulary", "fair.present", "fair.sizes"
+"""The vocabulary of motifs ``[motifs, width]``, who lists which ``[agents, motifs]``, and training graphs."""
+PROTOTYPES, KNOWN = "prototypes", "known"
+"""``[motifs, hidden]``, and which of them there are; agents are given both under these names."""
+
+
+def parameters_in(state: State) -> State:
+    """The global model."""
+    return {k: v for k, v in state.items() if not k.startswith(OWN) and k not in (PROTOTYPES, KNOWN)}
+
+
+def shared_part(parameters: State, shared: str) -> State:
+    """The parameters that agents and server exchange.
+
+    Args:
+        shared: ``all``, or ``conv`` for the convolutions only.
+    """
+    if shared == "all":
+        return parameters
+    return {k: v for k, v in parameters.items() if k.startswith(CONVOLUTIONS)}
+
+
+def names_to_tensor(names: Sequence[str]) -> Tensor:
+    """Agents' names as a state holds them: text in UTF-8, one a line, ``[bytes]`` uint8.
+
+    >>> names_from_tensor(names_to_tensor(("a", "b")))
+    ['a', 'b']
+    """
+    return torch.tensor(list("\n".join(names).encode()), dtype=torch.uint8)
+
+
+def names_from_tensor(text: Tensor) -> list[str]:
+    """The names that :func:`names_to_tensor` wrote."""
+    return bytes(text.tolist()).decode().split("\n")
+
+
+def flatten(parameters: State) -> Tensor:
+    """``[D]``: all parameters as one vector."""
+    return torch.cat([p.reshape(-1) for p in parameters.values()])
+
+
+def vector_of(upload: Mapping[str, Tensor], like: State, name: str) -> Tensor:
+    """``[D]``: an upload's parameters as one vector, in the order of ``like``.
+
+    Args:
+        like: the parameters that it is an update of.
+        name: whose upload it is, for the refusal.
+
+    Raises:
+        HostileMessage: for other names, shapes, or values that are not finite.
+    """
+    fits = upload.keys() == like.keys() and all(
+        upload[k].shape == v.shape and bool(torch.isfinite(upload[k]).all()) for k, v in like.items()
+    )
+    if not fits:
+        raise HostileMessage(f"the update of {name} is not one of these parameters, or not finite")
+    return torch.cat([upload[k].reshape(-1) for k in like])
+
+
+def add_vector(parameters: State, step: Tensor) -> State:
+    """Parameters plus a vector over all of them."""
+    pieces = step.split([p.numel() for p in parameters.values()])
+    return {k: v + piece.reshape(v.shape) for (k, v), piece in zip(parameters.items(), pieces, strict=True)}
