@@ -27,7 +27,13 @@ OWNER = "owner-0"
 def _mashes(seed: int, batching: str, n: int, rounds: int) -> tuple[FinishedRun, list[Mashed]]:
     """A run, and what the server read of one owner's mashes."""
     training = {"hidden": [64, 64], "epochs": 1, "batching": batching, "batch": n}
-    base = {"algorithm": "fedego", "data": "cora", "policy": "plaintext", "seed": seed, "rounds": rounds}
+    base = {
+        "algorithm": "fedego-released",
+        "data": "cora",
+        "policy": "plaintext",
+        "seed": seed,
+        "rounds": rounds,
+    }
     chosen = load(None, {**base, "clients": 10, "partition": "random", "training": training}, [])
     run = execute(chosen, None, keep=lambda channel, round: channel in ("egos", "reduction"))
     return FinishedRun.of(run, seed), MashDictionary().each(run.transcript.view("server"))[OWNER]

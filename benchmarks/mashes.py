@@ -23,7 +23,9 @@ from secure_fedgraph.experiment.config import Experiment
 
 SUMMED: dict[str, Any] = {"mash": "across"}
 FROZEN = {**SUMMED, "reduction": "frozen", "learning_rate": 0.003}
-RULES = {**FROZEN, "rules": "node", "caps": [1, 1], "mash_rounds": 1, "clip": 3.0}
+# R4 alone: secret batches, and the averaged reduction, as in the paper
+FROZEN_ALONE = {**FROZEN, "batching": "secret", "profile": "paper"}
+RULES = {**FROZEN, "caps": [1, 1], "clip": 3.0}
 # batches of training are as large as mashes, so there are fewer of them in an epoch
 LARGE = {**RULES, "batch": 256, "mashes": 3, "epochs": 20}
 EGO = {
@@ -36,14 +38,15 @@ EGO = {
     "dropout": 0.5,
     "learning_rate": 0.0003,
 }
-NODE = {"unit": "node", "epsilon": 8.0}
+RULED = {"algorithm": "fedego-node"}
+NODE = {**RULED, "unit": "node", "epsilon": 8.0}
 ROWS: dict[str, dict[str, Any]] = {
     "every owner alone": {"algorithm": "local", "training": EGO},
     "plain": {},
     "mashes summed over owners": {"training": SUMMED},
-    "and a frozen reduction (R4)": {"training": FROZEN},
-    "and R1 to R3, one release, n = 32": {"training": {**RULES, "mashes": 16}},
-    "and R1 to R3, one release, n = 256": {"training": LARGE},
+    "and a frozen reduction (R4)": {"algorithm": "fedego-released", "training": FROZEN_ALONE},
+    "and R1 to R3, one release, n = 32": {**RULED, "training": {**RULES, "mashes": 16}},
+    "and R1 to R3, one release, n = 256": {**RULED, "training": LARGE},
     "the same at epsilon 8, distributed_dp": {"policy": "distributed_dp", "training": LARGE, **NODE},
     "the same at epsilon 8, local_dp": {"policy": "local_dp", "training": LARGE, **NODE},
     "at epsilon 8, fan-out 3, 2": {

@@ -14,7 +14,7 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 
 
-def told(attack: Attack, case: FinishedRun, aim: str) -> str:
+def outcome(attack: Attack, case: FinishedRun, aim: str) -> str:
     """What one attack reaches, or why it is blind."""
     try:
         guess = getattr(attack, aim)(case.transcript.view("server"), knowledge(attack, case))
@@ -24,22 +24,29 @@ def told(attack: Attack, case: FinishedRun, aim: str) -> str:
     return f"{score.metric} {score.value:.2f}, trivial {score.baseline:.2f}"
 
 
-def show(name: str, policy: sfg.policies.Policy, aim: str = "run", **settings: Any) -> None:
+def show(
+    name: str,
+    policy: sfg.policies.Policy,
+    aim: str = "run",
+    kind: type[sfg.FedEgo] = sfg.FedEgo,
+    **settings: Any,
+) -> None:
     """Trains five rounds and lets every attack look."""
     federation = sfg.federate(
         "synthetic-citation", clients=3, partition="random", seed=0, nodes=300, features=200
     )
-    algorithm = sfg.FedEgo(**{"hidden": (32, 32), "epochs": 1, "batch": 16, **settings})
+    algorithm = kind(**{"hidden": (32, 32), "epochs": 1, "batch": 16, **settings})
     run = sfg.train(algorithm, federation, policy, rounds=5, keep=lambda channel, round: True)
     print(name)
-    for kind in (MashSingle, MashLabels, MashDictionary, MashFilter):
-        print(f"  {kind.id:20} {told(kind(), FinishedRun.of(run, seed=0), aim)}")
+    for attack in (MashSingle, MashLabels, MashDictionary, MashFilter):
+        print(f"  {attack.id:20} {outcome(attack(), FinishedRun.of(run, seed=0), aim)}")
 
 
 if __name__ == "__main__":
     plain = sfg.policies.plaintext()
-    show("the released code's batches, of which one node is left over", plain, batching="released", batch=59)
-    show("the same, by sixteens", plain, batching="released")
+    released = sfg.FedEgoReleased
+    show("the released code's batches, of which one node is left over", plain, kind=released, batch=59)
+    show("the same, by sixteens", plain, kind=released)
     show("secret batches, the default", plain)
     show("secret batches, 256 units wide", plain, hidden=(256, 256))
     show("masked sums: single owners", sfg.policies.masked(), mash="across")

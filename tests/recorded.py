@@ -59,6 +59,8 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "fedavg": [{}, {"weighted": True}, {"clip": "adaptive"}],
     "fedsage+": [{}, {"generator": "shared"}, {"feedback": "outputs", "feedback_minimum": "partitioned"}],
     "fedego": [{}, {"mash": "client"}, {"mixing": 0.5, "average_reduction": False, "mash": "client"}],
+    "fedego-node": [{}, {"mash": "client", "reduction": "trained"}],
+    "fedego-released": [{}, {"mash": "client"}],
     "glasu": [
         {},
         {"sampler": "paper"},

@@ -18,7 +18,14 @@ EGOS, ACROSS, REDUCTION = "egos", "egos_across", "reduction"
 WEIGHT, BIAS = "reduction.weight", "reduction.bias"
 BATCH_LABELS = "labels of batches"
 SMALL = {"training.hidden": [64, 64], "training.epochs": 1}
-RELEASED = {**SMALL, "training.batching": "released", "clients": 10, "partition": "random", "rounds": 5}
+RELEASED = {
+    **SMALL,
+    "algorithm": "fedego-released",
+    "training.batching": "released",
+    "clients": 10,
+    "partition": "random",
+    "rounds": 5,
+}
 """The released code's batches, of ten owners that share nobody: 162 to 164 training nodes each on Cora."""
 SAME_SHARE = 1e-4
 """How far sums of label shares are apart, relative to their mean, where nothing but a clip changed them."""
@@ -127,11 +134,16 @@ class MashAttack(Attack):
     def sizes(self, view: View, mashed: Mashed) -> np.ndarray:
         """How many ego-graphs each of a client's mashes mixes."""
         settings, sums = view.public["settings"], ACROSS in view.public["channels"]
-        return mashed.sizes(int(settings["batch"]), settings["batching"] == "secret" or sums)
+        return mashed.sizes(int(settings["batch"]), _batching(view) == "secret" or sums)
 
     def fixed(self, view: View) -> bool:
         """Whether a mash has the same members in every round."""
-        return str(view.public["settings"]["batching"]) == "released"
+        return _batching(view) == "released"
+
+
+def _batching(view: View) -> str:
+    """Who may know which ego-graphs are mashed together: a setting of fedego-released alone."""
+    return str(view.public["settings"].get("batching", "secret"))
 
 
 def spread(rounds: Sequence[Mashed], coordinates: int) -> Sequence[Mashed]:
@@ -210,7 +222,7 @@ def _frozen(view: View) -> Weights | None:
     """The reduction of a public seed, where it is never trained."""
     settings, schema = view.public["settings"], view.public["schema"]
     seeds = [s.values["seed"] for channel in (EGOS, ACROSS) for s in view.asked(channel)]
-    if settings["reduction"] != "frozen" or not seeds:
+    if settings.get("reduction") != "frozen" or not seeds:
         return None
     model = EgoSage(schema["features"], schema["classes"], settings["hidden"][0], tuple(settings["fanout"]))
     model.initialise(int(seeds[0]))

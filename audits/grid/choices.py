@@ -137,7 +137,7 @@ def variants(
             if controls is not None and control.name not in controls:
                 continue
             settings = dict(control.settings)
-            if _lacking(kind, control):
+            if _why_not(kind, control):
                 continue  # the algorithm cannot be put into the attack's best settings: see `left_out`
             if attack.depends_on and all(settings.get(k) == at(configured, k) for k in attack.depends_on):
                 continue  # the configured run shows it
@@ -161,18 +161,25 @@ def left_out(
     used = {channel.name for channel in kind.channels}
     for attack in (one for one in attacks if used & set(one.reads())):
         for control in attack.controls:
-            lacking = _lacking(kind, control)
-            if lacking and (controls is None or control.name in controls):
-                keys = " and ".join(lacking)
-                reason = f"the control sets {keys}, which {experiment.algorithm} does not have"
+            reason = _why_not(kind, control)
+            if reason and (controls is None or control.name in controls):
                 found.append((attack, _played(control.name, attack)[0], reason))
     return found
 
 
-def _lacking(kind: type[Algorithm], control: Control) -> list[str]:
-    """The settings of a control that an algorithm has no name for."""
-    known = kind.Settings.model_fields
-    return [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
+def _why_not(kind: type[Algorithm], control: Control) -> str:
+    """Why a control cannot be run beside an algorithm; empty where it can.
+
+    A control may name another algorithm, which has to be a variant of the one that is audited: settings that
+    were chosen for this one are that one's too.
+    """
+    named = control.settings.get("algorithm")
+    runs = kind if named is None else algorithm_named(named)
+    if not issubclass(runs, kind):
+        return f"the control runs {runs.name}, which is no variant of {kind.name}"
+    known = runs.Settings.model_fields
+    lacking = [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
+    return f"the control sets {' and '.join(lacking)}, which {runs.name} does not have" if lacking else ""
 
 
 def _played(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from secure_fedgraph.algorithms.fedego import batches
+from secure_fedgraph.algorithms.fedego import released
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
+from secure_fedgraph.algorithms.fedego.kept_mashes import KeptMashes
+from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.attacks.attack import Guess
 from secure_fedgraph.attacks.mashes.labels import BATCH_LABELS
 from secure_fedgraph.attacks.mashes.mixing import IDENTITIES, MIXING, shares_of
@@ -57,16 +59,17 @@ def drawn(case: FinishedRun, owner: str, round: int) -> np.ndarray:
     Raises:
         Refused: where batches are secret.
     """
-    settings = cast(FedEgo, case.algorithm).settings
+    if _secret(case):
+        raise Refused("batches that the operating system drew cannot be drawn again")
+    settings = cast(FedEgoReleased, case.algorithm).settings
     size = int(case.federation.owners[owner].train_mask.sum())
     generator = partial(seeded, sub_seed(case.seed, "clients"), owner, round)
-    return batches.numbered(size, settings, batches.orders(settings, _secret, generator)).numpy()
+    return released.numbered(size, settings, released.order_of(settings, torch.randperm, generator)).numpy()
 
 
 def mixing(case: FinishedRun) -> dict[str, dict[int, tuple[np.ndarray, int]]]:
     """Owner -> round -> its batches by number, and how many training nodes it has; empty where secret."""
-    settings = case.algorithm.settings
-    if getattr(settings, "batching", "secret") == "secret":
+    if _secret(case):
         return {}
     rounds = sorted({note.round for note in case.transcript.sent if note.channel.startswith("egos")})
     return {
@@ -82,8 +85,15 @@ def training_rows(case: FinishedRun, owner: str) -> np.ndarray:
     return rows
 
 
-def _secret(size: int) -> torch.Tensor:
-    raise Refused("batches that the operating system drew cannot be drawn again")
+def _secret(case: FinishedRun) -> bool:
+    """Whether only the operating system knew which nodes were mashed together."""
+    algorithm = case.algorithm
+    return not isinstance(algorithm, FedEgoReleased) or algorithm.settings.batching == "secret"
+
+
+def _frozen(case: FinishedRun) -> bool:
+    """Whether the reduction was never trained."""
+    return isinstance(case.algorithm, KeptMashes) and case.algorithm.settings.reduction == "frozen"
 
 
 def _rounds(case: FinishedRun) -> list[int]:
@@ -100,7 +110,7 @@ def _histograms(case: FinishedRun, owner: str) -> np.ndarray:
 
 def batch_labels(guess: Guess, case: FinishedRun) -> Judgement:
     """Histograms of batches, where these can be drawn again; else of all of an owner's batches together."""
-    secret = _setting(case, "batching") == "secret"
+    secret = _secret(case)
     counts = truth.label_counts(case.federation)
     guesses: dict[str, np.ndarray] = {}
     true: dict[str, np.ndarray] = {}
@@ -132,7 +142,7 @@ def noised(guess: Guess, case: FinishedRun) -> Judgement:
 
     Where the reduction is trained, only the labels stay the same, and only these are judged.
     """
-    frozen = _setting(case, "reduction") == "frozen"
+    frozen = _frozen(case)
     errors: list[np.ndarray] = []  # [prefixes, cells]
     for target, owners in guess.targets.items():
         there = np.mean([_centres(case, o, frozen) for o in owners], axis=0)
@@ -270,10 +280,6 @@ def identities(guess: Guess, case: FinishedRun) -> Judgement:
         details={"nodes": float(len(hits)), "rank": float(min(ranks)), "unknowns": float(max(sizes))},
     )
     return Judgement(score, true, guessed)
-
-
-def _setting(case: FinishedRun, name: str) -> Any:
-    return getattr(case.algorithm.settings, name)
 
 
 class _Reached(intervals.Bounds):

@@ -10,6 +10,8 @@ from secure_fedgraph.algorithms.fairgraphfl.algorithm import FairGraphFL
 from secure_fedgraph.algorithms.fairgraphfl.bounded import FairGraphFLBounded
 from secure_fedgraph.algorithms.fedavg import FedAvg, FedProx
 from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
+from secure_fedgraph.algorithms.fedego.node import FedEgoNode
+from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
@@ -45,6 +47,8 @@ __all__ = [
     "FedAvg",
     "FedBCD",
     "FedEgo",
+    "FedEgoNode",
+    "FedEgoReleased",
     "FedGate",
     "FedProx",
     "FedSage",

@@ -14,6 +14,7 @@ from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput, BudgetExhausted, HostileMessage
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
+from secure_fedgraph.experiment.results import execute
 from secure_fedgraph.privacy.pooling import moved
 from secure_fedgraph.privacy.pooling_trees import check_table, parents, tree_sums
 from secure_fedgraph.privacy.spending.ledger import Ledger
@@ -28,8 +29,7 @@ SMALL: dict[str, Any] = {
     "learning_rate": 0.01,
     "epochs": 1,
     "mash": "across",
-    "rules": "node",
-    "reduction": "frozen",
+    "mash_rounds": 0,
 }
 NOISED = sfg.policies.local_dp(1.0, 2.0)
 
@@ -42,16 +42,16 @@ def federation() -> sfg.Federation:
     )
 
 
-def made(**settings: Any) -> sfg.FedEgo:
-    return sfg.FedEgo(**{**SMALL, **settings})
+def made(**settings: Any) -> sfg.FedEgoNode:
+    return sfg.FedEgoNode(**{**SMALL, **settings})
 
 
-def enlisted(federation: sfg.Federation, algorithm: sfg.FedEgo) -> Client:
+def enlisted(federation: sfg.Federation, algorithm: sfg.FedEgoNode) -> Client:
     bound = sfg.policies.plaintext().bind(algorithm.in_use, federation.names)
     return federation.make_clients(algorithm, bound, "run-1", Ledger(), seed=0)[0]
 
 
-def answered(federation: sfg.Federation, **settings: Any) -> tuple[sfg.FedEgo, Client, ContributionTrees]:
+def answered(federation: sfg.Federation, **settings: Any) -> tuple[sfg.FedEgoNode, Client, ContributionTrees]:
     algorithm = made(**settings)
     client = enlisted(federation, algorithm)
     return algorithm, client, algorithm.egos_across(client, {"seed": 5})
@@ -173,7 +173,7 @@ def test_mashes_are_released_once_and_used_again(federation: sfg.Federation) -> 
     run = go(federation, rounds=3, mash_rounds=1)
     assert {sent.round for sent in run.transcript.sent if sent.channel == "egos_across"} == {1}
     assert run.state["released.rows"].shape == (4, 10, 8)
-    assert sfg.FedEgo(**{**SMALL, "mash_rounds": 2}).uses(made().in_use[0], 9, 3) == 2
+    assert made(mash_rounds=2).uses(made().in_use[0], 9, 3) == 2
     # later rounds train on them, in the server and in the clients
     one = go(federation, rounds=1, mash_rounds=1)
     assert not torch.equal(run.state["head.weight"], one.state["head.weight"])
@@ -212,7 +212,7 @@ def test_a_budget_plans_the_noise_or_says_that_none_is_enough(federation: sfg.Fe
         algorithm = made(mash_rounds=1, **settings)
         given = {k: list(v) if isinstance(v, tuple) else v for k, v in SMALL.items()}
         experiment = Experiment(
-            algorithm="fedego",
+            algorithm="fedego-node",
             data="synthetic-citation",
             clients=3,
             rounds=3,
@@ -241,13 +241,13 @@ def test_under_noise_in_shares_the_server_reads_the_noised_sum(federation: sfg.F
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"rules": "node", "mixup": False}, "rules for mashes need mashes"),
-        ({"rules": "node", "ego": False}, "rules for mashes need mashes"),
-        ({"rules": "node", "mixing": 0}, "rules for mashes need mashes"),
-        ({"rules": "strict"}, "rules"),
+        ({"mixup": False}, "mixup.*mash of ego-graphs"),
+        ({"ego": False}, "ego.*mash of ego-graphs"),
+        ({"mixing": 0}, "mixing.*mash of ego-graphs"),
+        ({"rules": "node"}, r"'rules'.*leave it out"),
+        ({"batching": "released"}, "fedego-released"),
         ({"caps": (1,)}, "one number a level of fanout"),
         ({"caps": (1, -1)}, "one number a level of fanout"),
-        ({"reduction": "frozen", "mixing": 0}, "all that is exchanged"),
         ({"clip": 0.0}, "clip"),
         ({"label_clip": float("inf")}, "label_clip"),
         ({"mash_rounds": -1}, "mash_rounds"),
@@ -255,7 +255,7 @@ def test_under_noise_in_shares_the_server_reads_the_noised_sum(federation: sfg.F
 )
 def test_bad_settings_are_refused_by_name(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        sfg.FedEgo(**settings)
+        sfg.FedEgoNode(**settings)
 
 
 def test_sums_that_are_none_are_refused() -> None:
@@ -267,7 +267,18 @@ def test_sums_that_are_none_are_refused() -> None:
             bounded.opened(wrong, settings, "a")
 
 
-def test_paper_rules_are_as_they_were(federation: sfg.Federation) -> None:
-    paper = sfg.FedEgo()
-    assert all(channel.touches is None for channel in paper.in_use)
-    assert paper.settings.rules == "paper"
+@pytest.mark.parametrize("policy", ["local_dp", "distributed_dp"])
+def test_its_defaults_make_epsilon_finite(policy: str) -> None:
+    split = {"local_tests": 10, "local_share": 0.4}
+    experiment = Experiment(
+        algorithm="fedego-node", data="synthetic-citation", rounds=2, policy=policy, epsilon=8, unit="node",
+        split=split, dataset={"nodes": 300},
+    )  # fmt: skip
+    assert 7.9 < execute(experiment, None).privacy("node")["epsilon"] <= 8
+
+
+def test_the_papers_algorithm_bounds_no_node() -> None:
+    assert all(channel.touches is None for channel in sfg.FedEgo().in_use)
+    for key in ("rules", "caps", "filled", "clip", "label_clip", "reduction", "mash_rounds"):
+        with pytest.raises(BadInput, match=f"{key}.*fedego-node"):
+            sfg.FedEgo(**{key: 1})

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms.fedego import clients, server
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.models.ego.mash import class_shares, coefficient, mash, mean_shares
@@ -62,7 +63,12 @@ def trained(
     federation: sfg.Federation, **settings: Any
 ) -> tuple[sfg.FedEgo, Client, dict[str, torch.Tensor]]:
     """An algorithm, a client that has trained once, and the server's state before round 1."""
-    algorithm = made(**settings)
+    return trained_by(made(**settings), federation)
+
+
+def trained_by(
+    algorithm: sfg.FedEgo, federation: sfg.Federation
+) -> tuple[sfg.FedEgo, Client, dict[str, torch.Tensor]]:
     client = enlisted(federation, algorithm)[0]
     state = algorithm.init(federation.schema, 5)
     given = {k: v for k, v in state.items() if k.startswith("reduction.")}
@@ -78,7 +84,7 @@ def test_the_defaults_are_those_behind_the_papers_tables() -> None:
     s = sfg.FedEgo().settings
     assert (s.hidden, s.learning_rate, s.dropout, s.batch, s.gamma) == ((512, 512), 3e-4, 0.5, 32, 0.5)
     assert (s.epochs, s.server_epochs, s.share, s.server_share, s.fanout) == (5, 5, 0.2, 0.2, (6, 6))
-    assert (s.mixing, s.mash, s.profile, s.slots, s.once) == ("adaptive", "client", "paper", "sampled", False)
+    assert (s.mixing, s.mash, s.slots, s.once) == ("adaptive", "client", "sampled", False)
     assert sfg.FedEgo.rounds == 200
     assert sfg.FedEgo.partitions[0] == "label_skew"
 
@@ -106,7 +112,7 @@ def test_a_mash_mixes_n_whole_ego_graphs_and_the_rest_of_the_pool_is_not_sent(
     algorithm, client, _ = trained(federation)
     pool = client.graph.train_mask.nonzero().flatten()
     assert len(pool) % 8  # there is something to leave out
-    centres = algorithm._centres(client)
+    centres = algorithm.centres(client)
     assert centres.shape == (len(pool) // 8, 8)
     assert len(centres.flatten().unique()) == centres.numel()
     assert torch.isin(centres, pool).all()
@@ -125,20 +131,20 @@ def test_a_mash_mixes_n_whole_ego_graphs_and_the_rest_of_the_pool_is_not_sent(
 
 def test_batches_are_drawn_afresh_every_round_and_ego_graphs_never(federation: sfg.Federation) -> None:
     algorithm, client, _ = trained(federation)
-    first, table = algorithm._centres(client), client.memory["egos"].clone()
-    assert torch.equal(first, algorithm._centres(client))
+    first, table = algorithm.centres(client), client.memory["egos"].clone()
+    assert torch.equal(first, algorithm.centres(client))
     client.round = 1
     algorithm.reduction(
         client, {k: v for k, v in client.memory["model"].items() if k.startswith("reduction.")}
     )
-    assert not torch.equal(first, algorithm._centres(client))
+    assert not torch.equal(first, algorithm.centres(client))
     assert torch.equal(table, client.memory["egos"])
 
 
 def test_nobody_foresees_the_batches(federation: sfg.Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm, client, _ = trained(federation)
     monkeypatch.setattr(Client, "secret_order", ORDER)
-    drawn = [algorithm._centres(client) for _ in range(2)]
+    drawn = [algorithm.centres(client) for _ in range(2)]
     assert not torch.equal(*drawn)  # in the same round, from the same seed
     assert torch.equal(client.secret_order(50).sort().values, torch.arange(50))
     assert client.secret_order(0).shape == (0,)
@@ -148,7 +154,7 @@ def test_nobody_foresees_the_batches(federation: sfg.Federation, monkeypatch: py
 def test_across_every_client_makes_the_same_public_number(federation: sfg.Federation, wanted: int) -> None:
     algorithm, client, _ = trained(federation, mash="across", mashes=wanted)
     pool = client.graph.train_mask.nonzero().flatten()
-    centres = algorithm._centres(client)
+    centres = algorithm.centres(client)
     assert centres.shape == (wanted, 8)
     for whole in centres.split(len(pool) // 8):  # nobody twice before the pool has run out
         assert len(whole.flatten().unique()) == whole.numel()
@@ -190,7 +196,7 @@ def test_across_the_server_trains_on_the_mean_of_the_clients_mashes(federation: 
 def test_without_mixup_the_first_ego_graph_is_sent_as_it_is(federation: sfg.Federation) -> None:
     algorithm, client, _ = trained(federation, mixup=False)
     labels = algorithm.egos(client, {"seed": 5}).values["labels"]
-    first = client.memory["egos"][algorithm._centres(client)[:, 0]].long()
+    first = client.memory["egos"][algorithm.centres(client)[:, 0]].long()
     assert torch.equal(labels, F.one_hot(client.graph.y[first], federation.schema.classes).float())
 
 
@@ -216,21 +222,25 @@ def test_the_reduction_is_averaged_and_everybody_starts_from_the_same(federation
         assert all(torch.allclose(client.memory["model"][k], given[k] + step[k]) for k in given)
     # a client that is told a seed starts where the server does
     fresh = enlisted(federation, algorithm)[0]
-    own = parameters_of(algorithm._own(fresh, 5))
+    own = parameters_of(algorithm.model_of(fresh, 5))
     assert all(torch.equal(own[k], start[k]) for k in own)
 
 
 def test_the_server_trains_the_upper_layers_only_and_keeps_their_moments(federation: sfg.Federation) -> None:
     algorithm, client, state = trained(federation)
     mashes = dict(algorithm.egos(client, {"seed": 5}).values)
-    seeded = torch.Generator().manual_seed
-    after = algorithm._learn(state, mashes, seeded(0))
+
+    def learn(seed: int, before: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        model, generator = algorithm.model(federation.schema), torch.Generator().manual_seed(seed)
+        return server.train_upper_layers(model, before, mashes, algorithm.settings, generator)
+
+    after = learn(0, state)
     for name in parameters_of(algorithm.model(federation.schema)):
         assert torch.equal(after[name], state[name]) == name.startswith("reduction.")
     assert float(after["adam.0.step"]) == 5 * 1  # five passes over a fifth of few mashes: one step each
-    again = algorithm._learn(algorithm._learn(state, mashes, seeded(0)), mashes, seeded(1))
+    again = learn(1, learn(0, state))
     assert float(again["adam.0.step"]) == 10
-    twice = algorithm._learn(state, mashes, seeded(0))
+    twice = learn(0, state)
     assert all(torch.equal(twice[k], after[k]) for k in after)
 
 
@@ -244,7 +254,7 @@ def test_the_servers_loss_is_soft_cross_entropy_at_the_centre(federation: sfg.Fe
     load(model, {k: v for k, v in state.items() if k != "seed"})
     shares = model.forward_mash(mashes["rows"]).softmax(1)
     (-(mashes["labels"][:, 0] * torch.log(shares + 1e-7)).sum(1).mean()).backward()
-    after = algorithm._learn(state, mashes, torch.Generator().manual_seed(0))
+    after = algorithm.train_upper_layers(1, state, mashes)
     for name, p in model.named_parameters():
         if not name.startswith("reduction."):
             assert torch.allclose(after[name], (p - 0.1 * p.grad).detach(), atol=1e-5)
@@ -252,7 +262,8 @@ def test_the_servers_loss_is_soft_cross_entropy_at_the_centre(federation: sfg.Fe
 
 @pytest.mark.parametrize(("mixing", "profile"), [("adaptive", "paper"), (0.25, "paper"), (1.0, "released")])
 def test_a_client_mixes_by_its_own_coefficient(federation: sfg.Federation, mixing: Any, profile: str) -> None:
-    algorithm, client, _ = trained(federation, mixing=mixing, profile=profile)
+    kind = sfg.FedEgo if profile == "paper" else sfg.FedEgoReleased
+    algorithm, client, _ = trained_by(kind(**SMALL, mixing=mixing), federation)
     before = dict(client.memory["model"])
     other = {k: torch.randn_like(v) for k, v in before.items()}
     shares = torch.tensor([0.7, 0.1, 0.1, 0.1])
@@ -274,7 +285,9 @@ def test_class_frequencies_count_all_nodes_of_the_client_its_tests_included(
 ) -> None:
     algorithm, client, _ = trained(federation)
     shares = torch.full((4,), 0.25)
-    assert algorithm._share(client, shares) == coefficient(class_shares(client.graph.y, 4), shares, 0.5)
+    assert clients.share_of_global_layers(client, shares, algorithm.settings) == coefficient(
+        class_shares(client.graph.y, 4), shares, 0.5
+    )
 
 
 def test_without_mixing_a_clients_upper_layers_are_its_own(
@@ -446,7 +459,7 @@ def test_a_client_starts_from_a_seed_only(federation: sfg.Federation, seed: Any)
     client = enlisted(federation, algorithm)[0]
     state = algorithm.init(federation.schema, 5)
     given = {k: v for k, v in state.items() if k.startswith("reduction.")}
-    with pytest.raises(HostileMessage, match="was told no seed"):
+    with pytest.raises(HostileMessage, match="no seed"):
         algorithm.reduction(client, {**given, **({} if seed is None else {"seed": seed})})
     with pytest.raises(HostileMessage, match="parameters do not fit"):
         algorithm.reduction(client, {"seed": 5})
@@ -464,10 +477,8 @@ def test_a_client_starts_from_a_seed_only(federation: sfg.Federation, seed: Any)
     ],
 )
 def test_the_server_refuses_mashes_that_are_none(pile: dict[str, torch.Tensor]) -> None:
-    with pytest.raises(
-        HostileMessage, match=f"the mashes of owner-1 are not finite ego-graphs of {POSITIONS}"
-    ):
-        made()._check(pile, 8, 4, "owner-1")
+    with pytest.raises(HostileMessage, match="owner-1"):
+        server.one_pile({"owner-1": pile}, POSITIONS, 8, 4)
 
 
 def test_fedavg_and_local_train_the_same_network(federation: sfg.Federation) -> None:

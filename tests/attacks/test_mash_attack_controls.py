@@ -1,6 +1,6 @@
 """The three controls of B1 to B6 on FedEgo's mashes: on a small citation graph here, and on Cora when asked.
 
-The released code's batches are an explicit setting (``training.batching``); by default they are secret.
+The released code's batches are an algorithm of their own (``fedego-released``); FedEgo's are secret.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ SMALL: dict[str, Any] = {
     "training": {"hidden": [32, 32], "epochs": 1, "batch": 16},
 }
 NOISE = {"protection.norm": 1000.0, "protection.multiplier": 3e-4, "training.reduction": "frozen"}
-RELEASED, SEEDED = {"training.batching": "released"}, {"training.batching": "seeded"}
+RELEASED: dict[str, Any] = {"algorithm": "fedego-released"}
+SEEDED = {**RELEASED, "training.batching": "seeded"}
 BOUNDED = {**RELEASED, **NOISE, "training.hidden": [128, 128]}
 BOUNDED |= {"protection.norm": 5.0, "protection.multiplier": 4.0}
 ACROSS = {"training.mash": "across", "training.batch": 8}
@@ -201,7 +202,7 @@ def test_b6_positive_every_node_is_named_at_full_rank(runs: Runs) -> None:
 @pytest.mark.parametrize("kind", MASHES)
 @pytest.mark.parametrize("batching", ["secret", "released", "seeded"])
 def test_negative_masks_hide_single_owners(kind: type[Attack], batching: str, runs: Runs) -> None:
-    case = runs("masked", **ACROSS, **{"training.batching": batching})
+    case = runs("masked", **ACROSS, **RELEASED, **{"training.batching": batching})
     sentence = f"{kind.id}: every upload of channel 'egos_across' is masked under masked"
     with pytest.raises(Blind, match=sentence):
         attacked(case, kind)
@@ -295,17 +296,17 @@ def test_a_wide_reduction_gives_the_members_of_secret_batches_in_one_round(runs:
     assert wide.value > 0.85 > narrow.value + 0.1
 
 
-# The setting and what is granted
+# The algorithm and what is granted
 
 
-def test_batches_that_give_nodes_away_are_a_setting_and_not_the_default() -> None:
-    assert sfg.FedEgo().settings.batching == "secret"  # type: ignore[attr-defined]
-    for batching in ("released", "seeded"):
-        with pytest.raises(BadInput, match="leave batching as it is"):
-            sfg.FedEgo(rules="node", batching=batching)
-    words = str(sfg.FedEgo.__doc__)
-    assert 'batching="released"' in words
-    assert "audits" in words
+def test_batches_that_give_nodes_away_are_another_algorithms() -> None:
+    for kind in (sfg.FedEgo, sfg.FedEgoNode):
+        for batching in ("released", "seeded", "secret"):
+            with pytest.raises(BadInput, match="fedego-released"):
+                kind(batching=batching)
+    for words in (str(sfg.FedEgoReleased.__doc__), sfg.FedEgoReleased.summary):
+        assert "gives nodes away" in words
+        assert "audits only" in words
 
 
 def test_released_batches_are_kept_and_seeded_ones_are_not(runs: Runs) -> None:

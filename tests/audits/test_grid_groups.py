@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from in_this_process import InThisProcess
 
-from secure_fedgraph.attacks import LabelCounts, VocabularySupport
+from secure_fedgraph.attacks import LabelCounts, MashLabels, VocabularySupport
 from secure_fedgraph.audits.grid import grid, groups
 from secure_fedgraph.audits.grid.choices import left_out
 from secure_fedgraph.audits.grid.estimates import Costs, Rehearsed, in_words, telling, told
@@ -208,6 +208,21 @@ def test_a_control_whose_settings_an_algorithm_lacks_is_named_with_the_reason():
     reason = "the control sets training.optimizer and training.head, which apfl does not have"
     assert all(c["reason"] == reason and not c["failed"] for c in lost)
     assert left_out(lacks, [LabelCounts], ["another control"]) == []
+
+
+def test_a_control_may_run_a_variant_of_the_algorithm_and_no_other() -> None:
+    paper, node = (
+        load(None, {"algorithm": name, "training": {"gamma": 0.3}}, []) for name in ("fedego", "fedego-node")
+    )
+    configured, control = grid.groups([paper], ["plaintext"], [MashLabels], [0])
+    assert configured.experiment.algorithm == "fedego"
+    assert control.experiment.algorithm == "fedego-released"
+    settings = control.experiment.make_algorithm().settings.model_dump()
+    assert settings["batching"] == "released" and settings["gamma"] == 0.3  # and what was chosen
+    assert len(grid.groups([node], ["plaintext"], [MashLabels], [0])) == 1
+    ((_, name, reason),) = left_out(node, [MashLabels])
+    assert name == control.variant.name and "no variant of fedego-node" in reason
+    assert left_out(paper, [MashLabels]) == []
 
 
 def test_cells_of_other_judges_are_not_these(monkeypatch: pytest.MonkeyPatch):

@@ -59,7 +59,8 @@ def run(federation: sfg.Federation, policy: str, rounds: int = 2, **settings: An
     more = {k: settings.pop(k) for k in ("out", "resume", "isolated") if k in settings}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
-        algorithm = sfg.FedEgo(**{**SMALL, **settings})
+        kind: type[sfg.FedEgo] = settings.pop("kind", sfg.FedEgo)
+        algorithm = kind(**{**SMALL, **settings})
         return sfg.train(algorithm, federation, POLICIES[policy], rounds=rounds, keep=everything, **more)
 
 
@@ -174,7 +175,7 @@ def test_no_cell_of_a_mash_holds_a_single_node(federation: sfg.Federation) -> No
     [
         {"mash": "client"},
         {"mash": "across"},
-        {"mash": "across", "rules": "node", "reduction": "frozen", "mash_rounds": 1},
+        {"mash": "across", "kind": sfg.FedEgoNode},
     ],
 )
 def test_a_resumed_run_ends_as_one_that_was_not_killed(
@@ -213,7 +214,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_killed(
         {"mixing": 0},
         {"mixing": 0.5},
         {"mixing": 1},
-        {"profile": "released"},
+        {"kind": sfg.FedEgoReleased, "batching": "secret"},
         {"redraw": False},
         {"slots": "stable", "once": True},
         {"gamma": 0.125},

@@ -7,31 +7,30 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
-from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.algorithms.fedego.settings import FedEgoNodeSettings
+from secure_fedgraph.algorithms.fedego.state import EgoModel
+from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.sample.ego_graphs import ego_table, level_sizes
 from secure_fedgraph.models.ego.mash import LEAST, capped, one_hot
-from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.protocol import ContributionTrees, UnitContributionTrees
 from secure_fedgraph.seams import ClientContext
 
-OCCURRENCES, ASKED = "frozen occurrences", "released mashes"
-"""Names of entries of a memory that never go back: what was drawn once, and how often it was released."""
+OCCURRENCES = "frozen occurrences"
+"""An entry of a client's memory that never goes back: who stands where, drawn once."""
 
 
-def reach(settings: FedEgoSettings) -> float:
+def reach(settings: FedEgoNodeSettings) -> float:
     """S: the length of one node's row, reduced features and label."""
     return math.hypot(settings.clip, settings.label_clip)
 
 
-def most(settings: FedEgoSettings) -> tuple[int, ...]:
+def most(settings: FedEgoNodeSettings) -> tuple[int, ...]:
     """How often a node occurs at each level: once as a centre."""
     return (1, *(settings.caps or level_sizes(settings.fanout)[1:]))
 
 
-def touches(settings: FedEgoSettings) -> UnitContributionTrees:
+def touches(settings: FedEgoNodeSettings) -> UnitContributionTrees:
     """What one node touches of a client's mashes: ``Delta = norm * sqrt(rows)``."""
     return UnitContributionTrees(
         reach(settings) / settings.batch,
@@ -47,7 +46,7 @@ def touches(settings: FedEgoSettings) -> UnitContributionTrees:
 # --- in a client
 
 
-def table(client: ClientContext, settings: FedEgoSettings) -> Tensor:
+def table(client: ClientContext, settings: FedEgoNodeSettings) -> Tensor:
     """``[mashes, n, positions]``: who stands where, drawn once and kept (rules R1 to R3).
 
     A mash mixes ``n`` ego-graphs or is empty: where training nodes run out, the rest are, so that their
@@ -67,11 +66,11 @@ def table(client: ClientContext, settings: FedEgoSettings) -> Tensor:
         rows = torch.full((settings.mashes, n, egos.shape[1]), -1)
         rows[:whole] = capped(egos[centres], settings.fanout, most(settings), min(LEAST, n), settings.filled)
         client.memory[OCCURRENCES] = rows.to(torch.int32)
-    found: Tensor = client.memory[OCCURRENCES]
-    return found
+    occurrences: Tensor = client.memory[OCCURRENCES]
+    return occurrences
 
 
-def mashes(client: ClientContext, model: EgoSage, settings: FedEgoSettings) -> ContributionTrees:
+def mashes(client: ClientContext, model: EgoModel, settings: FedEgoNodeSettings) -> ContributionTrees:
     """Every node's share of a mash, and where it stands; the door clips and mixes."""
     model.eval()
     with torch.no_grad():
@@ -83,25 +82,10 @@ def mashes(client: ClientContext, model: EgoSage, settings: FedEgoSettings) -> C
     )
 
 
-def count(client: ClientContext, settings: FedEgoSettings) -> None:
-    """What is released in some rounds only is used again at no cost; another release would cost as the first.
-
-    Raises:
-        HostileMessage: for one ask too many.
-    """
-    asked = client.memory.get(ASKED, 0)
-    if settings.mash_rounds and asked >= settings.mash_rounds:
-        raise HostileMessage(
-            f"{client.name} was asked for mashes again: they are released in {settings.mash_rounds} "
-            "round(s) only"
-        )
-    client.memory[ASKED] = asked + 1
-
-
 # --- at the server
 
 
-def opened(pile: Mapping[str, Tensor], settings: FedEgoSettings, name: str) -> dict[str, Tensor]:
+def opened(pile: Mapping[str, Tensor], settings: FedEgoNodeSettings, name: str) -> dict[str, Tensor]:
     """Sums over trees as mashes ``[mashes, positions, width]``, with labels of length 1 again.
 
     Raises:
@@ -109,20 +93,7 @@ def opened(pile: Mapping[str, Tensor], settings: FedEgoSettings, name: str) -> d
     """
     shape = (settings.mashes, sum(level_sizes(settings.fanout)))
     try:
-        found = {key: value.reshape(*shape, value.shape[1]) for key, value in pile.items()}
-        return {**found, "labels": found["labels"] / settings.label_clip}
+        piles = {key: value.reshape(*shape, value.shape[1]) for key, value in pile.items()}
+        return {**piles, "labels": piles["labels"] / settings.label_clip}
     except (RuntimeError, IndexError, KeyError):
         raise HostileMessage(f"the mashes of {name} are not {shape[0]} of {shape[1]} positions") from None
-
-
-def check_pool(graph: Data, name: str, settings: FedEgoSettings) -> None:
-    """That there is one whole mash at least.
-
-    Raises:
-        BadInput: where there is none; how many there are stays out of a sentence that others may read.
-    """
-    if int(graph.train_mask.sum()) < settings.batch:
-        raise BadInput(
-            f"training.batch = {settings.batch} is more than the training nodes of {name}, and a mash "
-            "mixes that many: lower it, or use fewer clients"
-        )

@@ -1,4 +1,4 @@
-"""How FedEgo trains: its settings, with the values behind its paper's tables as defaults."""
+"""How FedEgo and its variants train; the defaults are the values behind the paper's tables."""
 
 from __future__ import annotations
 
@@ -22,37 +22,15 @@ class FedEgoSettings(TrainingSettings):
         mash: ``client``, as in the paper: the server reads every client's mashes; ``across``: it reads the
             sums over clients of the first, second ... mash, each of ``n`` times the cohort's ego-graphs.
         mashes: how many every client makes a round under ``across``, a public number.
-        batching: which ego-graphs are mashed together. ``secret``: whole batches that the operating system
-            draws afresh every round. **The other two give nodes away and exist for audits only.**
-            ``released``, as the released code: the same batches every round, in the order of the pool, what
-            is left over as a mash of its own (where that is one node, its neighbourhood in the clear), and
-            slots by running index; ``seeded``: drawn afresh every round from the run's seed, remainder
-            included, so that whoever knows the seed knows the mixing.
         mixup: False sends the first ego-graph of each batch as it is (the paper's ablation). It is one
             node's neighbourhood in the clear.
         linear: FedEgo-Linear: no ReLU after the first aggregation.
         ego: False for the paper's "w/o EGO": the aggregation moves into the reduction.
         average_reduction: False for the paper's "w/o RL".
-        profile: ``paper`` (Algorithm 1: the averaged reduction and the mixed layers are evaluated) or
-            ``released`` (the released code evaluates the client's own reduction).
         redraw: whether training draws its ego-graphs afresh for every batch, as the released code and FedAvg
             here do. False trains on the table that mashes are made from. Stable slots never redraw.
         slots: of ego-graphs, ``sampled`` or ``stable`` (rule R2 of node-level bounds).
         once: whether a node occurs at most once in a mash (rule R3).
-        rules: ``node``: mashes are made from a table of occurrences that is drawn once, with stable slots,
-            each node once a mash and ``caps`` times in all (rules R1 to R3), of rows that are shortened, so
-            that one node moves a known part of them; ``paper``: none of it.
-        caps: under ``rules="node"``, how often a node occurs as a neighbour, as a neighbour's neighbour ...
-            in all mashes of a round; by default what the fan-out makes of it, 6 and 36.
-        filled: under ``rules="node"``, how many places of an ego-graph are filled at most, its centre
-            counted; 0 is all. Stable slots fill few on sparse graphs, and the bound counts what could be.
-        clip: under ``rules="node"``, the L2 norm that reduced features are shortened to, in training too.
-        label_clip: under ``rules="node"``, the length of a node's label beside them: labels are noised as
-            much as features, and count for this much of the bound.
-        reduction: ``frozen``: the reduction layer is random, public and never trained, so that a node's
-            reduced features depend on nobody else (rule R4); ``trained`` as in the paper.
-        mash_rounds: mashes are uploaded in the first so many rounds, and used again in the later ones; 0 is
-            every round.
     """
 
     learning_rate: float = Field(3e-4, gt=0, allow_inf_nan=False)
@@ -69,22 +47,13 @@ class FedEgoSettings(TrainingSettings):
     mixing: Literal["adaptive"] | float = "adaptive"
     mash: Literal["client", "across"] = "client"
     mashes: int = Field(16, ge=1)
-    batching: Literal["secret", "released", "seeded"] = "secret"
     mixup: bool = True
     linear: bool = False
     ego: bool = True
     average_reduction: bool = True
-    profile: Literal["paper", "released"] = "paper"
     redraw: bool = True
     slots: Literal["sampled", "stable"] = "sampled"
     once: bool = False
-    rules: Literal["paper", "node"] = "paper"
-    caps: tuple[int, ...] = ()
-    filled: int = Field(0, ge=0)
-    clip: float = Field(1.0, gt=0, allow_inf_nan=False)
-    label_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
-    reduction: Literal["trained", "frozen"] = "trained"
-    mash_rounds: int = Field(0, ge=0)
 
     @field_validator("batch", mode="before")
     @classmethod
@@ -119,20 +88,63 @@ class FedEgoSettings(TrainingSettings):
             )
         return value
 
-    @field_validator("rules")
+
+class KeptMashesSettings(FedEgoSettings):
+    """How FedEgo trains where what a node moves is kept small, in either of two ways.
+
+    Args:
+        reduction: ``frozen``: the reduction layer is random, public and never trained, so that a node's
+            reduced features depend on nobody else (rule R4); ``trained`` as in the paper.
+        mash_rounds: mashes are uploaded in the first so many rounds, and used again in the later ones; 0 is
+            every round.
+    """
+
+    reduction: Literal["trained", "frozen"] = "trained"
+    mash_rounds: int = Field(0, ge=0)
+
+    @field_validator("reduction")
     @classmethod
-    def _check_rules(cls, value: str, info: ValidationInfo) -> str:
-        data = info.data
-        if value == "node" and data.get("batching", "secret") != "secret":
+    def _check_reduction(cls, value: str, info: ValidationInfo) -> str:
+        if value == "frozen" and not (info.data.get("mixing", 1) and info.data.get("ego", True)):
             raise PydanticCustomError(
-                "rules", "rules for mashes draw batches in secret and keep them: leave batching as it is"
+                "reduction",
+                "with a frozen reduction the mashes are all that is exchanged: leave mixing and ego",
             )
-        if value == "node" and not (
-            data.get("ego", True) and data.get("mixup", True) and data.get("mixing", 1)
-        ):
-            raise PydanticCustomError(
-                "rules", "rules for mashes need mashes of ego-graphs: leave ego, mixup and mixing as they are"
-            )
+        return value
+
+
+class FedEgoNodeSettings(KeptMashesSettings):
+    """How FedEgo trains where one node moves a known part of the mashes.
+
+    ``once`` has no effect on these mashes, and ``slots`` on training alone: their table has both rules.
+
+    Args:
+        reduction: ``frozen``: the reduction layer is random, public and never trained, so that a node's
+            reduced features depend on nobody else (rule R4). Under ``trained`` the noise bounds no node, and
+            epsilon is ``inf``.
+        mash_rounds: mashes are uploaded in the first so many rounds, and used again in the later ones at no
+            cost; 0 is every round.
+        caps: how often a node occurs as a neighbour, as a neighbour's neighbour ... in all mashes of a round;
+            by default what the fan-out makes of it, 6 and 36.
+        filled: how many places of an ego-graph are filled at most, its centre counted; 0 is all. Stable slots
+            fill few on sparse graphs, and the bound counts what could be.
+        clip: the L2 norm that reduced features are shortened to, in training too.
+        label_clip: the length of a node's label beside them: labels are noised as much as features, and count
+            for this much of the bound.
+    """
+
+    reduction: Literal["trained", "frozen"] = "frozen"
+    mash_rounds: int = Field(1, ge=0)
+    caps: tuple[int, ...] = ()
+    filled: int = Field(0, ge=0)
+    clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+    label_clip: float = Field(1.0, gt=0, allow_inf_nan=False)
+
+    @field_validator("ego", "mixup", "mixing")
+    @classmethod
+    def _check_mashes(cls, value: bool | float | str) -> bool | float | str:
+        if not value:
+            raise PydanticCustomError("mashes", "what is bounded is a mash of ego-graphs: leave it out")
         return value
 
     @field_validator("caps")
@@ -147,12 +159,18 @@ class FedEgoSettings(TrainingSettings):
             )
         return value
 
-    @field_validator("reduction")
-    @classmethod
-    def _check_reduction(cls, value: str, info: ValidationInfo) -> str:
-        if value == "frozen" and not (info.data.get("mixing", 1) and info.data.get("ego", True)):
-            raise PydanticCustomError(
-                "reduction",
-                "with a frozen reduction the mashes are all that is exchanged: leave mixing and ego",
-            )
-        return value
+
+class FedEgoReleasedSettings(KeptMashesSettings):
+    """How FedEgo trains as its authors' code does, for audits.
+
+    Args:
+        batching: which ego-graphs are mashed together. ``released``: the same batches every round, in the
+            order of the pool, what is left over as a mash of its own (where that is one node, its
+            neighbourhood in the clear), and slots by running index; ``seeded``: drawn afresh every round from
+            the run's seed, what is left over included, so that whoever knows the seed knows the mixing;
+            ``secret``: as :class:`FedEgoSettings` has it, the only one that gives no node away by itself.
+        profile: ``released``: each client's own reduction is evaluated; ``paper``: the averaged one.
+    """
+
+    batching: Literal["released", "seeded", "secret"] = "released"
+    profile: Literal["released", "paper"] = "released"

@@ -35,7 +35,7 @@ BASE: dict[str, Any] = {
 NARROW = {"fanout": [2], "hidden": [8], "places": 5, "crowd": 60}
 SPLIT = {"local_tests": 5, "local_share": 0.4}
 EGO = {"hidden": [16, 16], "fanout": [2, 2], "batch": 8, "epochs": 1, "server_epochs": 2, "mash": "across"}
-NODES = {"rules": "node", "reduction": "frozen", "mash_rounds": 1, "caps": [1, 1], "batch": 32}
+NODES = {"caps": [1, 1], "batch": 32}
 LITTLE = {"norm": 1.0, "multiplier": 1e-3}
 KINDS: dict[str, dict[str, Any]] = {
     # what carries the canaries -> a run with hardly any noise
@@ -43,7 +43,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "a sum": {"policy": "distributed_dp", "protection": LITTLE},
     "a client that is replaced": {"policy": "local_dp", "protection": LITTLE, "relation": "replace"},
     "sums over trees": {
-        "algorithm": "fedego",
+        "algorithm": "fedego-node",
         "policy": "distributed_dp",
         "training": {**EGO, **NODES, "mashes": 3},
         "split": SPLIT,
@@ -92,7 +92,7 @@ def test_a_right_run_holds(policy: str):
 
 def test_rows_of_several_tensors_are_read_as_they_were_planted():
     """A mash is one row a mash in two tensors: alone, without the reduction beside it, it is read too."""
-    more = {**KINDS["two channels"], "training": {**EGO, "mashes": 16, "reduction": "frozen"}}
+    more = {**KINDS["two channels"], "training": {**EGO, "mashes": 16, "average_reduction": False}}
     run, planting = planted(made(**more))
     ins, outs = planting.scores(run.transcript.view("server"))
     assert len(planting.noised) >= 1 and "reduction" not in planting.noised
