@@ -95,7 +95,7 @@ class Algorithm:
         settings: keys of the class's ``Settings``.
 
     Raises:
-        BadInput: for a setting that is unknown or out of range, naming it.
+        BadInput: for a setting that is unknown, another algorithm's or out of range, naming it.
     """
 
     name: ClassVar[str] = ""
@@ -126,16 +126,16 @@ class Algorithm:
     METRICS = Channel("metrics", Reveal.SUM)
     OWN_TESTS = Channel("own_tests", Reveal.EACH, to="referee")
 
+    moved: ClassVar[Mapping[str, str]] = {}
+    """Setting that is another algorithm's now -> the name of that algorithm, for the refusal."""
+
     form: Form | None = None
     """The form that a policy made it take; None as configured."""
 
     def __init__(self, **settings: Any) -> None:
         self.by_hand: Mapping[str, Any] = dict(settings)
         """The settings that were given, which no form changes."""
-        try:
-            self.settings = self.Settings(**settings)
-        except ValidationError as error:
-            raise BadInput(_sentence(error, f"{self.name or type(self).__name__} setting")) from None
+        self.settings = _settings_of(type(self), settings)
 
     def in_form(self, form: Form) -> Self:
         """The same algorithm in another form; what was set by hand stays.
@@ -150,10 +150,7 @@ class Algorithm:
                     f"training.{key}={_written(value)}"
                 )
         made = copy.copy(self)
-        try:
-            made.settings = self.Settings(**{**self.by_hand, **form.settings})
-        except ValidationError as error:
-            raise BadInput(_sentence(error, f"{self.name or type(self).__name__} setting")) from None
+        made.settings = _settings_of(type(self), {**self.by_hand, **form.settings})
         made.form = form
         return made
 
@@ -400,6 +397,21 @@ def in_band_score(name: str, part: torch.Tensor, whole: torch.Tensor) -> Upload:
     """A client's score on its own tests, and whether it has any: who has none counts in no mean."""
     tested = (whole > 0).float().reshape(1)
     return Upload({name: (part / whole.clamp(min=1)).reshape(1) * tested, TESTED: tested})
+
+
+def _settings_of(kind: type[Algorithm], given: Mapping[str, Any]) -> Settings:
+    name = kind.name or kind.__name__
+    for key in given:
+        variant = kind.moved.get(key)
+        if variant is None or key in kind.Settings.model_fields:
+            continue
+        if variant == kind.name:
+            raise BadInput(f"{name} needs no setting {key!r}: it does this always, so leave it out")
+        raise BadInput(f"{name} has no setting {key!r}: the algorithm {variant} does this, so use that one")
+    try:
+        return kind.Settings(**given)
+    except ValidationError as error:
+        raise BadInput(_sentence(error, f"{name} setting")) from None
 
 
 def _sentence(error: ValidationError, what: str) -> str:
