@@ -160,7 +160,8 @@ class Experiment(BaseModel):
         ways = [name for name in kind.partitions if name in BY_KIND.get(fits, {})]
         if self.partition not in ways:
             raise BadInput(f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(ways)}")
-        for key in self.training.keys() - kind.Settings.model_fields.keys():
+        # the class itself refuses what has moved, and names where to
+        for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.moved.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         return kind(**self._clip_of(kind), **self.training)
 
