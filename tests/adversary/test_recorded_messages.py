@@ -20,7 +20,7 @@ from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.protocol import Message, given, wire
-from secure_fedgraph.protocol.given import Integers, Numbers, Real, Text, Whole
+from secure_fedgraph.protocol.given import Integers, Numbers, Real, Text, Texts, Whole
 
 FAST = ("fedavg", "fedsage+", "fedego", "glasu", "apflgate", "fairgraphfl")
 QUICK, CALLS = 100, 100_000
@@ -144,6 +144,10 @@ class TestWhatIsDeclared:
             (Real(), 1),
             (Real(), float("nan")),
             (Text(), b"x"),
+            (Texts(2, 3), "a"),
+            (Texts(2, 3), ("a", "b", "c")),
+            (Texts(2, 3), ("a", "long")),
+            (Texts(2, 3), ("a", 1)),
         ],
     )
     def test_a_value_that_does_not_fit(self, entry, value) -> None:
