@@ -61,11 +61,10 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "glasu": [
         {},
         {"sampler": "paper"},
-        {"aggregation": "concat", "sampler": "paper"},
-        {"aggregation": "concat", "carried": "peers", "sampler": "full"},
         {"backward": "server"},
-        {"labels": "one"},
     ],
+    "glasu-one-label-holder": [{}, {"sampler": "paper", "backward": "server"}],
+    "glasu-concat": [{}, {"sampler": "paper"}, {"carried": "peers", "sampler": "full"}],
     "fairgraphfl": [
         {},
         {"vocabulary": "public", "idf": "global"},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.attacks import ATTACKS, Attack, Control, families
 from secure_fedgraph.errors import BadInput, unknown_name
@@ -136,11 +137,13 @@ def variants(
         for control in attack.controls if used & set(attack.reads()) else ():
             if controls is not None and control.name not in controls:
                 continue
-            settings = dict(control.settings)
-            if _lacking(kind, control):
+            settings, runs = dict(control.settings), _runs(kind, control)
+            if _why_not(kind, control):
                 continue  # the algorithm cannot be put into the attack's best settings: see `left_out`
             if attack.depends_on and all(settings.get(k) == at(configured, k) for k in attack.depends_on):
                 continue  # the configured run shows it
+            if settings.pop("algorithm", None) is not None and runs is not None and runs is not kind:
+                settings["algorithm"] = runs.name
             if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
                 settings.setdefault("training.federated_epochs", 1)
             name, plays = _played(control.name, attack)
@@ -161,18 +164,33 @@ def left_out(
     used = {channel.name for channel in kind.channels}
     for attack in (one for one in attacks if used & set(one.reads())):
         for control in attack.controls:
-            lacking = _lacking(kind, control)
-            if lacking and (controls is None or control.name in controls):
-                keys = " and ".join(lacking)
-                reason = f"the control sets {keys}, which {experiment.algorithm} does not have"
+            reason = _why_not(kind, control)
+            if reason and (controls is None or control.name in controls):
                 found.append((attack, _played(control.name, attack)[0], reason))
     return found
 
 
-def _lacking(kind: type[Algorithm], control: Control) -> list[str]:
-    """The settings of a control that an algorithm has no name for."""
-    known = kind.Settings.model_fields
-    return [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
+def _why_not(kind: type[Algorithm], control: Control) -> str:
+    """Why a control cannot be run beside an algorithm; empty where it can.
+
+    A control may name another algorithm, which has to be a variant of the one that is audited: settings that
+    were chosen for this one are that one's too.
+    """
+    runs = _runs(kind, control)
+    if runs is None:
+        return f"the control runs {control.settings['algorithm']}, which is no variant of {kind.name}"
+    known = runs.Settings.model_fields
+    lacking = [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
+    return f"the control sets {' and '.join(lacking)}, which {runs.name} does not have" if lacking else ""
+
+
+def _runs(kind: type[Algorithm], control: Control) -> type[Algorithm] | None:
+    """What a control runs beside an algorithm: its variant, or a variant of both; None where none is."""
+    if "algorithm" not in control.settings:
+        return kind
+    named = algorithm_named(control.settings["algorithm"])
+    both = (one for one in (named, *ALGORITHMS.own.values()) if issubclass(one, kind))
+    return next((one for one in both if issubclass(one, named)), None)
 
 
 def _played(

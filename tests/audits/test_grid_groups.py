@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 from in_this_process import InThisProcess
 
-from secure_fedgraph.attacks import LabelCounts, VocabularySupport
+from secure_fedgraph.attacks import GradientLabels, LabelCounts, VocabularySupport
 from secure_fedgraph.audits.grid import grid, groups
-from secure_fedgraph.audits.grid.choices import left_out
+from secure_fedgraph.audits.grid.choices import left_out, variants
 from secure_fedgraph.audits.grid.estimates import Costs, Rehearsed, in_words, telling, told
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.cli.main import main
@@ -208,6 +208,25 @@ def test_a_control_whose_settings_an_algorithm_lacks_is_named_with_the_reason():
     reason = "the control sets training.optimizer and training.head, which apfl does not have"
     assert all(c["reason"] == reason and not c["failed"] for c in lost)
     assert left_out(lacks, [LabelCounts], ["another control"]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("glasu", "glasu-one-label-holder"),
+        ("glasu-one-label-holder", "glasu-one-label-holder"),
+        ("glasu-concat", "glasu-concat-one-label-holder"),
+        ("fedbcd", "fedbcd-one-label-holder"),
+        ("fedbcd-one-label-holder", "fedbcd-one-label-holder"),
+        ("glasu-simulated", None),
+    ],
+)
+def test_a_control_of_one_label_holder_runs_the_variant_of_what_is_audited(name: str, runs: str | None):
+    chosen = load(None, {"algorithm": name, "data": "synthetic-citation"}, [])
+    controls = [v for v in variants(chosen, [GradientLabels]) if v.name == "labels at one owner"]
+    who = ("server",)
+    assert [grid.Group(chosen, one, who).experiment.algorithm for one in controls] == ([runs] if runs else [])
+    assert bool(left_out(chosen, [GradientLabels])) == (runs is None)
 
 
 def test_cells_of_other_judges_are_not_these(monkeypatch: pytest.MonkeyPatch):
