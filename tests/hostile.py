@@ -165,7 +165,7 @@ def _anything(rng: Random) -> Any:
         "", "eve", "\n".join(FIVE[:3]), "x" * 3000, b"", b"SFG\x01", rng.randbytes(50), 0, -1, 2**40, True,
         0.5, float("nan"), float("inf"), np.zeros(0, "<f4"), np.full(5, np.nan, "<f4"),
         np.zeros((3, 64), "u1"), np.zeros((2, 92), "u1"), np.full(5, 2**32 - 1, "<u4"),
-        np.zeros((1, 5)), np.zeros(2, "?"),
+        np.zeros((1, 5)), np.zeros(2, "?"), (), FIVE[:3], ("eve",) * 3000,
     ]  # fmt: skip
     return rng.choice(choices)
 

@@ -64,11 +64,10 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "glasu": [
         {},
         {"sampler": "paper"},
-        {"aggregation": "concat", "sampler": "paper"},
-        {"aggregation": "concat", "carried": "peers", "sampler": "full"},
         {"backward": "server"},
-        {"labels": "one"},
     ],
+    "glasu-one-label-holder": [{}, {"sampler": "paper", "backward": "server"}],
+    "glasu-concat": [{}, {"sampler": "paper", "carried": "server", "backward": "server"}],
     "fairgraphfl": [
         {},
         {"vocabulary": "public", "idf": "global"},
@@ -272,6 +271,9 @@ class Changes:
             others = [value[::-1], value + "\n" + value, value.partition("\n")[2], value[:-1], value.upper()]
             fixed = ["", "eve", "\n", "\0", "9" * 30, "owner-0\nowner-1", -1, 0.5]
             return rng.choice([*others, *fixed, value + ":"])
+        if isinstance(value, tuple):
+            changed = [value[::-1], value[:-1], value * 2, (*value, "eve"), (), ("9" * 300,), ("",) * 60_000]
+            return rng.choice([*changed, "\n".join(value), *value])
         if isinstance(value, bool):
             return rng.choice([not value, int(value), 0.5, ""])
         if isinstance(value, int):
@@ -339,7 +341,7 @@ def _anything(rng: Random) -> Any:
         "", "eve", "x" * 3000, b"", b"SFG\x01", rng.randbytes(50), 0, -1, 2**40, True, 0.5, float("nan"),
         float("inf"), np.zeros(0, "<f4"), np.full(5, np.nan, "<f4"), np.zeros((3, 64), "u1"),
         np.full(5, 2**32 - 1, "<u4"), np.zeros((1, 5)), np.zeros(2, "?"), np.zeros((1,) * 8, "<f4"),
-        np.full(3, 2**64 - 1, "<u8"), np.zeros((2, 0, 3), "<i8"),
+        np.full(3, 2**64 - 1, "<u8"), np.zeros((2, 0, 3), "<i8"), (), ("eve",) * 3000,
     ]  # fmt: skip
     return rng.choice(choices)
 

@@ -23,7 +23,7 @@ _ONE_HOLDER = Control(
     "labels at one owner",
     {
         "rounds": 1,
-        "training.labels": "one",
+        "algorithm": "glasu-one-label-holder",
         "training.backward": "local",
         "training.sampler": "public",
         "split.labels": "one",
@@ -48,9 +48,9 @@ class _Gradients(Attack):
     """What both forms of D5 share: which messages they read, and that they read the first round's.
 
     The loss is cross entropy of ``W_c h``, so a row is ``(softmax - onehot) W_c / n``: it points away from
-    the label's row of the classifier. With ``labels="one"`` the label holder's gradient goes to every other
-    owner. With ``backward="server"`` each owner's goes up, and all owners have the labels: then only the
-    server learns something.
+    the label's row of the classifier. Where one owner holds the labels its gradient goes to all others. With
+    ``backward="server"`` each owner's goes up, and all owners have the labels: then only the server
+    learns something.
     """
 
     family = "glasu"
@@ -59,7 +59,7 @@ class _Gradients(Attack):
     also_reads = (_SUMMED, *_FORWARD)
     first_rounds = 1
     controls = (_ONE_HOLDER,)
-    depends_on = ("training.labels", "training.backward", "training.batch")
+    depends_on = ("algorithm", "training.backward", "training.batch")
     about: ClassVar[str]
     stops: ClassVar[Mapping[str, str]] = {
         SERVER: "with labels at one owner masked, homomorphic or strictest; with gradients through the "
@@ -80,8 +80,8 @@ class _Gradients(Attack):
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from sums of all owners' gradients."""
         last = len(view.public["settings"].get("aggregated", ())) - 1
-        stretches = {seen.exchange: seen.values["stretch"] for seen in view.asked(_SUMMED)}
-        sums = [seen for seen in view.sums(_SUMMED) if stretches.get(seen.exchange) == last]
+        segments = {seen.exchange: seen.values["segment"] for seen in view.asked(_SUMMED)}
+        sums = [seen for seen in view.sums(_SUMMED) if segments.get(seen.exchange) == last]
         if not sums:
             raise Blind(f"{self.id}: no sum of gradients was opened in this view")
         rows = self._rows(view, sums, knowledge)
@@ -104,8 +104,8 @@ class _Gradients(Attack):
         found: dict[str, list[Seen]] = {}
         if channel == _SUMMED:
             last = len(view.public["settings"]["aggregated"]) - 1
-            stretches = {seen.exchange: seen.values["stretch"] for seen in view.asked(_SUMMED)}
-            uploads = [seen for seen in view.uploads(_SUMMED) if stretches.get(seen.exchange) == last]
+            segments = {seen.exchange: seen.values["segment"] for seen in view.asked(_SUMMED)}
+            uploads = [seen for seen in view.uploads(_SUMMED) if segments.get(seen.exchange) == last]
         else:
             told = view.uploads(_SENT) or view.delivered(_SENT)
             uploads = list({(seen.exchange, seen.clients): seen for seen in told}.values())

@@ -238,12 +238,12 @@ class ListLinksByOwner(Attack):
         unions = {
             (seen.round, seen.values["step"]): seen.values["nodes"].astype(int)
             for seen in view.asked("hidden")
-            if seen.values.get("stretch") == 0 and "nodes" in seen.values
+            if seen.values.get("segment") == 0 and "nodes" in seen.values
         }
         rows, own = [], []
         for seen in uploads:
             given = asked[seen.exchange]
-            if given["stretch"] == 1 and (seen.round, given["step"]) in unions:
+            if given["segment"] == 1 and (seen.round, given["step"]) in unions:
                 rows.append((centres_of(view, given, knowledge), unions[seen.round, given["step"]]))
                 own.append(seen.values["nodes"].astype(int).ravel())
         if not rows:

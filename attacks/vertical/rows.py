@@ -35,17 +35,17 @@ class Handed:
 
     Args:
         rows: ``[nodes, width]``, the mean, or all owners' blocks.
-        among: how many owners' rows it is of.
+        summands: how many owners' rows it is the mean of; 1 for blocks.
     """
 
     rows: np.ndarray = field(repr=False)
-    among: int
+    summands: int
 
 
 class OthersRows(Attack):
     """D2: ``(M mean - own) / (M - 1)``, the mean of the other owners' rows; with two owners the other's rows.
 
-    Of the first aggregated layer of the first iteration. A concatenation (``aggregation="concat"``) hands
+    Of the first aggregated layer of the first iteration. A concatenation (``glasu-concat``) hands
     every owner's block out as it is.
 
     :meth:`run` is about single owners, :meth:`residual` about the mean of the others.
@@ -75,7 +75,7 @@ class OthersRows(Attack):
             },
         ),
     )
-    depends_on = ("training.aggregation",)
+    depends_on = ("algorithm", "clients")
     stops: ClassVar[Mapping[str, str]] = {
         "client": "three owners or more, of whom no other two collude: then it is the mean of the others, "
         "which stays open under every policy",
@@ -175,16 +175,18 @@ def handed_out(attack: str, view: View) -> Handed:
     if not asked:
         raise Blind(f"{attack}: no aggregate of a layer below the last was handed to this owner")
     first = min(asked, key=lambda seen: seen.exchange)
-    if first.values["stretch"] != 1:
+    if first.values["segment"] != 1:
         raise Blind(f"{attack}: the first aggregate was handed out before this record begins")
-    return Handed(np.asarray(first.values["aggregate"], dtype=np.float64), int(first.values["among"]))
+    return Handed(
+        np.asarray(first.values["aggregate"], dtype=np.float64), int(first.values.get("summands", 1))
+    )
 
 
 def _less_own(handed: Handed, knowledge: Knowledge) -> np.ndarray:
     own = knowledge.facts[OWN_ROWS]
     if own is None or own.shape != handed.rows.shape:
         raise Blind("the owner's own rows are not of the nodes that were aggregated")
-    found: np.ndarray = (handed.among * handed.rows - own) / (handed.among - 1)
+    found: np.ndarray = (handed.summands * handed.rows - own) / (handed.summands - 1)
     return found
 
 
@@ -193,7 +195,7 @@ def _sets(view: View, knowledge: Knowledge) -> dict[int, np.ndarray]:
     settings, found = view.public["settings"], {}
     for seen in view.asked(_in_use(view)):
         given = seen.values
-        if given.get("stretch") != 0:
+        if given.get("segment") != 0:
             continue
         if settings["sampler"] == "full" and len(settings["aggregated"]) > 1:
             found[seen.exchange] = np.arange(int(knowledge.facts[NODES]))

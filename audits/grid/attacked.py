@@ -58,6 +58,8 @@ def quietly(group: Group, out: Path | None) -> dict[str, Any]:
 
 def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     experiment, variant, who = group.experiment, group.variant, group.who
+    # tables name the algorithm that was chosen, also where a control runs a variant of it
+    named = experiment.model_copy(update={"algorithm": group.chosen.algorithm})
     folder = out and out / group.place
     if folder is not None:
         files.remove_folder(folder, out)  # of a call that was killed
@@ -67,7 +69,7 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     except Refused as refusal:
         for attack in variant.attacks:
             for adversary in (a for a in attack.adversaries if a in who):
-                blank = blank_cell(experiment, attack, adversary, EACH, variant)
+                blank = blank_cell(named, attack, adversary, EACH, variant)
                 blank["settings"] |= limits(grid, attack)
                 grid.cells.append(
                     {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
@@ -76,7 +78,7 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     result = run_result(run, experiment)
     case = FinishedRun.of(run, experiment.seed, result)
     claims = Claims.charged(run.charges, run.federation.holders, run.federation.units, result)
-    found = cells(case, experiment, variant.attacks, who, variant, grid.controls, grid.effort, claims)
+    found = cells(case, named, variant.attacks, who, variant, grid.controls, grid.effort, claims)
     grid.cells += found.cells
     grid.reconstructions += found.reconstructions
     if variant.plays is None:  # of a party that plays its own game nothing was promised
@@ -89,7 +91,7 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
     grid.runs.append(
         {
             "variant": variant.name,
-            "algorithm": experiment.algorithm,
+            "algorithm": named.algorithm,
             "policy": experiment.policy,
             "folder": group.place,
             "result": result,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.attacks import ATTACKS, Attack, Control, families
 from secure_fedgraph.errors import BadInput, unknown_name
@@ -136,11 +137,13 @@ def variants(
         for control in attack.controls if used & set(attack.reads()) else ():
             if controls is not None and control.name not in controls:
                 continue
-            settings = dict(control.settings)
+            settings, runs = dict(control.settings), _runs(kind, control)
             if _why_not(kind, control):
                 continue  # the algorithm cannot be put into the attack's best settings: see `left_out`
             if attack.depends_on and all(settings.get(k) == at(configured, k) for k in attack.depends_on):
                 continue  # the configured run shows it
+            if settings.pop("algorithm", None) is not None and runs is not None and runs is not kind:
+                settings["algorithm"] = runs.name
             if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
                 settings.setdefault("training.federated_epochs", 1)
             name, plays = _played(control.name, attack)
@@ -173,13 +176,21 @@ def _why_not(kind: type[Algorithm], control: Control) -> str:
     A control may name another algorithm, which has to be a variant of the one that is audited: settings that
     were chosen for this one are that one's too.
     """
-    named = control.settings.get("algorithm")
-    runs = kind if named is None else algorithm_named(named)
-    if not issubclass(runs, kind):
-        return f"the control runs {runs.name}, which is no variant of {kind.name}"
+    runs = _runs(kind, control)
+    if runs is None:
+        return f"the control runs {control.settings['algorithm']}, which is no variant of {kind.name}"
     known = runs.Settings.model_fields
     lacking = [k for k in control.settings if k.startswith("training.") and k[9:] not in known]
     return f"the control sets {' and '.join(lacking)}, which {runs.name} does not have" if lacking else ""
+
+
+def _runs(kind: type[Algorithm], control: Control) -> type[Algorithm] | None:
+    """What a control runs beside an algorithm: its variant, or a variant of both; None where none is."""
+    if "algorithm" not in control.settings:
+        return kind
+    named = algorithm_named(control.settings["algorithm"])
+    both = (one for one in (named, *ALGORITHMS.own.values()) if issubclass(one, kind))
+    return next((one for one in both if issubclass(one, named)), None)
 
 
 def _played(

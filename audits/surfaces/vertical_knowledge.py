@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
+from secure_fedgraph.algorithms import Glasu
 from secure_fedgraph.attacks.vertical.labels import HEADS
 from secure_fedgraph.attacks.vertical.lists import NODES, OWN_LINKS, TRAINING
 from secure_fedgraph.attacks.vertical.rows import OWN_ROWS
@@ -47,8 +48,8 @@ def _again(case: FinishedRun) -> Begun:
     kind, heads = type(case.algorithm), dict[str, np.ndarray]()
 
     class Again(kind):  # type: ignore[misc,valid-type]
-        def _tower(self, client: ClientContext, parties: int) -> Any:
-            tower = super()._tower(client, parties)
+        def tower(self, client: ClientContext, clients: int) -> Any:
+            tower = super().tower(client, clients)
             heads.setdefault(client.name, tower.head.weight.detach().double().numpy().copy())
             return tower
 
@@ -100,10 +101,10 @@ def own_rows(case: FinishedRun) -> np.ndarray | None:
 
 def heads(case: FinishedRun) -> dict[str, np.ndarray]:
     """The classifiers of those who hold labels, as they started."""
-    found = begun(case).heads
-    if case.algorithm.settings.model_dump().get("labels") == "one":
-        return {name: found[name] for name in case.federation.names[:1] if name in found}
-    return found
+    algorithm, started = case.algorithm, begun(case).heads
+    assert isinstance(algorithm, Glasu)
+    holders = algorithm.label_holders(case.federation.names)
+    return {name: started[name] for name in holders if name in started}
 
 
 def nodes(case: FinishedRun) -> int:

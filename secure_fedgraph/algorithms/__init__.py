@@ -15,12 +15,12 @@ from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
-from secure_fedgraph.algorithms.glasu.variants import (
-    FedBCD,
-    GlasuCentralized,
-    GlasuSimulated,
-    GlasuStandalone,
-)
+from secure_fedgraph.algorithms.glasu.variants.alone import GlasuCentralized, GlasuStandalone
+from secure_fedgraph.algorithms.glasu.variants.concat import GlasuConcat
+from secure_fedgraph.algorithms.glasu.variants.concat_one_label_holder import GlasuConcatOneLabelHolder
+from secure_fedgraph.algorithms.glasu.variants.fedbcd import FedBCD, FedBCDOneLabelHolder
+from secure_fedgraph.algorithms.glasu.variants.one_label_holder import GlasuOneLabelHolder
+from secure_fedgraph.algorithms.glasu.variants.simulated import GlasuSimulated
 from secure_fedgraph.algorithms.local import Local
 from secure_fedgraph.algorithms.training.gin_classifier import GinFedAvg, GinLocal
 from secure_fedgraph.registry import Registry, check_subclass, classes_below
@@ -46,6 +46,7 @@ __all__ = [
     "FairGraphFLBounded",
     "FedAvg",
     "FedBCD",
+    "FedBCDOneLabelHolder",
     "FedEgo",
     "FedEgoNode",
     "FedEgoReleased",
@@ -57,6 +58,9 @@ __all__ = [
     "GinLocal",
     "Glasu",
     "GlasuCentralized",
+    "GlasuConcat",
+    "GlasuConcatOneLabelHolder",
+    "GlasuOneLabelHolder",
     "GlasuSimulated",
     "GlasuStandalone",
     "GlobSage",

@@ -42,10 +42,10 @@ class Noise:
     settle: bool = True
 
 
-def stretches_of(layers: int, aggregated: Sequence[int]) -> tuple[range, ...]:
+def segments_of(layers: int, aggregated: Sequence[int]) -> tuple[range, ...]:
     """The layers between one aggregation and the next.
 
-    >>> stretches_of(4, (2, 4))
+    >>> segments_of(4, (2, 4))
     (range(0, 2), range(2, 4))
     """
     ends = [0, *aggregated]
@@ -79,7 +79,7 @@ def locally(
 class Tower(nn.Module):
     """One client's layers: a dense entry, ``layers`` graph layers, a classifier.
 
-    A stretch takes what was aggregated last and gives what is aggregated next. After a concatenation its
+    A segment takes what was aggregated last and gives what is aggregated next. After a concatenation its
     input is ``parties * hidden`` wide: GCN and GAT take it whole, GCNII and ``residual`` first map it to
     ``hidden``.
 
@@ -89,17 +89,17 @@ class Tower(nn.Module):
         - ``gcnii``: ``relu(((1 - a) A H + a H0) ((1 - b_l) I + b_l W))`` with this client's own first
           representation ``H0``, ``a = 0.1``, ``b_l = log(0.5 / l + 1)`` (Chen et al. 2020);
         - ``residual``: what GLASU's released code trains under the name of GCNII: layers of ``A H``, dense,
-          ReLU, batch normalisation; around each stretch ``m F(H) + (1 - m) H`` with ``m = 0.5 / (number of
+          ReLU, batch normalisation; around each segment ``m F(H) + (1 - m) H`` with ``m = 0.5 / (number of
           it)``; loops of weight 2.
 
     Args:
         features: this client's columns.
         classes: number of classes.
         hidden: width of every layer.
-        stretches: as :func:`stretches_of` gives.
+        segments: as :func:`segments_of` gives.
         backbone: one of the above.
         width: of what is aggregated: ``hidden``, or ``parties * hidden`` for concatenation.
-        bound: values of a stretch's rows are cut off there, so that a fixed-point grid can hold them.
+        bound: values of a segment's rows are cut off there, so that a fixed-point grid can hold them.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Tower(nn.Module):
         features: int,
         classes: int,
         hidden: int,
-        stretches: tuple[range, ...],
+        segments: tuple[range, ...],
         backbone: Backbone = "residual",
         width: int | None = None,
         bound: float = 8.0,
@@ -116,13 +116,13 @@ class Tower(nn.Module):
         if backbone == "gat" and hidden % HEADS:
             raise BadInput(f"hidden = {hidden}: gat has {HEADS} heads; give a multiple of {HEADS}")
         width = width or hidden
-        self.backbone, self.stretches, self.bound = backbone, stretches, bound
+        self.backbone, self.segments, self.bound = backbone, segments, bound
         self.entry = nn.Linear(features, hidden)
-        wide = {s.start for s in stretches[1:]} if width != hidden else set()
+        wide = {s.start for s in segments[1:]} if width != hidden else set()
         whole = backbone in ("gcn", "gat")
         self.layers = nn.ModuleList(
             nn.Linear(width if whole and depth in wide else hidden, hidden, bias=backbone != "gcnii")
-            for depth in range(stretches[-1].stop)
+            for depth in range(segments[-1].stop)
         )
         self.bridges = nn.ModuleDict(
             {} if whole else {str(depth): nn.Linear(width, hidden, bias=False) for depth in sorted(wide)}
@@ -147,19 +147,19 @@ class Tower(nn.Module):
                 for norm in self.norms:
                     cast(nn.BatchNorm1d, norm).weight.fill_(1.0)
 
-    def stretch(
+    def segment(
         self, number: int, rows: Tensor | None, x: Tensor, links: Sequence[Links], noise: Noise
     ) -> Tensor:
-        """One stretch of layers, ``[outputs of the last link, hidden]``.
+        """One segment of layers, ``[outputs of the last link, hidden]``.
 
         Args:
-            number: of the stretch, from 0.
+            number: of the segment, from 0.
             rows: what was aggregated before it, on its input nodes; None for the first.
             x: this client's features of its input nodes.
             links: one a layer, in order.
             noise: in training; its dropout is 0 in evaluation.
         """
-        layers = self.stretches[number]
+        layers = self.segments[number]
         first = F.relu(self.entry(x)) if rows is None or self.backbone == "gcnii" else None
         h = cast(Tensor, first if rows is None else rows)
         if str(layers.start) in self.bridges:

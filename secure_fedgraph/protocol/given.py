@@ -95,7 +95,27 @@ class Text:
         return "" if isinstance(value, str) else "text is due"
 
 
-Entry = Numbers | Integers | Whole | Real | Text
+@dataclass(frozen=True)
+class Texts:
+    """A list of texts, such as names.
+
+    Args:
+        most: how many there may be.
+        longest: how many characters each may have.
+    """
+
+    most: int
+    longest: int
+
+    def wrong(self, value: object) -> str:
+        """As :meth:`Numbers.wrong`."""
+        if not isinstance(value, tuple) or len(value) > self.most:
+            return f"a list of up to {self.most} texts is due"
+        right = all(isinstance(text, str) and len(text) <= self.longest for text in value)
+        return "" if right else f"texts of up to {self.longest} characters are due"
+
+
+Entry = Numbers | Integers | Whole | Real | Text | Texts
 Entries = Mapping[str, "Entry | Mapping[str, Entry]"]
 """Names to what stands under each; nothing else may come, and nothing may be missing."""
 Expected = tuple[Entries, ...]

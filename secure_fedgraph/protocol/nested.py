@@ -96,12 +96,14 @@ def _value(form: Any, leaves: wire.Tree) -> Any:
     if kind in ("list", "tuple"):
         items = [_value(item, leaves) for item in rest[0]]
         return items if kind == "list" else tuple(items)
-    found = leaves[rest[0]]
+    leaf = leaves[rest[0]]
+    if isinstance(leaf, tuple):  # a list of texts is packed text by text
+        raise ValueError("a list of texts")
     if kind == "is":
-        return found
-    if rest[1] not in _TYPES or isinstance(found, str | bytes):
+        return leaf
+    if rest[1] not in _TYPES or isinstance(leaf, str | bytes):
         raise ValueError(rest[1])
-    array = np.array(found, dtype=rest[1])  # a copy: writable, and at home in this process
+    array = np.array(leaf, dtype=rest[1])  # a copy: writable, and at home in this process
     if kind == "array":
         return array
     if kind == "tensor":

@@ -1,10 +1,13 @@
-"""The typed binary format of everything that is sent or kept: named arrays, text and bytes, nothing else.
+"""The typed binary format of everything that is sent or kept: named arrays, texts and bytes, nothing else.
 
 Layout, little-endian::
 
     "SFG" version:u8 entries:u16
     per entry: name length:u16, name (UTF-8), type:u8, dimensions:u8, each dimension:u64
     the payloads, back to back, in the order of the entries
+
+A list of texts has two dimensions, how many they are and how many bytes they have together; its payload is
+the length of each (u32), then the texts.
 
 All lengths are added up and compared with the length of the body before a single array is made, so a
 header that promises a terabyte on a ten-byte body costs nothing. There is no object type in the format,
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +26,7 @@ import torch
 
 from secure_fedgraph.errors import HostileMessage
 
-Value = Any  # np.ndarray | torch.Tensor | bytes | str | int | float, checked by `encode`
+Value = Any  # np.ndarray | torch.Tensor | bytes | str | tuple[str, ...] | int | float, checked by `encode`
 Tree = dict[str, Value]
 
 MAGIC = b"SFG"
@@ -32,8 +36,12 @@ BYTES = (bytes, memoryview)
 MAX_ENTRIES = 65_535
 MAX_NAME = 256
 MAX_DIMENSIONS = 8
+MAX_TEXTS = 65_535
+"""In one list: each text takes more memory than its bytes on the wire, so their number is bounded."""
 
-_TEXT, _BYTES = 100, 101
+_TEXT, _BYTES, _TEXTS = 100, 101, 102
+_LENGTH = np.dtype("<u4")
+"""Of one text in a list."""
 _DTYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype("<f4"),
     2: np.dtype("<f8"),
@@ -64,7 +72,8 @@ def encode(tree: Mapping[str, Value]) -> bytes:
     """Turns named values into one body.
 
     Args:
-        tree: names to arrays (float32/64, int32/64, uint8/32/64, bool), tensors, text, bytes, ints, floats.
+        tree: names to arrays (float32/64, int32/64, uint8/32/64, bool), tensors, text, lists or tuples of
+            texts, bytes, ints, floats.
 
     Returns:
         The body. The same tree gives the same bytes.
@@ -74,6 +83,8 @@ def encode(tree: Mapping[str, Value]) -> bytes:
 
     >>> decode(encode({"step": 3, "name": "cora"}))
     {'step': 3, 'name': 'cora'}
+    >>> decode(encode({"owners": ["north", "south"]}))
+    {'owners': ('north', 'south')}
     """
     return bytes(pack(tree))
 
@@ -97,7 +108,8 @@ def pack(tree: Mapping[str, Value]) -> Parts:
 def decode(body: bytes | memoryview, *, views: bool = False) -> Tree:
     """The named values of a body, with every length checked before anything is allocated.
 
-    Arrays are read-only views of the body. Zero-dimensional numbers come back as int, float or bool.
+    Arrays are read-only views of the body. Zero-dimensional numbers come back as int, float or bool, lists of
+    texts as tuples.
 
     Args:
         body: what :func:`encode` made.
@@ -128,6 +140,8 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]
     if isinstance(value, str):
         raw = value.encode()
         return _TEXT, (len(raw),), [raw]
+    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        return _describe_texts(name, [one.encode() for one in value])
     if isinstance(value, bytes | bytearray | memoryview):
         octets = memoryview(value).cast("B")
         return _BYTES, (len(octets),), [octets]
@@ -153,6 +167,15 @@ def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]
     )
 
 
+def _describe_texts(name: str, raws: list[bytes]) -> tuple[int, tuple[int, ...], list[Any]]:
+    if len(raws) > MAX_TEXTS:
+        raise TypeError(f"entry {name!r} lists {len(raws)} texts; the wire format carries {MAX_TEXTS}")
+    texts = b"".join(raws)
+    if len(texts) > np.iinfo(_LENGTH).max:
+        raise TypeError(f"entry {name!r} has texts of {len(texts)} bytes; send them as bytes")
+    return _TEXTS, (len(raws), len(texts)), [np.array([*map(len, raws)], _LENGTH).tobytes() + texts]
+
+
 def _read_entry(reader: _Reader) -> tuple[str, int, tuple[int, ...], int]:
     (length,) = reader.unpack("<H")
     if not 0 < length <= MAX_NAME:
@@ -169,6 +192,12 @@ def _read_entry(reader: _Reader) -> tuple[str, int, tuple[int, ...], int]:
         if dimensions != 1:
             raise HostileMessage("text and bytes have one dimension")
         return name, code, shape, shape[0]
+    if code == _TEXTS:
+        if dimensions != 2:
+            raise HostileMessage("a list of texts has two dimensions")
+        if shape[0] > MAX_TEXTS:
+            raise HostileMessage(f"a list of {shape[0]} texts is not allowed")
+        return name, code, shape, shape[0] * _LENGTH.itemsize + shape[1]
     if code not in _DTYPES:
         raise HostileMessage(f"entry type {code} is not known")
     size = _DTYPES[code].itemsize
@@ -185,6 +214,8 @@ def _value(code: int, shape: tuple[int, ...], payload: memoryview) -> Value:
             return bytes(payload).decode()
         except UnicodeDecodeError:
             raise HostileMessage("a text entry is not UTF-8") from None
+    if code == _TEXTS:
+        return _texts(payload, count=shape[0])
     if _DTYPES[code].kind == "b" and np.frombuffer(payload, dtype=np.uint8).max(initial=0) > 1:
         raise HostileMessage("a truth value is neither 0 nor 1")
     array = np.frombuffer(payload, dtype=_DTYPES[code])
@@ -193,6 +224,18 @@ def _value(code: int, shape: tuple[int, ...], payload: memoryview) -> Value:
     except ValueError:  # an empty array whose other dimensions cannot exist
         raise HostileMessage("an entry has an impossible shape") from None
     return array.item() if not shape else array
+
+
+def _texts(payload: memoryview, count: int) -> tuple[str, ...]:
+    lengths = np.frombuffer(payload, dtype=_LENGTH, count=count)
+    texts = payload[count * _LENGTH.itemsize :]
+    ends = np.cumsum(lengths, dtype=np.int64).tolist()
+    if (ends[-1] if count else 0) != len(texts):
+        raise HostileMessage("the lengths of a list of texts do not add up to its bytes")
+    try:
+        return tuple(bytes(texts[start:end]).decode() for start, end in pairwise([0, *ends]))
+    except UnicodeDecodeError:
+        raise HostileMessage("a list of texts holds one that is not UTF-8") from None
 
 
 class _Reader:

@@ -12,7 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import secure_fedgraph as sfg
-from secure_fedgraph.algorithms import ALGORITHMS, FedBCD, Glasu, GlasuCentralized, GlasuStandalone
+from secure_fedgraph.algorithms import (
+    ALGORITHMS,
+    FedBCD,
+    Glasu,
+    GlasuCentralized,
+    GlasuConcat,
+    GlasuConcatOneLabelHolder,
+    GlasuOneLabelHolder,
+    GlasuStandalone,
+)
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.graph.data.synthetic import citation
@@ -105,11 +114,11 @@ def bench(algorithm: Any, clients: int = 3, **settings: Any) -> Bench:
 
 
 def towers(algorithm: Any, parties: Bench) -> list[Tower]:
-    return [algorithm._tower(p, len(parties.cohort)) for p in parties.parties.values()]
+    return [algorithm.tower(p, len(parties.cohort)) for p in parties.parties.values()]
 
 
-def aggregated(rows: list[Tensor], how: str) -> Tensor:
-    return torch.stack(rows).mean(0) if how == "mean" else torch.cat(rows, 1)
+def aggregated(rows: list[Tensor], algorithm: Any) -> Tensor:
+    return torch.cat(rows, 1) if isinstance(algorithm, GlasuConcat) else torch.stack(rows).mean(0)
 
 
 def joint(algorithm: Any, made: list[Tower], graphs: list[Any], *, train: bool) -> tuple[Tensor, Tensor]:
@@ -117,7 +126,7 @@ def joint(algorithm: Any, made: list[Tower], graphs: list[Any], *, train: bool) 
     everywhere = torch.arange(NODES)
     batch = graphs[0].train_mask.nonzero().flatten() if train else everywhere
     rows: Tensor | None = None
-    for number, layers in enumerate(made[0].stretches):
+    for number, layers in enumerate(made[0].segments):
         last = layers.stop == algorithm.settings.layers
         found = []
         for tower, graph in zip(made, graphs, strict=True):
@@ -129,8 +138,8 @@ def joint(algorithm: Any, made: list[Tower], graphs: list[Any], *, train: bool) 
                 )
                 for layer in layers
             ]
-            found.append(tower.stretch(number, rows, graph.x, links, Noise(settle=False)))
-        rows = aggregated(found, algorithm.settings.aggregation)
+            found.append(tower.segment(number, rows, graph.x, links, Noise(settle=False)))
+        rows = aggregated(found, algorithm)
     assert rows is not None
     return rows, batch
 
@@ -150,12 +159,12 @@ def close(found: dict[str, Tensor], tower: Tower) -> None:
         assert torch.allclose(found[name], wanted, atol=1e-5), name
 
 
-@pytest.mark.parametrize("aggregation", ["mean", "concat"])
+@pytest.mark.parametrize("kind", [Glasu, GlasuConcat])
 @pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
 @pytest.mark.parametrize("layers", [(2, 4), (1, 2, 3, 4), (4,)])
-def test_gradients_through_the_server_are_those_of_the_joint_model(backbone, aggregation, layers):
+def test_gradients_through_the_server_are_those_of_the_joint_model(backbone, kind, layers):
     """G1: with ``backward="server"`` split training is joint training of the sum of the clients' losses."""
-    algorithm = Glasu(**SMALL, backbone=backbone, aggregation=aggregation, aggregated=layers)
+    algorithm = kind(**SMALL, backbone=backbone, aggregated=layers)
     parties = bench(algorithm)
     before = towers(algorithm, parties)
     found = moved(algorithm, parties, before)
@@ -166,12 +175,13 @@ def test_gradients_through_the_server_are_those_of_the_joint_model(backbone, agg
         close(update, tower)
 
 
-@pytest.mark.parametrize("aggregation", ["mean", "concat"])
-@pytest.mark.parametrize("labels", ["all", "one"])
-def test_local_gradients_are_exact_where_only_the_last_layer_is_aggregated(aggregation, labels):
+@pytest.mark.parametrize(
+    ("kind", "labels"),
+    [(Glasu, "all"), (GlasuConcat, "all"), (GlasuOneLabelHolder, "one"), (GlasuConcatOneLabelHolder, "one")],
+)
+def test_local_gradients_are_exact_where_only_the_last_layer_is_aggregated(kind, labels):
     """K = 1 drops no path; with labels at one client the others follow its gradient (Algorithm 7)."""
-    shape = {"aggregation": aggregation, "aggregated": (4,), "backward": "local", "labels": labels}
-    algorithm = Glasu(**SMALL, backbone="gcn", **shape)
+    algorithm = kind(**SMALL, backbone="gcn", aggregated=(4,), backward="local")
     parties = bench(algorithm, labels=labels)
     before = towers(algorithm, parties)
     found = moved(algorithm, parties, before)
@@ -224,7 +234,7 @@ def dense(tower: Tower, graph: Any) -> Tensor:
     scale = looped.sum(1).rsqrt()
     a = scale[:, None] * looped * scale
     h = first = F.relu(tower.entry(graph.x))
-    for number, layers in enumerate(tower.stretches):
+    for number, layers in enumerate(tower.segments):
         before = h
         for depth in layers:
             layer = tower.layers[depth]
@@ -249,15 +259,13 @@ def dense(tower: Tower, graph: Any) -> Tensor:
     return tower.head(h)
 
 
-@pytest.mark.parametrize("aggregation", ["mean", "concat"])
+@pytest.mark.parametrize("kind", [Glasu, GlasuConcat])
 @pytest.mark.parametrize("sampler", ["paper", "public", "full"])
 @pytest.mark.parametrize("backbone", ["residual", "gcnii"])
-def test_before_the_first_update_local_aggregation_is_the_aggregate(
-    aggregation, sampler, backbone, monkeypatch
-):
+def test_before_the_first_update_local_aggregation_is_the_aggregate(kind, sampler, backbone, monkeypatch):
     """G1: at q = 0 the local forward pass gives the server's rows, dropout and batch statistics included."""
     changed = {"sampler": sampler, "dropout": 0.4, "local_steps": 2, "learning_rate": 0.1, "public_nodes": 30}
-    algorithm = Glasu(**{**SMALL, **changed}, backbone=backbone, aggregation=aggregation, batch=8)
+    algorithm = kind(**{**SMALL, **changed}, backbone=backbone, batch=8)
     parties, seen = bench(algorithm), []
     top = Pass.local_top
 
@@ -305,7 +313,7 @@ def test_glasu_without_links_is_fedbcd():
         algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
     for one, other in zip(without.parties.values(), with_links.parties.values(), strict=True):
         assert all(torch.equal(v, other.memory["model"][k]) for k, v in one.memory["model"].items())
-        start = mine._tower(Party(one.name, one.graph), 3)
+        start = mine.tower(Party(one.name, one.graph), 3)
         assert not torch.equal(start.entry.weight, one.memory["model"]["entry.weight"])
 
 
@@ -319,7 +327,7 @@ def test_index_sets_hold_what_algorithm_2_says():
         found = answer(channel, name, given)
         if channel.name == "sample":
             lists.append((name, given["seed"], found["nodes"].flatten().long()))
-        if channel.name == "hidden" and given["stretch"] == 0:
+        if channel.name == "hidden" and given["segment"] == 0:
             united.append(given["nodes"].long())
         return found
 
@@ -358,26 +366,28 @@ def test_memory_within_a_round_is_dropped_at_its_end():
 
 
 @pytest.mark.parametrize(
-    ("settings", "used"),
+    ("kind", "settings", "used"),
     [
-        ({}, ["sample", "hidden", "backward", "step", "examine"]),
-        ({"sampler": "public"}, ["hidden", "backward", "step", "examine"]),
-        ({"local_steps": 4}, ["sample", "hidden", "step", "examine"]),
-        ({"aggregated": (4,), "backward": "local"}, ["hidden", "step", "examine"]),
-        ({"labels": "one", "sampler": "full"}, ["hidden", "gradient", "step", "examine"]),
+        (Glasu, {}, ["sample", "hidden", "backward", "step", "examine"]),
+        (Glasu, {"sampler": "public"}, ["hidden", "backward", "step", "examine"]),
+        (Glasu, {"local_steps": 4}, ["sample", "hidden", "step", "examine"]),
+        (Glasu, {"aggregated": (4,), "backward": "local"}, ["hidden", "step", "examine"]),
+        (GlasuOneLabelHolder, {"sampler": "full"}, ["hidden", "gradient", "step", "examine"]),
         (
-            {"labels": "one", "backward": "server", "sampler": "full"},
+            GlasuOneLabelHolder,
+            {"backward": "server", "sampler": "full"},
             ["hidden", "backward", "step", "examine"],
         ),
-        ({"aggregation": "concat", "sampler": "full", "local_steps": 2}, ["hidden_each", "step", "examine"]),
+        (GlasuConcat, {"sampler": "full", "local_steps": 2}, ["hidden_each", "step", "examine"]),
         (
-            {"aggregation": "concat", "carried": "peers", "sampler": "full"},
+            GlasuConcat,
+            {"carried": "peers", "sampler": "full"},
             ["hidden_shared", "step", "examine"],
         ),
     ],
 )
-def test_channels_in_use_are_those_that_are_opened(settings, used):
-    algorithm = Glasu(**{**SMALL, "sampler": "paper", **settings})
+def test_channels_in_use_are_those_that_are_opened(kind, settings, used):
+    algorithm = kind(**{**SMALL, "sampler": "paper", **settings})
     assert [c.name for c in algorithm.in_use] == used
     parties = bench(algorithm)
     state = algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
@@ -386,7 +396,7 @@ def test_channels_in_use_are_those_that_are_opened(settings, used):
 
 
 def test_who_holds_no_labels_is_not_scored_and_trains_no_classifier():
-    algorithm = Glasu(**SMALL, labels="one")
+    algorithm = GlasuOneLabelHolder(**SMALL)
     parties = bench(algorithm, labels="one")
     before = towers(algorithm, parties)
     found = moved(algorithm, parties, before)
@@ -417,7 +427,9 @@ def test_alone_nothing_is_uploaded(kind):
         ({"aggregated": ()}, "give layers"),
         ({"local_steps": 0}, "local_steps"),
         ({"local_steps": 2, "backward": "server"}, "of one joint inference"),
-        ({"carried": "peers"}, "use aggregation 'concat'"),
+        ({"carried": "peers"}, "the algorithm glasu-concat does this"),
+        ({"aggregation": "concat"}, "the algorithm glasu-concat does this"),
+        ({"labels": "one"}, "the algorithm glasu-one-label-holder does this"),
         ({"backbone": "gat", "hidden": 12}, "multiple of 8"),
         ({"fanout": 0}, "fanout"),
         ({"colour": 1}, "colour"),
@@ -466,9 +478,9 @@ def begun() -> tuple[Any, Party, dict[str, Any]]:
     """One client after it was asked for its index list."""
     algorithm = Glasu(**{**SMALL, "sampler": "paper", "steps": 2})
     client = next(iter(bench(algorithm).parties.values()))
-    task = {"step": 0, "seed": 5, "parties": "owner-0\nowner-1\nowner-2", "stretch": 1}
+    task = {"step": 0, "seed": 5, "parties": ("owner-0", "owner-1", "owner-2"), "segment": 1}
     mine = algorithm.sample(client, task).values["nodes"].flatten().to(torch.int32)
-    return algorithm, client, {**task, "stretch": 0, "nodes": mine}
+    return algorithm, client, {**task, "segment": 0, "nodes": mine}
 
 
 @pytest.mark.parametrize(
@@ -486,11 +498,11 @@ def begun() -> tuple[Any, Party, dict[str, Any]]:
         ("nodes", torch.tensor([0]), "lacks nodes that this client has asked for"),
         ("step", 2, "'step' must be a whole number from 0 to 1"),
         ("step", True, "'step' must be a whole number"),
-        ("stretch", 2, "'stretch' must be a whole number from 0 to 1"),
-        ("stretch", 1, "out of turn"),
-        ("parties", "owner-1\nowner-2", "must name every client once"),
-        ("parties", "owner-0\nowner-0", "name every client once"),
-        ("parties", "owner-0", "must name every client once"),
+        ("segment", 2, "'segment' must be a whole number from 0 to 1"),
+        ("segment", 1, "out of turn"),
+        ("parties", ("owner-1", "owner-2"), "must name every client once"),
+        ("parties", ("owner-0", "owner-0", "owner-1"), "name every client once"),
+        ("parties", "owner-0\nowner-1\nowner-2", "must name every client once"),
         ("parties", 3, "must name every client"),
     ],
 )
@@ -516,11 +528,11 @@ def test_a_hostile_aggregate_is_refused(begun, aggregate):
     aggregate = {"nan": rows * torch.nan, "wide": rows.repeat(1, 2)}.get(aggregate, aggregate) \
         if isinstance(aggregate, str) else aggregate  # fmt: skip
     with pytest.raises(HostileMessage, match="'aggregate' must be finite rows of shape"):
-        algorithm.hidden(client, {**given, "stretch": 1, "aggregate": aggregate})
-    for among in (None, 0, len(client.clients) + 1, 1.0, True):
-        with pytest.raises(HostileMessage, match="'among' must be a whole number from 1 to"):
-            algorithm.hidden(client, {**given, "stretch": 1, "aggregate": rows, "among": among})
-    fine = {**given, "stretch": 1, "aggregate": rows, "among": len(client.clients)}
+        algorithm.hidden(client, {**given, "segment": 1, "aggregate": aggregate})
+    for summands in (None, 0, len(client.clients) + 1, 1.0, True):
+        with pytest.raises(HostileMessage, match="'summands' must be a whole number from 1 to"):
+            algorithm.hidden(client, {**given, "segment": 1, "aggregate": rows, "summands": summands})
+    fine = {**given, "segment": 1, "aggregate": rows, "summands": len(client.clients)}
     algorithm.hidden(client, fine)
     with pytest.raises(HostileMessage, match="out of turn"):
         algorithm.hidden(client, fine)
@@ -530,7 +542,7 @@ def test_a_hostile_aggregate_is_refused(begun, aggregate):
 
 def test_an_iteration_that_is_over_is_not_asked_for_again(begun):
     algorithm, client, given = begun
-    algorithm.sample(client, {**given, "step": 1, "stretch": 1})
+    algorithm.sample(client, {**given, "step": 1, "segment": 1})
     with pytest.raises(HostileMessage, match="step 0 was asked for after step 1"):
         algorithm.hidden(client, given)
 
@@ -565,26 +577,26 @@ def test_a_sum_without_somebody_is_not_taken_for_the_mean_of_all():
 
 
 @pytest.mark.parametrize("backward", ["server", "local"])
-@pytest.mark.parametrize("labels", ["all", "one"])
-def test_three_of_four_are_averaged_as_three_and_the_fourth_takes_no_step(backward, labels):
-    algorithm = Glasu(**{**SMALL, "backward": backward, "labels": labels})
+@pytest.mark.parametrize("kind", [Glasu, GlasuOneLabelHolder])
+def test_three_of_four_are_averaged_as_three_and_the_fourth_takes_no_step(backward, kind):
+    algorithm = kind(**{**SMALL, "backward": backward})
     parties = bench(algorithm, clients=4)
     parties.contributors = parties.cohort[:3]
-    told: list[int] = []
+    averaged_over: list[int] = []
     real = parties._answer
 
     def watched(channel: Any, name: str, given: Any) -> Any:
-        told.extend([given["among"]] if "among" in (given or {}) else [])
+        averaged_over.extend([given["summands"]] if "summands" in (given or {}) else [])
         return real(channel, name, given)
 
     parties._answer = watched  # type: ignore[method-assign]
     algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))
-    assert set(told) == {3}
+    assert set(averaged_over) == {3}
     assert ["model" in client.memory for client in parties.parties.values()] == [True, True, True, False]
 
 
 def test_an_iteration_without_the_label_holder_is_no_step():
-    algorithm = Glasu(**{**SMALL, "backward": "local", "labels": "one"})
+    algorithm = GlasuOneLabelHolder(**SMALL)
     parties = bench(algorithm, clients=4)
     parties.contributors = parties.cohort[1:]
     algorithm.round(parties, algorithm.init(Schema(COLUMNS, CLASSES), 0))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import (
     AlikeRows,
     Attack,
@@ -37,13 +38,15 @@ ROWS: dict[str, Any] = {"hidden": 16, "steps": 8, "sampler": "public", "public_n
 
 
 @lru_cache
-def go(policy: str = "plaintext", clients: int = 3, rounds: int = 1, **settings: Any) -> FinishedRun:
-    labels = settings.get("labels", "all")
+def go(
+    policy: str = "plaintext", clients: int = 3, rounds: int = 1, name: str = "glasu", **settings: Any
+) -> FinishedRun:
+    labels = "one" if name == "glasu-one-label-holder" else "all"
     federation = sfg.federate(
         "synthetic-citation", clients=clients, seed=0, partition="vertical", split={"labels": labels},
         nodes=150, features=60,
     )  # fmt: skip
-    algorithm = sfg.Glasu(accept_two_clients=clients == 2, **settings)
+    algorithm = ALGORITHMS[name](accept_two_clients=clients == 2, **settings)
     chosen = getattr(sfg.policies, policy)()
     run = sfg.train(algorithm, federation, chosen, rounds=rounds, keep=lambda channel, round: True)
     return FinishedRun.of(run, 0)
@@ -164,7 +167,7 @@ def test_d2_negative_and_residual_of_three_the_mean_of_the_others(policy: str) -
 
 
 def test_d2_a_concatenation_hands_out_every_block() -> None:
-    case = go(**ROWS | {"aggregation": "concat"})
+    case = go(name="glasu-concat", **ROWS)
     assert judged(case, OthersRows(), "client").value == 1.0
     with pytest.raises(Blind, match="every block is open"):
         judged(case, OthersRows(), "client", "residual")
@@ -189,7 +192,7 @@ def test_d3_positive_negative_and_residual() -> None:
 
 # D5: labels from gradients
 
-ONE_HOLDER = ROWS | {"labels": "one", "backward": "local", "steps": 12}
+ONE_HOLDER = ROWS | {"name": "glasu-one-label-holder", "backward": "local", "steps": 12}
 
 
 @pytest.mark.parametrize("kind", [GradientLabels, GradientClusters])

@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 from in_this_process import InThisProcess
 
-from secure_fedgraph.attacks import LabelCounts, MashLabels, VocabularySupport
+from secure_fedgraph.attacks import GradientLabels, LabelCounts, MashLabels, VocabularySupport
 from secure_fedgraph.audits.grid import grid, groups
-from secure_fedgraph.audits.grid.choices import left_out
+from secure_fedgraph.audits.grid.choices import left_out, variants
 from secure_fedgraph.audits.grid.estimates import Costs, Rehearsed, in_words, telling, told
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.cli.main import main
@@ -223,6 +223,25 @@ def test_a_control_may_run_a_variant_of_the_algorithm_and_no_other() -> None:
     ((_, name, reason),) = left_out(node, [MashLabels])
     assert name == control.variant.name and "no variant of fedego-node" in reason
     assert left_out(paper, [MashLabels]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("glasu", "glasu-one-label-holder"),
+        ("glasu-one-label-holder", "glasu-one-label-holder"),
+        ("glasu-concat", "glasu-concat-one-label-holder"),
+        ("fedbcd", "fedbcd-one-label-holder"),
+        ("fedbcd-one-label-holder", "fedbcd-one-label-holder"),
+        ("glasu-simulated", None),
+    ],
+)
+def test_a_control_of_one_label_holder_runs_the_variant_of_what_is_audited(name: str, runs: str | None):
+    chosen = load(None, {"algorithm": name, "data": "synthetic-citation"}, [])
+    controls = [v for v in variants(chosen, [GradientLabels]) if v.name == "labels at one owner"]
+    who = ("server",)
+    assert [grid.Group(chosen, one, who).experiment.algorithm for one in controls] == ([runs] if runs else [])
+    assert bool(left_out(chosen, [GradientLabels])) == (runs is None)
 
 
 def test_cells_of_other_judges_are_not_these(monkeypatch: pytest.MonkeyPatch):

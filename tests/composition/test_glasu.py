@@ -18,8 +18,7 @@ from secure_fedgraph.protocol.transcript import everything
 
 SMALL: dict[str, Any] = {"hidden": 8, "steps": 2, "batch": 8, "public_nodes": 24}
 PUBLIC = {**SMALL, "sampler": "public"}
-CONCAT = {**PUBLIC, "aggregation": "concat"}
-PEERS = {**CONCAT, "carried": "peers"}
+PEERS = {**PUBLIC, "carried": "peers"}
 POLICIES = {
     "plaintext": sfg.policies.plaintext(),
     "local_dp": sfg.policies.local_dp(1.0, 1.0),
@@ -37,9 +36,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "paper": ("glasu", SMALL, TO_SERVER),  # under all but plaintext in a form that lists no nodes
     "paper by hand": ("glasu", {**SMALL, "sampler": "paper"}, set(POLICIES) - {"plaintext"}),
     "stale": ("glasu", {**PUBLIC, "local_steps": 3}, TO_SERVER),
-    "one holds the labels": ("glasu", {**PUBLIC, "labels": "one"}, TO_SERVER | {"central_dp"}),
-    "concat": ("glasu", CONCAT, EACH | {"strictest"}),
-    "concat among peers": ("glasu", PEERS, {"central_dp"}),
+    "one holds the labels": ("glasu-one-label-holder", PUBLIC, TO_SERVER | {"central_dp"}),
+    "concat": ("glasu-concat", PUBLIC, EACH | {"strictest"}),
+    "concat among peers": ("glasu-concat", PEERS, {"central_dp"}),
     "simulated": ("glasu-simulated", PUBLIC, TO_SERVER),
     "fedbcd": ("fedbcd", {**SMALL, "local_steps": 2}, TO_SERVER),
     "standalone": ("glasu-standalone", SMALL, set()),
@@ -106,9 +105,9 @@ def test_a_protected_mean_trains_what_plaintext_trains(variant, policy, federati
 
 
 def test_sealed_concatenation_trains_what_the_servers_does(federation):
-    to_server = run("glasu", {**CONCAT, "backward": "local"}, federation, "plaintext", keep=everything)
+    to_server = run("glasu-concat", {**PUBLIC, "backward": "local"}, federation, "plaintext", keep=everything)
     for policy in ("sealed", "strictest"):
-        among_peers = run("glasu", PEERS, federation, policy, keep=everything)
+        among_peers = run("glasu-concat", PEERS, federation, policy, keep=everything)
         for owner, scores in examined(to_server).items():
             assert torch.equal(scores, examined(among_peers)[owner])
         assert among_peers.transcript.view("server").uploads("hidden_shared") == []
@@ -118,7 +117,7 @@ def test_sealed_concatenation_trains_what_the_servers_does(federation):
 def test_concatenation_to_the_server_is_refused_under_masks_with_the_reason(federation):
     sentence = "channel 'hidden_each' needs each upload; masked reveals only the sum"
     with pytest.raises(Refused, match=sentence):
-        run("glasu", CONCAT, federation, "masked")
+        run("glasu-concat", PUBLIC, federation, "masked")
 
 
 def test_the_server_sees_sums_and_no_clients_rows_under_masks(federation):
@@ -184,7 +183,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_killed(federation, tmp_path):
 
 def test_the_label_holders_gradient_is_sealed_to_the_others():
     one = split(3, labels="one")
-    made = run("glasu", {**PUBLIC, "labels": "one"}, one, "strictest", keep=everything)
+    made = run("glasu-one-label-holder", PUBLIC, one, "strictest", keep=everything)
     assert made.transcript.view("server").uploads("gradient") == []
     opened = [o for o in made.transcript.view("owner-1").opened if o.channel == "gradient"]
     assert [o.contributors for o in opened] == [("owner-0",)] * 2

@@ -28,16 +28,30 @@ def refused(algorithm: Any, federation: Any, policy: Any, words: str, tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["glasu", "glasu-simulated", "fedbcd", "glasu-standalone"])
-def test_labels_at_one_client_that_everybody_trains_on(name, tmp_path):
-    mend = r"set split.labels=all$" if name == "glasu-standalone" else "or training.labels=one too"
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("glasu", ", or run glasu-one-label-holder"),
+        ("glasu-simulated", ", or run glasu-one-label-holder"),
+        ("glasu-concat", ", or run glasu-concat-one-label-holder"),
+        ("fedbcd", ", or run fedbcd-one-label-holder"),
+        ("glasu-standalone", ""),
+    ],
+)
+def test_labels_at_one_client_that_everybody_trains_on(name, mend, tmp_path):
+    mend = f"set split.labels=all{mend}$"
     words = f"split.labels = 'one' .*{mend}"
     refused(small.algorithm(name), vertical(labels="one"), plaintext(), words, tmp_path)
 
 
-def test_labels_at_one_client_that_the_settings_know_of_or_that_a_pool_holds():
-    for name, more in (("glasu", {"labels": "one"}), ("glasu-centralized", {})):
-        made = sfg.train(small.algorithm(name, **more), vertical(labels="one"), plaintext(), rounds=1)
+def test_labels_at_one_client_that_the_algorithm_knows_of_or_that_a_pool_holds():
+    for name in (
+        "glasu-one-label-holder",
+        "glasu-concat-one-label-holder",
+        "fedbcd-one-label-holder",
+        "glasu-centralized",
+    ):
+        made = sfg.train(small.algorithm(name), vertical(labels="one"), plaintext(), rounds=1)
         assert 0 <= made.accuracy["global"] <= 1
 
 

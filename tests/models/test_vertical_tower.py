@@ -8,7 +8,7 @@ import torch
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.layers import Links, links_between
 from secure_fedgraph.graph.sample.trees import NeighbourTable
-from secure_fedgraph.models.vertical import Noise, Tower, locally, stretches_of
+from secure_fedgraph.models.vertical import Noise, Tower, locally, segments_of
 
 NODES = torch.arange(5)
 TABLE = NeighbourTable(torch.tensor([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]]), 5)  # node 4 is alone
@@ -19,20 +19,20 @@ def between(loop: float = 1.0) -> Links:
 
 
 def made(backbone: str, width: int | None = None, aggregated: tuple[int, ...] = (2, 4)) -> Tower:
-    tower = Tower(3, 2, 8, stretches_of(4, aggregated), backbone, width)  # type: ignore[arg-type]
+    tower = Tower(3, 2, 8, segments_of(4, aggregated), backbone, width)  # type: ignore[arg-type]
     tower.start(0)
     return tower
 
 
 @pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
 @pytest.mark.parametrize("width", [8, 24])
-def test_a_stretch_gives_hidden_rows_and_scores_take_what_is_aggregated(backbone, width):
+def test_a_segment_gives_hidden_rows_and_scores_take_what_is_aggregated(backbone, width):
     tower = made(backbone, width)
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-    first = tower.stretch(0, None, x, [between()] * 2, Noise())
+    first = tower.segment(0, None, x, [between()] * 2, Noise())
     assert first.shape == (5, 8)
     aggregate = first.repeat(1, width // 8)
-    second = tower.stretch(1, aggregate, x, [between()] * 2, Noise())
+    second = tower.segment(1, aggregate, x, [between()] * 2, Noise())
     assert second.shape == (5, 8)
     assert tower.scores(second.repeat(1, width // 8)).shape == (5, 2)
     used = torch.autograd.grad(tower.scores(second.repeat(1, width // 8)).sum(), list(tower.parameters()))
@@ -49,13 +49,13 @@ def test_the_next_weight_is_as_wide_as_the_concatenation():
 def test_dropout_is_the_seeds():
     tower, x = made("gcn"), torch.ones(5, 3)
     tower.train()
-    one, same, other = (tower.stretch(0, None, x, [between()] * 2, Noise(0.5, s)) for s in (1, 1, 2))
+    one, same, other = (tower.segment(0, None, x, [between()] * 2, Noise(0.5, s)) for s in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
     tower.eval()
     assert torch.equal(
-        tower.stretch(0, None, x, [between()] * 2, Noise(0.5, 1)),
-        tower.stretch(0, None, x, [between()] * 2, Noise(0.5, 2)),
+        tower.segment(0, None, x, [between()] * 2, Noise(0.5, 1)),
+        tower.segment(0, None, x, [between()] * 2, Noise(0.5, 2)),
     )
 
 
@@ -64,9 +64,9 @@ def test_running_statistics_settle_only_where_they_should():
     tower.train()
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     before = tower.norms[0].running_mean.clone()
-    quiet = tower.stretch(0, None, x, [between()] * 2, Noise(settle=False))
+    quiet = tower.segment(0, None, x, [between()] * 2, Noise(settle=False))
     assert torch.equal(before, tower.norms[0].running_mean)
-    loud = tower.stretch(0, None, x, [between()] * 2, Noise(settle=True))
+    loud = tower.segment(0, None, x, [between()] * 2, Noise(settle=True))
     assert not torch.equal(before, tower.norms[0].running_mean)
     assert torch.equal(quiet, loud)
 
@@ -75,7 +75,7 @@ def test_one_row_is_normalised_by_what_was_settled():
     tower = made("residual")
     tower.train()
     links = links_between(TABLE, NODES, torch.tensor([4]), 2.0)
-    assert torch.isfinite(tower.stretch(0, None, torch.ones(5, 3), [between(2.0), links], Noise())).all()
+    assert torch.isfinite(tower.segment(0, None, torch.ones(5, 3), [between(2.0), links], Noise())).all()
 
 
 def test_attention_weighs_neighbours_by_their_logits():
@@ -112,14 +112,14 @@ def test_gradients_flow_through_ones_own_rows_only():
 
 
 def test_stretches_end_with_the_last_layer():
-    assert stretches_of(4, (1, 2, 3, 4)) == (range(1), range(1, 2), range(2, 3), range(3, 4))
+    assert segments_of(4, (1, 2, 3, 4)) == (range(1), range(1, 2), range(2, 3), range(3, 4))
     with pytest.raises(BadInput, match="do not end with the last of 4"):
-        stretches_of(4, (2,))
+        segments_of(4, (2,))
 
 
 def test_heads_divide_the_width():
     with pytest.raises(BadInput, match="gat has 8 heads; give a multiple of 8"):
-        Tower(3, 2, 12, stretches_of(2, (2,)), "gat")
+        Tower(3, 2, 12, segments_of(2, (2,)), "gat")
 
 
 @pytest.mark.parametrize("backbone", ["residual", "gcnii", "gcn", "gat"])
@@ -127,6 +127,6 @@ def test_rows_stay_within_the_bound(backbone):
     tower = made(backbone)
     far = torch.full((5, 3), 1e4)
     with torch.no_grad():
-        assert float(tower.stretch(0, None, far, [between()] * 2, Noise()).abs().max()) <= 8.0
+        assert float(tower.segment(0, None, far, [between()] * 2, Noise()).abs().max()) <= 8.0
         tower.bound = 1e9
-        assert float(tower.stretch(0, None, far, [between()] * 2, Noise()).abs().max()) > 8.0
+        assert float(tower.segment(0, None, far, [between()] * 2, Noise()).abs().max()) > 8.0

@@ -28,10 +28,12 @@ ARRAYS = hnp.arrays(
     st.sampled_from([np.dtype(d) for d in ("<f4", "<f8", "<i8", "<u4", "<u8", "<u1", "?", "<i4")]),
     hnp.array_shapes(min_dims=1, max_dims=8, min_side=0, max_side=3),
 )
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 VALUES = st.one_of(
     ARRAYS,
     st.binary(max_size=60),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
+    TEXT,
+    st.lists(TEXT, max_size=5).map(tuple),
     st.integers(-(2**63), 2**64 - 1),
     st.floats(allow_nan=False),
     st.booleans(),

@@ -94,3 +94,9 @@ def test_a_body_that_does_not_say_how_it_nests(form: str) -> None:
         nested.unpack(wire.encode({"form": form, "0": 1}))
     with pytest.raises(HostileMessage):
         nested.unpack(wire.encode({"0": 1}))
+
+
+def test_a_list_of_texts_in_one_entry_is_none_of_its_own() -> None:
+    for form in ('["is", "0"]', '["array", "0", "float32"]'):
+        with pytest.raises(HostileMessage):
+            nested.unpack(wire.encode({"form": form, "0": ["1.5"]}))

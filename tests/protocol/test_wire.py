@@ -37,6 +37,12 @@ class TestGolden:
         expected += "0000803f000000c0"
         assert wire.encode({"w": torch.tensor([[1.0, -2.0]])}).hex() == expected
 
+    def test_a_list_of_texts(self):
+        # "o": type 102 (texts), two dimensions: 2 texts of 3 bytes together; lengths 1 and 2; then "a", "bc"
+        expected = "534647010100" + "01006f6602" + "0200000000000000" + "0300000000000000"
+        expected += "01000000" + "02000000" + "616263"
+        assert wire.encode({"o": ["a", "bc"]}).hex() == expected
+
     def test_the_empty_tree(self):
         assert wire.encode({}).hex() == "534647010000"
         assert wire.decode(bytes.fromhex("534647010000")) == {}
@@ -59,6 +65,16 @@ def test_values_without_dimension_come_back_as_python_numbers():
     assert [type(v) for v in back.values()] == [int, float, bool, int, str, bytes, str]
 
 
+@pytest.mark.parametrize("texts", [(), ("",), ("a", "", "Grüße\n"), ("x",) * 65_535])
+def test_lists_of_texts_come_back_as_tuples(texts):
+    for given in (texts, list(texts)):
+        assert wire.decode(wire.encode({"before": 1, "names": given, "after": 2})) == {
+            "before": 1,
+            "names": texts,
+            "after": 2,
+        }
+
+
 def test_big_endian_strided_and_wide_memory_views_are_sent_by_value():
     tree = {"a": np.arange(6, dtype=">f4")[::2], "m": memoryview(np.arange(3, dtype="<i8"))}
     back = wire.decode(wire.encode(tree))
@@ -77,6 +93,8 @@ def test_decoded_arrays_cannot_be_written():
         None,
         object(),
         [1, 2],
+        ["a", 2],
+        {"a", "b"},
         np.array(["a"]),
         np.array([1 + 1j]),
         2**70,
@@ -96,6 +114,8 @@ def test_more_than_the_format_can_say_is_refused_when_written():
     for name in ("", "n" * 257):
         with pytest.raises(TypeError, match="1 to 256 bytes"):
             wire.encode({name: 0})
+    with pytest.raises(TypeError, match="lists 65536 texts"):
+        wire.encode({"a": ["x"] * 65_536})
 
 
 REFUSED = {
@@ -113,6 +133,16 @@ REFUSED = {
     "too long": (body(("a", 1, (2,)), payload=bytes(9)), "promises 8 bytes and holds 9"),
     "a truth value of 2": (body(("a", 7, (2,)), payload=b"\x01\x02"), "neither 0 nor 1"),
     "text that is none": (body(("a", 100, (1,)), payload=b"\xff"), "not UTF-8"),
+    "texts of one dimension": (body(("a", 102, (1,)), payload=b"x"), "two dimensions"),
+    "texts without number": (body(("a", 102, (65_536, 0)), payload=bytes(4 * 65_536)), "list of 65536 texts"),
+    "texts that are longer": (body(("a", 102, (1, 1)), payload=b"\x02\0\0\0x"), "do not add up"),
+    "texts that are shorter": (body(("a", 102, (1, 1)), payload=b"\0\0\0\0x"), "do not add up"),
+    "a text beyond all": (body(("a", 102, (2, 1)), payload=b"\xff" * 4 + b"\x02\0\0\0x"), "do not add up"),
+    "bytes of no text": (body(("a", 102, (0, 1)), payload=b"x"), "do not add up"),
+    "a text cut in two": (
+        body(("a", 102, (2, 2)), payload=b"\x01\0\0\0" * 2 + "ü".encode()),
+        "one that is not UTF-8",
+    ),
     "name that is none": (
         body(("a", 6, ()), payload=b"\0").replace(b"a", b"\xff"),
         "entry name is not UTF-8",
@@ -129,9 +159,12 @@ def test_refused(why):
         wire.decode(raw)
 
 
-@pytest.mark.parametrize("shape", [(2**60,), (2**32, 2**32), (2**63, 2**63, 2**63)])
-def test_a_promise_costs_nothing(shape):
-    raw = body(("a", 2, shape), payload=bytes(8))
+@pytest.mark.parametrize(
+    ("code", "shape"),
+    [(2, (2**60,)), (2, (2**32, 2**32)), (2, (2**63, 2**63, 2**63)), (102, (65_535, 2**63)), (102, (9, 0))],
+)
+def test_a_promise_costs_nothing(code, shape):
+    raw = body(("a", code, shape), payload=bytes(8))
     tracemalloc.start()
     with pytest.raises(HostileMessage, match="promises"):
         wire.decode(raw)

@@ -1,25 +1,23 @@
-"""What a GLASU client keeps, and what it makes sure of before an iteration goes on."""
+"""A GLASU client: what it keeps, and what it makes sure of before it uses what the server sent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from secure_fedgraph.algorithm import Algorithm, State
-from secure_fedgraph.algorithms.glasu import messages as sent
+from secure_fedgraph.algorithms.glasu import checks
+from secure_fedgraph.algorithms.glasu.expected_fields import MEAN, MOST_SEED
 from secure_fedgraph.algorithms.glasu.forward_pass import Pass
 from secure_fedgraph.algorithms.glasu.settings import GlasuSettings
 from secure_fedgraph.errors import BadInput, HostileMessage
 from secure_fedgraph.graph.sample.trees import NeighbourTable
-from secure_fedgraph.models.vertical import Tower, stretches_of
-from secure_fedgraph.protocol.given import Entries, Numbers, Text, Whole
+from secure_fedgraph.models.vertical import Tower, segments_of
+from secure_fedgraph.protocol.given import Entries
 from secure_fedgraph.seams import ClientContext
 
-MOST_SEED = 2**32
 LIVE = "live"
 """The entry of a client's scratch."""
 
@@ -32,124 +30,68 @@ class Work:
     tower: Tower
     table: NeighbourTable
     running: Pass | None = None
-    others: dict[int, dict[str, Tensor]] = field(default_factory=dict)
 
     def abandon(self) -> None:
         """Ends the iteration: an answer in it failed or came to nothing, and gradients cannot be put back."""
-        self.running, self.others = None, {}
+        self.running = None
         for p in self.tower.parameters():
             p.grad = None
 
 
-class Vertical(Algorithm):
-    """The client's side that GLASU and its special cases share."""
+class VerticalClient(Algorithm):
+    """The client's mechanics that GLASU and its variants share."""
 
     Settings: ClassVar[type[GlasuSettings]] = GlasuSettings
     settings: GlasuSettings
 
-    def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
-        """That labels are where the settings say, and that somebody outside scores.
+    # -- what a variant may change ----------------------------------------------------------------
 
-        Raises:
-            BadInput: for labels at one client only that all are to have, and for scoring in band.
-        """
-        if split.get("labels") == "one" and not self.pools and self._lacks_labels:
-            raise BadInput(
-                f"split.labels = 'one' gives one client the labels, and every client of {self.name} trains "
-                f"on them: set split.labels=all{self._or_one}"
-            )
-        if evaluation == "in_band":
-            raise BadInput(
-                f"evaluation = 'in_band': a client of {self.name} has some columns of every node, and no "
-                "model or tests of its own: set evaluation=referee"
-            )
+    def width(self, clients: int) -> int:
+        """Of an aggregate of so many clients' rows."""
+        return self.settings.hidden
+
+    def block(self, place: int) -> int | None:
+        """The block of a client in an aggregate, by its place in the cohort; None where rows are averaged."""
+        return None
 
     @property
-    def _lacks_labels(self) -> bool:
-        """Whether it cannot do with labels at one client alone."""
-        return self.settings.labels == "all"
+    def aggregate_fields(self) -> Entries:
+        """How a request hands an aggregate out."""
+        return MEAN
 
-    _or_one: ClassVar[str] = ", or training.labels=one too"
+    def label_holders(self, cohort: tuple[str, ...]) -> tuple[str, ...]:
+        """The clients that hold labels: all."""
+        return cohort
+
+    # -- the segments: layers between one aggregation and the next --------------------------------
+
+    @property
+    def segments(self) -> range:
+        """Their numbers, from the features up."""
+        return range(len(self.settings.aggregated))
+
+    @property
+    def top(self) -> int:
+        """The number of the last."""
+        return self.segments[-1]
 
     @property
     def unites(self) -> bool:
         """Whether clients sample and the server unites what they sampled."""
-        return self.settings.sampler == "paper" and len(self._ends) > 1
+        return self.settings.sampler == "paper" and len(self.segments) > 1
 
-    @property
-    def _ends(self) -> tuple[int, ...]:
-        return self.settings.aggregated
+    # -- what a client keeps ----------------------------------------------------------------------
 
-    @property
-    def _task(self) -> Entries:
-        """What comes with every ask of an iteration."""
-        return {
-            "step": Whole(0, self.settings.steps - 1),
-            "seed": Whole(0, MOST_SEED - 1),
-            "parties": Text(),
-        }
-
-    @property
-    def _rows(self) -> Entries:
-        """What is aggregated, and how many clients' rows it is of."""
-        if self.settings.carried == "peers":
-            return {}
-        return {"aggregate": Numbers((None, None)), "among": Whole(1)}
-
-    def _parties(self, client: ClientContext, given: State) -> tuple[str, ...]:
-        return sent.parties(given, client.clients)
-
-    def _pass(self, client: ClientContext, given: State) -> Pass:
-        """The iteration that runs; a new one where the server begins one."""
-        names = self._parties(client, given)
-        step = sent.number(given, "step", 0, self.settings.steps - 1)
-        work = self._work(client)
-        if work.running is None or work.running.step != step:
-            if work.running is not None and step < work.running.step:
-                raise HostileMessage(f"step {step} was asked for after step {work.running.step}")
-            work.running = Pass(
-                tower=work.tower,
-                graph=client.graph,
-                table=work.table,
-                settings=self.settings,
-                step=step,
-                parties=len(names),
-                place=names.index(client.name),
-                draw=client.generator,
-            )
-            work.others = {}
-            work.running.begin(sent.number(given, "seed", 0, MOST_SEED - 1))
-        return work.running
-
-    def _running(self, client: ClientContext) -> Pass:
-        running = self._work(client).running
-        if running is None:
-            raise HostileMessage(f"{client.name} was handed something before an iteration began")
-        return running
-
-    def _work(self, client: ClientContext) -> Work:
-        work = client.scratch.get(LIVE)
-        if not isinstance(work, Work) or work.round != client.round:
-            work = Work(client.round, self._tower(client, len(client.clients)), self._table(client))
-            client.scratch[LIVE] = work
-        return work
-
-    def _finish(self, client: ClientContext) -> None:
-        work = self._work(client)
-        assert work.running is not None
-        if work.running.step == self.settings.steps - 1:
-            client.memory["model"] = {k: v.detach().clone() for k, v in work.tower.state_dict().items()}
-            del client.scratch[LIVE]
-
-    def _tower(self, client: ClientContext, parties: int) -> Tower:
+    def tower(self, client: ClientContext, clients: int) -> Tower:
+        """A client's layers: as it keeps them, or as they start."""
         s = self.settings
         tower = Tower(
             client.graph.x.shape[1],
             client.schema.classes,
             s.hidden,
-            stretches_of(s.layers, s.aggregated),
+            segments_of(s.layers, s.aggregated),
             s.backbone,
-            s.hidden * (parties if s.aggregation == "concat" else 1),
+            self.width(clients),
             s.bound,
         )
         if "model" in client.memory:
@@ -158,43 +100,29 @@ class Vertical(Algorithm):
             tower.start(client.memory.setdefault("start", client.generator("initialisation").initial_seed()))
         return tower
 
-    def _table(self, client: ClientContext) -> NeighbourTable:
+    def table(self, client: ClientContext) -> NeighbourTable:
+        """A client's own links."""
         nodes = int(client.graph.num_nodes)
-        if nodes > sent.MOST_NODES:
-            raise BadInput(f"{nodes} nodes: index sets travel as float32, exact up to {sent.MOST_NODES}")
+        if nodes > checks.MOST_NODES:
+            raise BadInput(f"{nodes} nodes: index sets travel as float32, exact up to {checks.MOST_NODES}")
         return NeighbourTable(client.graph.edge_index, nodes)
 
-    def _take_union(self, running: Pass, number: int, given: State) -> None:
-        """The set at a stretch's aggregated end, where the server united it."""
-        end = running.ends[number]
-        if not self.unites or number == len(self._ends) - 1:
-            return
-        nodes = running.table.num_nodes
-        running.sets[end] = sent.index_set(given, "nodes", nodes, within=running.sets.get(end))
+    def work(self, client: ClientContext) -> Work:
+        """What a client keeps within this round."""
+        work = client.scratch.get(LIVE)
+        if not isinstance(work, Work) or work.round != client.round:
+            work = Work(client.round, self.tower(client, len(client.clients)), self.table(client))
+            client.scratch[LIVE] = work
+        return work
 
-    def _take_aggregate(self, client: ClientContext, running: Pass, number: int, given: State) -> None:
-        if number not in running.inner:
-            raise HostileMessage(f"an aggregate of stretch {number} was given out of turn")
-        mine = running.inner[number].detach()
-        others = self._work(client).others.pop(number, None)
-        among = running.parties
-        if self.settings.carried == "peers":
-            names = self._parties(client, given)
-            if others is None or {*others, client.name} != set(names):
-                raise HostileMessage("the rows of some clients are missing, so nothing can be concatenated")
-            aggregate = joined([mine if name == client.name else others[name] for name in names])
-        else:
-            aggregate = sent.rows(given, "aggregate", len(mine), running.width)
-            among = sent.number(given, "among", 1, running.parties)
-        running.take(number, aggregate, among)
+    def keep_model(self, client: ClientContext) -> None:
+        """At a round's end: keeps the layers and drops all else."""
+        layers = self.work(client).tower.state_dict()
+        client.memory["model"] = {name: value.detach().clone() for name, value in layers.items()}
+        del client.scratch[LIVE]
 
-    def _gradient(self, running: Pass, number: int, given: State) -> Tensor:
-        if self._ends[number] not in running.sets:
-            raise HostileMessage(f"the gradient of stretch {number} was given out of turn")
-        rows = len(running.sets[self._ends[number]])
-        return sent.rows(given, "gradient", rows, running.width)
-
-    def _rate(self, client: ClientContext) -> float:
+    def rate(self, client: ClientContext) -> float:
+        """The learning rate of this round."""
         s = self.settings
         times = (client.round - 1) // s.decay_every
         try:
@@ -202,7 +130,68 @@ class Vertical(Algorithm):
         except OverflowError:  # after a thousand halvings nothing is left of it
             return 0.0
 
+    # -- what a request says ----------------------------------------------------------------------
 
-def joined(parts: list[Tensor]) -> Tensor:
-    """Blocks of a concatenation, in the order of the parties."""
-    return torch.cat(parts, dim=1)
+    def parties(self, client: ClientContext, given: State) -> tuple[str, ...]:
+        """Who takes part: all clients, in the order of their blocks."""
+        return checks.parties(given, client.clients)
+
+    def segment(self, given: State, lowest: int = 0) -> int:
+        """The segment that a request is about."""
+        return checks.number(given, "segment", lowest, self.top)
+
+    def iteration(self, client: ClientContext, given: State) -> Pass:
+        """The iteration that runs; a new one where the server begins one."""
+        names = self.parties(client, given)
+        step = checks.number(given, "step", 0, self.settings.steps - 1)
+        work = self.work(client)
+        if work.running is None or work.running.step != step:
+            if work.running is not None and step < work.running.step:
+                raise HostileMessage(f"step {step} was asked for after step {work.running.step}")
+            place = names.index(client.name)
+            work.running = Pass(
+                tower=work.tower,
+                graph=client.graph,
+                table=work.table,
+                settings=self.settings,
+                step=step,
+                parties=len(names),
+                place=place,
+                draw=client.generator,
+                width=self.width(len(names)),
+                block=self.block(place),
+                holds_labels=client.name in self.label_holders(names),
+            )
+            work.running.begin(checks.number(given, "seed", 0, MOST_SEED - 1))
+        return work.running
+
+    def running(self, client: ClientContext) -> Pass:
+        """The iteration that runs, for what peers send into it."""
+        running = self.work(client).running
+        if running is None:
+            raise HostileMessage(f"{client.name} was handed something before an iteration began")
+        return running
+
+    def take_index_set(self, running: Pass, segment: int, given: State) -> None:
+        """The nodes at a segment's aggregated end, where the server united them."""
+        if self.unites and segment != self.top:
+            end, nodes = running.ends[segment], running.table.num_nodes
+            running.sets[end] = checks.index_set(given, "nodes", nodes, within=running.sets.get(end))
+
+    def take_aggregate(self, client: ClientContext, running: Pass, segment: int, given: State) -> None:
+        """What was aggregated after a segment."""
+        rows = checks.rows(given, "aggregate", len(self.own_rows(running, segment)), running.width)
+        running.take(segment, rows, checks.number(given, "summands", 1, running.parties))
+
+    def own_rows(self, running: Pass, segment: int) -> Tensor:
+        """What this client sent for a segment's aggregate."""
+        if segment not in running.inner:
+            raise HostileMessage(f"an aggregate of segment {segment} was given out of turn")
+        return running.inner[segment].detach()
+
+    def gradient_above(self, running: Pass, segment: int, given: State) -> Tensor:
+        """The summed gradient at what was aggregated after a segment."""
+        end = running.ends[segment]
+        if end not in running.sets:
+            raise HostileMessage(f"the gradient of segment {segment} was given out of turn")
+        return checks.rows(given, "gradient", len(running.sets[end]), running.width)

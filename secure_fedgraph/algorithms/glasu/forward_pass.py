@@ -33,8 +33,12 @@ class Pass:
         table: its own links.
         settings: of the algorithm.
         step: of the round.
-        parties: how many clients, and this one's ``place`` among them.
+        parties: how many clients there are.
+        place: this client's number in the order of the cohort.
         draw: purpose -> generator, of this client and round.
+        width: of what is aggregated.
+        block: this client's block of a concatenation; None for the mean.
+        holds_labels: whether this client computes a loss.
     """
 
     tower: Tower
@@ -45,36 +49,26 @@ class Pass:
     parties: int
     place: int
     draw: Draw
+    width: int
+    block: int | None = None
+    holds_labels: bool = True
     sets: dict[int, Tensor] = field(default_factory=dict)
     inner: dict[int, Tensor] = field(default_factory=dict)
-    """Number of a stretch -> what this client computed for its aggregation, ``H+``."""
+    """Number of a segment -> what this client computed for its aggregation, ``H+``."""
     given: dict[int, Tensor] = field(default_factory=dict)
-    """Number of a stretch -> what was aggregated after it, ``H``."""
-    among: dict[int, int] = field(default_factory=dict)
-    """Number of a stretch -> how many clients' rows its mean is of; all, but where some dropped out."""
+    """Number of a segment -> what was aggregated after it, ``H``."""
+    summands: dict[int, int] = field(default_factory=dict)
+    """Number of a segment -> how many clients' rows its mean is of; all, but where some dropped out."""
+    others: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    """Number of a segment -> client -> its rows, where clients concatenate for themselves."""
     gradient: Tensor | None = None
-    """The label holder's, where this client has no labels."""
+    """The label holder's at the last aggregate, where this client has no labels."""
     _links: dict[int, list[Links]] = field(default_factory=dict)
 
     @property
     def ends(self) -> tuple[int, ...]:
         """The aggregated layers, ascending."""
-        return tuple(stretch.stop for stretch in self.tower.stretches)
-
-    @property
-    def block(self) -> int | None:
-        """This client's block of a concatenation; None for the mean."""
-        return self.place if self.settings.aggregation == "concat" else None
-
-    @property
-    def width(self) -> int:
-        """Of what is aggregated."""
-        return self.settings.hidden * (self.parties if self.block is not None else 1)
-
-    @property
-    def holds_labels(self) -> bool:
-        """Whether this client computes a loss."""
-        return self.settings.labels == "all" or not self.place
+        return tuple(segment.stop for segment in self.tower.segments)
 
     def begin(self, seed: int) -> None:
         """Draws the batch, and the public sets where there are any, from the server's seed."""
@@ -91,11 +85,11 @@ class Pass:
         if s.sampler == "full":
             self.sets[0] = everywhere
 
-    def descend(self, number: int) -> Tensor:
-        """The sets of one stretch, from its aggregated end down to its start, which is returned."""
-        layers = self.tower.stretches[number]
+    def sample(self, number: int) -> Tensor:
+        """The sets of one segment, from its aggregated end down to its start, which is returned."""
+        layers = self.tower.segments[number]
         if layers.stop not in self.sets:
-            raise HostileMessage(f"the nodes of stretch {number} were asked for out of turn")
+            raise HostileMessage(f"the nodes of segment {number} were asked for out of turn")
         shared = self.sets.get(layers.start)
         for layer in reversed(layers):
             if layer in self.sets:
@@ -108,28 +102,28 @@ class Pass:
         return self.sets[layers.start]
 
     def links(self, number: int) -> list[Links]:
-        """One stretch's links, a layer each."""
+        """One segment's links, a layer each."""
         if number not in self._links:
-            self.descend(number)
+            self.sample(number)
             self._links[number] = [
                 links_between(self.table, self.sets[layer], self.sets[layer + 1], self.tower.loop)
-                for layer in self.tower.stretches[number]
+                for layer in self.tower.segments[number]
             ]
         return self._links[number]
 
     def forward(self, number: int, rows: Tensor | None, update: int, settle: bool) -> Tensor:
-        """One stretch in training. Update 0 draws what the joint inference draws."""
+        """One segment in training. Update 0 draws what the joint inference draws."""
         seed = self.draw(f"dropout/{self.step}/{number}/{update}").initial_seed()
         noise = Noise(self.settings.dropout, seed, settle)
         links = self.links(number)
-        x = self.graph.x[self.sets[self.tower.stretches[number].start]]
+        x = self.graph.x[self.sets[self.tower.segments[number].start]]
         self.tower.train()
-        return self.tower.stretch(number, rows, x, links, noise)
+        return self.tower.segment(number, rows, x, links, noise)
 
     def joint(self, number: int) -> Tensor:
-        """One stretch of the joint inference: what this client has aggregated."""
+        """One segment of the joint inference: what this client has aggregated."""
         if (number and number - 1 not in self.given) or number in self.inner:
-            raise HostileMessage(f"stretch {number} was asked for out of turn")
+            raise HostileMessage(f"segment {number} was asked for out of turn")
         if self.settings.backward == "server":
             self.inner[number] = self.forward(number, self.given.get(number - 1), 0, settle=True)
         else:
@@ -137,11 +131,11 @@ class Pass:
                 self.inner[number] = self.forward(number, self.given.get(number - 1), 0, settle=False)
         return self.inner[number].detach()
 
-    def take(self, number: int, aggregate: Tensor, among: int) -> None:
-        """Keeps what was aggregated after a stretch."""
+    def take(self, number: int, aggregate: Tensor, summands: int) -> None:
+        """Keeps what was aggregated after a segment."""
         if number not in self.inner or number in self.given:
-            raise HostileMessage(f"an aggregate of stretch {number} was given out of turn")
-        self.among[number] = among
+            raise HostileMessage(f"an aggregate of segment {number} was given out of turn")
+        self.summands[number] = summands
         self.given[number] = aggregate.clone().requires_grad_(self.settings.backward == "server")
 
     def loss(self, top: Tensor) -> Tensor:
@@ -157,51 +151,44 @@ class Pass:
 
     # -- gradients through the server -------------------------------------------------------------
 
-    def back_from_the_top(self) -> Tensor:
-        """The gradient of this client's loss at the last aggregate; zero where it holds no labels."""
+    def back_from_the_loss(self) -> None:
+        """From this client's loss to the last aggregate; it stays at zero where it holds no labels."""
         top = self.given[len(self.ends) - 1]
         if top.grad is not None:
             raise HostileMessage("the gradient at the last aggregate was asked for a second time")
         if self.holds_labels:
             self.loss(top).backward()
-        return torch.zeros_like(top) if top.grad is None else top.grad
 
-    def back_through(self, number: int, gradient: Tensor) -> Tensor | None:
-        """Through one stretch: from the gradient at its end to the one at its start, None at the features."""
+    def back_through(self, number: int, gradient: Tensor) -> None:
+        """Through one segment: from the gradient at its end to the one at its start."""
         inner = self.inner.pop(number, None)
         before = self.given.get(number - 1)
         if inner is None or inner.grad_fn is None or (number and before is None):
-            raise HostileMessage(f"the gradient of stretch {number} was given out of turn")
+            raise HostileMessage(f"the gradient of segment {number} was given out of turn")
         if self.block is not None:
             gradient = gradient[:, self.block * inner.shape[1] :][:, : inner.shape[1]]
         inner.backward(gradient)
-        if not number:
-            return None
-        found = self.given[number - 1].grad
-        assert found is not None
-        return found
+
+    def gradient_at(self, number: int) -> Tensor:
+        """The gradient of everything above, at what was aggregated after a segment."""
+        aggregate = self.given[number]
+        return torch.zeros_like(aggregate) if aggregate.grad is None else aggregate.grad
 
     # -- updates ----------------------------------------------------------------------------------
-
-    def update_locally(self, rate: float) -> None:
-        """Q updates, the others' rows as they were (Algorithm 4)."""
-        for update in range(self.settings.local_steps):
-            self.loss(self.local_top(update)).backward()
-            self.descend_gradient(rate)
 
     def local_top(self, update: int) -> Tensor:
         """The last representation with local aggregation in the server's place."""
         rows: Tensor | None = None
         for number in range(len(self.ends)):
             fresh = self.forward(number, rows, update, settle=True)
-            rows = locally(self.given[number], self.inner[number], fresh, self.among[number], self.block)
+            rows = locally(self.given[number], self.inner[number], fresh, self.summands[number], self.block)
         assert rows is not None
         return rows
 
     def update_alone(self, rate: float) -> None:
         """One update without anybody else."""
         for number in reversed(range(len(self.ends))):
-            self.descend(number)
+            self.sample(number)
         rows: Tensor | None = None
         for number in range(len(self.ends)):
             rows = self.forward(number, rows, 0, settle=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from secure_fedgraph.algorithm import Settings
-from secure_fedgraph.models.vertical import HEADS, Aggregation, Backbone
+from secure_fedgraph.models.vertical import HEADS, Backbone
 
 LOCAL_RATE = 0.05
 """The rate where gradients are local: they lack the other clients' losses and are about M times smaller."""
@@ -23,8 +24,6 @@ class GlasuSettings(Settings):
             ``gat``.
         layers: graph layers, L.
         aggregated: which of them the server aggregates (K of them, counted from 1); the last is always one.
-        aggregation: ``mean``, or ``concat``, which shows every client's rows to whoever reads.
-        carried: what is concatenated goes to the ``server``, or sealed to the other clients, ``peers``.
         hidden: width of every layer.
         sampler: index sets of a layer: ``paper`` (each client's sampled neighbours, united by the server),
             ``public`` (drawn from the seed, padded; they depend on nobody's links), or ``full`` (every node,
@@ -36,8 +35,7 @@ class GlasuSettings(Settings):
         steps: joint inferences a round.
         local_steps: updates after each, on stale rows of the others: Q.
         backward: gradients through the ``server`` (exact, twice the traffic, Q = 1 only) or ``local``. By
-            default through the server where Q = 1, all hold labels and the server reads.
-        labels: ``all`` clients hold them, or the first ``one`` only, which sends the others the gradient.
+            default through the server where Q = 1.
         learning_rate: of plain SGD; by default 0.01 with gradients through the server, 0.05 with local ones.
         decay, decay_every: the rate is divided by ``decay`` every ``decay_every`` rounds.
         weight_decay: divided by the number of clients.
@@ -50,8 +48,6 @@ class GlasuSettings(Settings):
     backbone: Backbone = "residual"
     layers: int = Field(4, ge=1)
     aggregated: tuple[int, ...] = (2, 4)
-    aggregation: Aggregation = "mean"
-    carried: Literal["server", "peers"] = "server"
     hidden: int = Field(192, ge=1)
     sampler: Literal["paper", "public", "full"] = "paper"
     batch: int = Field(16, ge=1)
@@ -60,7 +56,6 @@ class GlasuSettings(Settings):
     steps: int = Field(32, ge=1)
     local_steps: int = Field(1, ge=1)
     backward: Literal["server", "local"] = "server"
-    labels: Literal["all", "one"] = "all"
     learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
     decay: float = Field(4.0, ge=1, allow_inf_nan=False)
     decay_every: int = Field(12, ge=1)
@@ -74,6 +69,11 @@ class GlasuSettings(Settings):
         """Which layers are aggregated unless it is said: the middle one and the last."""
         return tuple(sorted({max(layers // 2, 1), layers}))
 
+    @classmethod
+    def local_by_default(cls, values: Mapping[str, Any]) -> bool:
+        """Whether gradients are local unless it is said."""
+        return bool(values.get("local_steps", 1) != 1)
+
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
@@ -82,9 +82,7 @@ class GlasuSettings(Settings):
         if "layers" in values and "aggregated" not in values and isinstance(values["layers"], int):
             values = {**values, "aggregated": cls.usual(values["layers"])}
         if "backward" not in values:
-            several = values.get("local_steps", 1) != 1
-            local = several or values.get("labels") == "one" or values.get("carried") == "peers"
-            values = {**values, "backward": "local" if local else "server"}
+            values = {**values, "backward": "local" if cls.local_by_default(values) else "server"}
         if "learning_rate" not in values and values["backward"] == "local":
             values = {**values, "learning_rate": LOCAL_RATE}
         return values
@@ -104,11 +102,6 @@ class GlasuSettings(Settings):
                 "backward 'server' with local_steps {q}: gradients through the server are of one joint "
                 "inference; use backward 'local', or local_steps 1",
                 {"q": self.local_steps},
-            )
-        if self.carried == "peers" and self.aggregation == "mean":
-            raise PydanticCustomError(
-                "carried",
-                "carried 'peers' with aggregation 'mean': the mean is the server's; use aggregation 'concat'",
             )
         if self.backbone == "gat" and self.hidden % HEADS:
             raise PydanticCustomError(

@@ -33,11 +33,10 @@ def parties(given: Mapping[str, Any], clients: tuple[str, ...]) -> tuple[str, ..
         clients: everybody, as a client knows them.
 
     Raises:
-        HostileMessage: for other names, or names that repeat.
+        HostileMessage: for anything else, other names, or names that repeat.
     """
-    text = given.get("parties")
-    names = tuple(text.split("\n")) if isinstance(text, str) else ()
-    if len(set(names)) != len(names) or set(names) != set(clients):
+    names = given.get("parties")
+    if not isinstance(names, tuple) or sorted(names) != sorted(clients):
         raise HostileMessage(f"'parties' must name every client once, which are {', '.join(clients)}")
     return names
 
@@ -57,12 +56,12 @@ def index_set(given: Mapping[str, Any], key: str, nodes: int, within: Tensor | N
     if not fine or value.dtype == torch.bool:  # type: ignore[union-attr]
         raise HostileMessage(f"{key!r} must be a list of node numbers")
     assert isinstance(value, Tensor)
-    found = value.long()
-    if int(found[0]) < 0 or int(found[-1]) >= nodes or bool((found.diff() <= 0).any()):
+    numbers = value.long()
+    if int(numbers[0]) < 0 or int(numbers[-1]) >= nodes or bool((numbers.diff() <= 0).any()):
         raise HostileMessage(f"{key!r} must be ascending node numbers from 0 to {nodes - 1}, each once")
-    if within is not None and not bool(torch.isin(within, found).all()):
+    if within is not None and not bool(torch.isin(within, numbers).all()):
         raise HostileMessage(f"{key!r} lacks nodes that this client has asked for")
-    return found
+    return numbers
 
 
 def rows(given: Mapping[str, Any], key: str, count: int, width: int) -> Tensor:
@@ -92,11 +91,11 @@ def listed(name: str, values: Mapping[str, Tensor]) -> Tensor:
     value = values.get("nodes")
     if value is None or value.dim() != 2 or value.shape[1] != 1:
         raise HostileMessage(f"{name}'s index list is no list of nodes")
-    found = value.flatten()
-    if len(found) and (
-        bool((found != found.round()).any()) or float(found[0]) < 0 or float(found[-1]) >= MOST_NODES
+    numbers = value.flatten()
+    if len(numbers) and (
+        bool((numbers != numbers.round()).any()) or float(numbers[0]) < 0 or float(numbers[-1]) >= MOST_NODES
     ):
         raise HostileMessage(f"{name}'s index list holds something else than node numbers")
-    if bool((found.diff() <= 0).any()):
+    if bool((numbers.diff() <= 0).any()):
         raise HostileMessage(f"{name}'s index list is not ascending")
-    return found.long()
+    return numbers.long()
