@@ -74,7 +74,7 @@ class Scratch:
 
     def write(self, data: bytes | memoryview) -> None:
         os.pwrite(self.fd, data, 0)
-        os.ftruncate(self.fd, len(data))  # after, so that pages are used again
+        os.ftruncate(self.fd, len(data))  # afterwards, so that memory pages are reused
 
     def close(self) -> None:
         os.close(self.fd)
@@ -246,7 +246,7 @@ def _rounded(ring: Ring) -> Reading:
     encoder = seal.CKKSEncoder(context(ring))
 
     def read(_: seal.Ciphertext, plain: seal.Plaintext) -> np.ndarray:
-        # What lies between two whole numbers tells of the key (Li and Micciancio 2021): it ends here.
+        # The distance to a whole number depends on the key (Li and Micciancio 2021): it stays here.
         values = np.array(encoder.decode_complex(plain), dtype=np.complex128).view(np.float64)
         whole = np.rint(values)
         if not np.abs(values - whole).max() <= OFF_GRID:  # also where it is not a number
@@ -322,7 +322,7 @@ TASKS: Mapping[bytes, Task] = {
     b"o": _opens(CKKS, stamped=False),
     b"t": _opens(CKKS, stamped=True),
 }
-"""Adding, opening, and opening what tokens are looked for in; capitals for BFV."""
+"""Adding, opening, and opening where tokens are checked afterwards; capitals for BFV."""
 
 
 def serve(
@@ -348,7 +348,7 @@ def serve(
 
 
 def work(tasks: Mapping[bytes, Task] = TASKS) -> None:
-    """A worker's whole life; its arguments are the paths that pieces come under."""
+    """Runs a worker to its end; its arguments are the paths of the files that hold pieces."""
     _confine()
     # Whatever the native library prints must not end up between two replies.
     with os.fdopen(os.dup(1), "wb") as out:
