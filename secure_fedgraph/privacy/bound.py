@@ -88,20 +88,20 @@ class Bound:
     @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
-        found = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
+        sentences = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
         touches = self.channel.touches
         if touches is not None and not touches.alone and any(stage.noise() for stage in self.stages):
             unit = self.channel.unit.value
-            found = (*found, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
+            sentences = (*sentences, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
         if self.unlike and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
-            where = " and ".join(repr(name) for name in self.unlike)
-            found = (
-                *found,
-                f"a server that lies may give one client what it likes on {where}, where each gets its own, "
-                "and so tell that client's part of a sum from the others'",
+            channels = " and ".join(repr(name) for name in self.unlike)
+            sentences = (
+                *sentences,
+                f"a server that lies may give one client anything on {channels}, where each client gets its "
+                "own values, and so learn that client's part of a sum",
             )
         too_few = len(self.terms.clients) < self.channel.least
-        return (*found, self.channel.below) if too_few else found
+        return (*sentences, self.channel.below) if too_few else sentences
 
     @property
     def unit(self) -> Unit:
@@ -123,8 +123,8 @@ class Bound:
         if self.sensitivity.unit is None:
             return {}
         noises = [noise for stage in self.stages if (noise := stage.noise())]
-        found = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in Reader}
-        return {reader: events for reader, events in found.items() if events}
+        by_reader = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in Reader}
+        return {reader: events for reader, events in by_reader.items() if events}
 
     @property
     def computational(self) -> bool:
@@ -138,15 +138,15 @@ class Bound:
             TypeError: for an upload where it declares sums over units, for parts where it does not, and for
                 anything else.
         """
-        wanted: type = Upload
+        expected: type = Upload
         if self.channel.touches is not None:
-            wanted = (
+            expected = (
                 ContributionTrees
                 if isinstance(self.channel.touches, UnitContributionTrees)
                 else ContributionRows
             )
-        name = "an Upload" if wanted is Upload else wanted.__name__
-        if not isinstance(upload, wanted):
+        name = "an Upload" if expected is Upload else expected.__name__
+        if not isinstance(upload, expected):
             raise TypeError(
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
@@ -252,14 +252,14 @@ class Bound:
 
     def open_each(self, replies: Mapping[str, Tree], scope: Scope) -> dict[str, dict[str, torch.Tensor]]:
         """Every upload, as the server opens it."""
-        found = {}
+        uploads = {}
         for name, tree in replies.items():
             layout = self._layout(name, tree)
             opened = self.carrier.open_each(tree["data"], self._carried(layout), name)
             matrix = self._undo(self.split(opened, layout)[0], scope)
             values = layout.unpack(matrix, by_row=self._by_row)
-            found[name] = {key: value.to(torch.float32) for key, value in values.items()}
-        return found
+            uploads[name] = {key: value.to(torch.float32) for key, value in values.items()}
+        return uploads
 
     def read(self, replies: Mapping[str, Tree], scope: Scope, party: Party) -> dict[str, Tree]:
         """Replies on a peer channel with their seals taken off, in the client that reads them.

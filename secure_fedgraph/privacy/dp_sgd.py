@@ -102,10 +102,10 @@ class PrivateSteps:
 
         The second event is the distance of the noise as drawn from the ideal.
         """
-        drawn = SamplingError(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
+        sampling_error = SamplingError(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
         if self.unit == "graph":
-            return SampledGaussian(self.noise, self.rate, self.steps, relation), drawn
-        return OccurringGaussian(self.noise, self.rate, self.steps, occurrences), drawn
+            return SampledGaussian(self.noise, self.rate, self.steps, relation), sampling_error
+        return OccurringGaussian(self.noise, self.rate, self.steps, occurrences), sampling_error
 
 
 class Training:
@@ -149,24 +149,24 @@ class Training:
         width = sum(p.numel() for p in parameters.values())
         self._taken += how.events(occurrences, self._relation, width)  # before anything is drawn
         self._trained = True
-        grid = how.noise * how.clip / SIGMA
+        step = how.noise * how.clip / SIGMA
         expected = max(how.rate * records, 1.0)
         for _ in range(how.steps):
             chosen = secret_coins(records, how.rate)
             total = rounded_gaussian(SIGMA).draw(width).astype(np.int64)
-            for some in torch.split(chosen, max(1, CHUNK // width)):
-                if len(some):
-                    total += _whole_steps(gradients(some), parameters, how.clip, grid)
+            for batch in torch.split(chosen, max(1, CHUNK // width)):
+                if len(batch):
+                    total += _whole_steps(gradients(batch), parameters, how.clip, step)
             optimizer.zero_grad()
             if penalty is not None:
                 penalty()
-            _assign(parameters, total * (grid / expected))
+            _assign(parameters, total * (step / expected))
             optimizer.step()
 
     def taken(self) -> dict[str, tuple[Event, ...]]:
         """The steps since this was last asked, by unit; no entry where there never were any."""
-        found, self._taken = tuple(self._taken), []
-        return {self.how.unit: found} if self._trained else {}
+        events, self._taken = tuple(self._taken), []
+        return {self.how.unit: events} if self._trained else {}
 
 
 def secret_coins(records: int, rate: float) -> torch.Tensor:
@@ -188,14 +188,14 @@ def _whole_steps(
     steps *= 1 / grid
     # a quotient that is rounded up could lengthen a row by a step's last bits: a hair less than the clip
     steps *= 1 - 2.0**-40
-    found: np.ndarray = np.trunc(steps, out=steps).sum(axis=0).astype(np.int64)
-    return found
+    total: np.ndarray = np.trunc(steps, out=steps).sum(axis=0).astype(np.int64)
+    return total
 
 
 def _assign(parameters: Mapping[str, torch.nn.Parameter], flat: np.ndarray) -> None:
     start = 0
     for p in parameters.values():
-        mine = torch.from_numpy(flat[start : start + p.numel()]).to(p.dtype).reshape(p.shape)
+        gradient = torch.from_numpy(flat[start : start + p.numel()]).to(p.dtype).reshape(p.shape)
         # a penalty on weights that the server chose may have no finite gradient
-        p.grad = mine if p.grad is None else torch.nan_to_num(p.grad + mine, posinf=0.0, neginf=0.0)
+        p.grad = gradient if p.grad is None else torch.nan_to_num(p.grad + gradient, posinf=0.0, neginf=0.0)
         start += p.numel()

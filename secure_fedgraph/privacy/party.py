@@ -38,14 +38,14 @@ class Party:
         Raises:
             HostileMessage: where it did not.
         """
-        asked = self.roster[name], signature, message
-        if self.good is not None and asked in self.good:
+        claim = self.roster[name], signature, message
+        if self.good is not None and claim in self.good:
             return
-        verify(*asked)
+        verify(*claim)
         if self.good is not None:
             if len(self.good) >= REMEMBERED:
                 self.good.clear()
-            self.good.add(asked)
+            self.good.add(claim)
 
     def __reduce__(self) -> Any:
         raise TypeError("a party holds keys and is not copied or stored")

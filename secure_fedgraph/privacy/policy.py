@@ -100,12 +100,12 @@ class Policy:
 
 def _sharing_carriers(bounds: dict[str, Bound]) -> dict[str, Bound]:
     """Channels with equal carriers have one between them: it is set up once a run, and keeps its keys."""
-    found: list[Carrier] = []
+    distinct: list[Carrier] = []
 
     def shared(carrier: Carrier) -> Carrier:
-        same = next((one for one in found if one == carrier), None)
+        same = next((one for one in distinct if one == carrier), None)
         if same is None:
-            found.append(carrier)
+            distinct.append(carrier)
         return same or carrier
 
     return {name: replace(bound, carrier=shared(bound.carrier)) for name, bound in bounds.items()}

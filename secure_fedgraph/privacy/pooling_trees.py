@@ -55,10 +55,10 @@ def check_table(places: np.ndarray, touches: UnitContributionTrees) -> None:
             f"{list(places.shape)} places, where {touches.batches} batches of {touches.trees} trees of "
             f"{sum(sizes)} positions were declared"
         )
-    there = places >= 0
-    if not there[:, :, parents(touches.fanout)][there[:, :, 1:]].all():
+    occupied = places >= 0
+    if not occupied[:, :, parents(touches.fanout)][occupied[:, :, 1:]].all():
         raise BadInput("a table of trees has a place below an empty one, where zeroing would not reach it")
-    if touches.filled and there.sum(axis=2).max() > touches.filled:
+    if touches.filled and occupied.sum(axis=2).max() > touches.filled:
         raise BadInput(f"a table of trees has one that fills more than {touches.filled} places")
     if _most_often(places.reshape(len(places), -1)) > 1:
         raise BadInput("a table of trees lets one unit stand twice in a batch")
@@ -75,11 +75,11 @@ def parents(fanout: tuple[int, ...]) -> np.ndarray:
     >>> parents((2, 2)).tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    found, start, size = [], 0, 1
+    levels, start, size = [], 0, 1
     for children in fanout:
-        found.append(np.repeat(np.arange(start, start + size), children))
+        levels.append(np.repeat(np.arange(start, start + size), children))
         start, size = start + size, size * children
-    return np.concatenate(found)
+    return np.concatenate(levels)
 
 
 def _most_often(rows: np.ndarray) -> int:

@@ -51,15 +51,15 @@ def budget_figures(
     one = SampledGaussian(multiplier, rate, steps, relation)
     check_delta(delta)
     bound = renyi({one: 1}, delta)
-    found = {}
+    figures = {}
     for name in names:
         if name == "rdp":
-            found[name] = bound
+            figures[name] = bound
         elif name == "pld":
-            found[name] = epsilon([one], delta).epsilon
+            figures[name] = epsilon([one], delta).epsilon
         elif relation != "replace" and 0 < bound <= _PRV_UP_TO:
-            found[name] = _prv(multiplier, rate, steps, delta)
-    return found
+            figures[name] = _prv(multiplier, rate, steps, delta)
+    return figures
 
 
 def check_accountant(name: str) -> str:
@@ -109,13 +109,13 @@ def node_budget(
     """
     one = OccurringGaussian(noise, rate, steps, occurrences)
     check_delta(delta)
-    found = {"mirrored pld": epsilon([one], delta).epsilon, "mirrored rdp": renyi({one: 1}, delta)}
+    figures = {"mirrored pld": epsilon([one], delta).epsilon, "mirrored rdp": renyi({one: 1}, delta)}
     bound = epsilon_of(coupled_curve(one), delta)
-    found["coupled pld"] = _coupled(one, delta, bound)
-    found["coupled rdp"] = bound
+    figures["coupled pld"] = _coupled(one, delta, bound)
+    figures["coupled rdp"] = bound
     if records is not None:
-        found["daigavane rdp"] = _daigavane(one, records, delta)
-    return found
+        figures["daigavane rdp"] = _daigavane(one, records, delta)
+    return figures
 
 
 def _coupled(one: OccurringGaussian, delta: float, bound: float) -> float:

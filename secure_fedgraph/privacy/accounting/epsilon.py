@@ -88,15 +88,15 @@ def check_delta(delta: float) -> float:
 
 def counted(events: Events) -> dict[Event, int]:
     """Events that occur, each with how often; steps of equal steps are added up."""
-    found: Counter[Event] = Counter()
+    counts: Counter[Event] = Counter()
     for one, times in events.items() if isinstance(events, Mapping) else ((one, 1) for one in events):
         if type(times) is not int or times < 0:
             raise BadInput(f"an event counts a whole number of times, not {times!r}")
         if isinstance(one, SampledGaussian | OccurringGaussian | VanishingGaussian):
             one, times = replace(one, steps=1), times * one.steps
         if times:
-            found[_without_sampling(one)] += times
-    return dict(found)
+            counts[_without_sampling(one)] += times
+    return dict(counts)
 
 
 def _without_sampling(one: Event) -> Event:
@@ -136,17 +136,19 @@ def epsilon(events: Events, delta: float) -> Spent:
 
 
 def _epsilon(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
-    apart = math.fsum(times * one.total_variation for one, times in counts if isinstance(one, SamplingError))
+    distance = math.fsum(
+        times * one.total_variation for one, times in counts if isinstance(one, SamplingError)
+    )
     events = frozenset((one, times) for one, times in counts if not isinstance(one, SamplingError))
-    found = _of_ideal(events, delta)
+    spent = _of_ideal(events, delta)
     # the least epsilon that the ideal noise keeps to with what the drawing leaves of delta
-    while apart and math.isfinite(found.epsilon):
-        left = delta - (1 + math.exp(min(found.epsilon, 700.0))) * apart
-        more = _of_ideal(events, left) if left > 0 else Spent(math.inf, found.accountant)
-        if more.epsilon <= found.epsilon * (1 + 1e-9):
-            return Spent(found.epsilon * (1 + 1e-9), more.accountant)
-        found = more
-    return found
+    while distance and math.isfinite(spent.epsilon):
+        delta_left = delta - (1 + math.exp(min(spent.epsilon, 700.0))) * distance
+        more = _of_ideal(events, delta_left) if delta_left > 0 else Spent(math.inf, spent.accountant)
+        if more.epsilon <= spent.epsilon * (1 + 1e-9):
+            return Spent(spent.epsilon * (1 + 1e-9), more.accountant)
+        spent = more
+    return spent
 
 
 @lru_cache(maxsize=4096)
@@ -279,8 +281,10 @@ def noise_for(
                 max(middle * (1 + side * _SEARCH / 3), low * (1 + _SEARCH / 9)), high * (1 - _SEARCH / 9)
             )
             side = -side
-        found = over(middle)
-        low, below, high, above = (low, below, middle, found) if found <= 0 else (middle, found, high, above)
+        log_ratio = over(middle)
+        low, below, high, above = (
+            (low, below, middle, log_ratio) if log_ratio <= 0 else (middle, log_ratio, high, above)
+        )
     return high
 
 

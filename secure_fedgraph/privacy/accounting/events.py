@@ -50,8 +50,8 @@ class Event:
         if set(body) != set(keys):
             raise BadInput(f"an event {cls.kind!r} has exactly the keys {', '.join(keys)}")
         for key, (_, kind) in keys.items():
-            wanted = {"float": (int, float), "int": (int,), "str": (str,), "bool": (bool,)}[kind]
-            if type(body[key]) not in wanted:
+            types = {"float": (int, float), "int": (int,), "str": (str,), "bool": (bool,)}[kind]
+            if type(body[key]) not in types:
                 raise BadInput(f"{key} of an event {cls.kind!r} is no {kind}")
         return cls(**{name: body[key] for key, (name, _) in keys.items()})
 

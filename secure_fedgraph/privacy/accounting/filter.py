@@ -71,9 +71,9 @@ class Filter:
         self._distance = share * _FOR_THE_SAMPLER / (1 + math.exp(min(epsilon, 700.0)))
         rhos = _curve_budget(epsilon, rest, ORDERS) / ORDERS
         self._rho, best = float(rhos.max()), ORDERS[int(rhos.argmax())]
-        wanted = {int(np.abs(ORDERS - (1 + f * (best - 1))).argmin()) for f in _FRACTIONS}
-        self._orders = np.array(sorted(wanted))
-        self._curve = _curve_budget(epsilon, rest / len(wanted), ORDERS[self._orders])
+        orders = {int(np.abs(ORDERS - (1 + f * (best - 1))).argmin()) for f in _FRACTIONS}
+        self._orders = np.array(sorted(orders))
+        self._curve = _curve_budget(epsilon, rest / len(orders), ORDERS[self._orders])
 
     def allows(self, events: Events) -> bool:
         """Whether all of these, released one after the other, stay within the budget."""
@@ -89,7 +89,7 @@ class Filter:
     def _allows(self, events: Mapping[Event, int]) -> bool:
         if self._distance_of(events) > self._distance:
             return False
-        drawn = any(isinstance(one, SamplingError) for one in events)
+        has_sampling_error = any(isinstance(one, SamplingError) for one in events)
         events = {one: times for one, times in events.items() if not isinstance(one, SamplingError)}
         kind = _kind_of(events)
         if any(without_noise(one) for one in events):
@@ -100,8 +100,8 @@ class Filter:
             kind = self.kind
         if kind == "gaussian":
             mu = math.sqrt(2 * _rho(events))
-            left = self._gaussian_delta * (1 - _FOR_THE_SAMPLER * drawn)
-            return exact_gaussian(mu, left) <= self.epsilon
+            delta_left = self._gaussian_delta * (1 - _FOR_THE_SAMPLER * has_sampling_error)
+            return exact_gaussian(mu, delta_left) <= self.epsilon
         if kind == "concentrated":
             return _rho(events) <= self._rho
         curve = sum((times * curve_of(one)[self._orders] for one, times in events.items()), np.zeros(1))
@@ -109,12 +109,12 @@ class Filter:
 
     @staticmethod
     def _distance_of(events: Mapping[Event, int]) -> float:
-        found = [
+        distances = [
             (one.total_variation, n)
             for one, n in events.items()
             if isinstance(one, DiscreteRelease | SamplingError)
         ]
-        return math.fsum(distance * times for distance, times in found)
+        return math.fsum(distance * times for distance, times in distances)
 
 
 def fits(spent: Events, one: Event, epsilon: float, delta: float, kind: str | None = None) -> bool:
@@ -149,5 +149,5 @@ def _curve_budget(epsilon: float, delta: float, orders: np.ndarray) -> np.ndarra
     References:
         Canonne, Kamath, Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, prop. 12.
     """
-    found = epsilon - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
-    return np.asarray(np.where(found > 0, found, -1.0))
+    divergences = epsilon - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
+    return np.asarray(np.where(divergences > 0, divergences, -1.0))

@@ -50,21 +50,21 @@ def curve_of(one: Event) -> Array:
         - an upper bound at every order, infinite where none is known.
     """
     if without_noise(one):
-        found = np.full(ORDERS.shape, math.inf)
+        curve = np.full(ORDERS.shape, math.inf)
     elif isinstance(one, GaussianRelease | DiscreteRelease):
-        found = concentrated(one) * ORDERS
+        curve = concentrated(one) * ORDERS
     elif isinstance(one, SampledGaussian):
-        found = one.steps * _sampled(one.noise_multiplier, one.rate, one.relation)
+        curve = one.steps * _sampled(one.noise_multiplier, one.rate, one.relation)
     elif isinstance(one, OccurringGaussian):
-        found = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=True)
+        curve = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=True)
     elif isinstance(one, VanishingGaussian):
-        found = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=False)
+        curve = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=False)
     elif isinstance(one, PureRelease):
-        found = _pure(one.epsilon)
+        curve = _pure(one.epsilon)
     else:
         raise TypeError(f"no accountant knows {one!r}")
-    found.setflags(write=False)
-    return found
+    curve.setflags(write=False)
+    return curve
 
 
 def concentrated(one: GaussianRelease | DiscreteRelease) -> float:
@@ -103,12 +103,12 @@ def _sampled(multiplier: float, rate: float, relation: str) -> Array:
     """
     if relation == "replace":
         return _mixtures(1, rate, 1 / multiplier, mirrored=True)
-    found = _mixtures(1, rate, 1 / multiplier, mirrored=False).copy()
+    curve = _mixtures(1, rate, 1 / multiplier, mirrored=False).copy()
     whole = (ORDERS % 1 == 0) & (ORDERS <= _SUMMED_UP_TO)
     accountant = rdp.RdpAccountant(orders=ORDERS[whole])
     accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier)))
-    found[whole] = np.minimum(found[whole], accountant.rdp)
-    return found
+    curve[whole] = np.minimum(curve[whole], accountant.rdp)
+    return curve
 
 
 def _rare(count: int, rate: float, common: Array) -> tuple[Array, Array]:
@@ -177,8 +177,8 @@ def _mixtures(count: int, rate: float, shift: float, mirrored: bool) -> Array:
         log_q = _log_mixture(logs, -means if mirrored else 0 * means, x)
         ways = [(log_p, log_q)] if mirrored else [(log_p, log_q), (log_q, log_p)]
         for k in usable:
-            found = max(_integral(ORDERS[k] * up + (1 - ORDERS[k]) * down) for up, down in ways)
-            moments[k] = min(moments[k], np.logaddexp(found + 1e-9, rare[k]))
+            integral = max(_integral(ORDERS[k] * up + (1 - ORDERS[k]) * down) for up, down in ways)
+            moments[k] = min(moments[k], np.logaddexp(integral + 1e-9, rare[k]))
     return np.asarray(np.maximum(moments, 0.0) / (ORDERS - 1))
 
 
@@ -218,13 +218,13 @@ def epsilon_of(curve: Array, delta: float, distance: float = 0.0) -> float:
     """
     if not distance:
         return float(rdp.compute_epsilon(ORDERS, curve, delta)[0])
-    found = 0.0
+    epsilon = 0.0
     for _ in range(_ROUNDS):
-        left = delta - (1 + math.exp(min(found, 700.0))) * distance
-        if left <= 0:
+        delta_left = delta - (1 + math.exp(min(epsilon, 700.0))) * distance
+        if delta_left <= 0:
             break
-        needed = float(rdp.compute_epsilon(ORDERS, curve, left)[0])
-        if needed <= found:
-            return found
-        found = needed + 1e-6 * (1 + needed)  # rises to the fixed point; a little beyond it is enough
+        needed = float(rdp.compute_epsilon(ORDERS, curve, delta_left)[0])
+        if needed <= epsilon:
+            return epsilon
+        epsilon = needed + 1e-6 * (1 + needed)  # rises to the fixed point; a little beyond it is enough
     return math.inf

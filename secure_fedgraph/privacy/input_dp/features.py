@@ -81,16 +81,16 @@ class MultiBitFeatures(InputRandomizer):
         return torch.cat([self._estimated(piece, columns) for piece in pieces]).to(x.dtype)
 
     def _estimated(self, x: Tensor, columns: int) -> Tensor:
-        asked, (nodes, m) = _some(x, columns, self.bits(columns)), (len(x), self.bits(columns))
+        chosen, (nodes, m) = _some(x, columns, self.bits(columns)), (len(x), self.bits(columns))
         lie = lying(self.epsilon / m)
-        share = ((x.double() - self.low) / (self.high - self.low)).clamp(0, 1).gather(1, asked).numpy()
+        share = ((x.double() - self.low) / (self.high - self.low)).clamp(0, 1).gather(1, chosen).numpy()
         room = 2**64 - 2 * lie  # of the threshold, which stays as far from never and always as a lie needs
         above = np.minimum((share * float(room)).astype(np.uint64), np.uint64(room))
-        says = randomizer.coins(nodes * m).reshape(nodes, m) < above + np.uint64(lie)
+        bits = randomizer.coins(nodes * m).reshape(nodes, m) < above + np.uint64(lie)
         contrast = max(room / 2.0**64, 2.0**-50)  # at a half the bits tell nothing
         far = (self.high - self.low) / 2 * columns / m / contrast
         middle = torch.full((nodes, columns), (self.low + self.high) / 2, dtype=torch.float64)
-        return middle.scatter_add(1, asked, torch.from_numpy(np.where(says, far, -far)))
+        return middle.scatter_add(1, chosen, torch.from_numpy(np.where(bits, far, -far)))
 
 
 def _some(x: Tensor, columns: int, m: int) -> Tensor:

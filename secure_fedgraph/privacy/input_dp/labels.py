@@ -63,5 +63,5 @@ class RandomisedLabels(InputRandomizer):
         lie, which = randomizer.coins(2 * len(y)).reshape(2, -1)
         others = np.uint64(classes - 1)
         shift = np.where(lie < np.uint64(lying(self.epsilon, classes - 1)), 1 + which % others, 0)
-        said = (y + torch.from_numpy(shift.astype(np.int64))) % classes
-        return torch.where(y >= 0, said, y)
+        randomised = (y + torch.from_numpy(shift.astype(np.int64))) % classes
+        return torch.where(y >= 0, randomised, y)

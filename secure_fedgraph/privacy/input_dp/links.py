@@ -63,11 +63,11 @@ class RandomisedLinks(InputRandomizer):
         nodes = len(x)
         low, high = edge_index.min(0).values.numpy(), edge_index.max(0).values.numpy()
         own = np.unique((low * nodes + high)[low != high])
-        said = np.concatenate([np.empty(0, np.int64), *self._said(own, nodes)])
+        noisy = np.concatenate([np.empty(0, np.int64), *self._said(own, nodes)])
         lies = self._lie / 2.0**64
         contrast = max(1 - 2 * lies, 2.0**-50)  # at a half the answers tell nothing
-        estimate = (len(said) - lies * nodes * (nodes - 1) / 2) / contrast
-        kept = _most_alike(said, x, round(min(max(estimate, 0), len(said))))
+        estimate = (len(noisy) - lies * nodes * (nodes - 1) / 2) / contrast
+        kept = _most_alike(noisy, x, round(min(max(estimate, 0), len(noisy))))
         pair = torch.from_numpy(np.stack([kept // nodes, kept % nodes]))
         return torch.cat([pair, pair.flip(0)], dim=1)
 
@@ -95,5 +95,5 @@ def _most_alike(pairs: np.ndarray, x: Tensor, count: int) -> np.ndarray:
     pieces = torch.split(ends, 2**16, dim=1)
     alike = torch.cat([(rows[a] * rows[b]).sum(1) for a, b in pieces])
     chosen = alike.topk(count).indices.numpy()
-    found: np.ndarray = np.sort(pairs[chosen])
-    return found
+    kept: np.ndarray = np.sort(pairs[chosen])
+    return kept

@@ -34,13 +34,13 @@ def recipe(make: Make) -> Make:
     @functools.wraps(make)
     def checked(*args: Any, **kwargs: Any) -> Policy:
         try:
-            given = signature.bind(*args, **kwargs)
+            arguments = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise BadInput(f"policies.{make.__name__}{signature}: {error}") from None
-        given.apply_defaults()
-        for key, value in given.arguments.items():
+        arguments.apply_defaults()
+        for key, value in arguments.arguments.items():
             _check_type(f"policies.{make.__name__}: {key}", value, str(signature.parameters[key].annotation))
-        return replace(make(*args, **kwargs), made_with=dict(given.arguments))
+        return replace(make(*args, **kwargs), made_with=dict(arguments.arguments))
 
     vars(checked)[_MARK] = True
     return cast("Make", checked)

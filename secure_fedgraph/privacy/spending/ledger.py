@@ -93,7 +93,9 @@ class Charge:
         """One line of JSON."""
         plain = {key: getattr(self, key) for key in self.__dataclass_fields__}
         for key in ("releases", "steps"):
-            plain[key] = {who: [event.to_json() for event in found] for who, found in plain[key].items()}
+            plain[key] = {
+                reader: [event.to_json() for event in events] for reader, events in plain[key].items()
+            }
         return json.dumps(plain) + "\n"
 
     @classmethod
@@ -105,8 +107,8 @@ class Charge:
         """
         entry = LedgerLine.model_validate(json.loads(line))
 
-        def events(found: Mapping[str, list[EventOnDisk]]) -> Releases:
-            return {who: tuple(epsilon.event(one.body()) for one in of) for who, of in found.items()}
+        def events(listed: Mapping[str, list[EventOnDisk]]) -> Releases:
+            return {reader: tuple(epsilon.event(one.body()) for one in of) for reader, of in listed.items()}
 
         return cls(
             client=entry.client,
@@ -143,18 +145,18 @@ class Cost:
         steps = dict(self.steps)
         if unit in steps:
             return steps[unit] * (holders if unit != Unit.CLIENT else 1)
-        found = dict(self.releases).get(reader)
-        if found is None:
+        events = dict(self.releases).get(reader)
+        if events is None:
             return None
         if self.unit == unit:
             several = holders if unit in HELD else 1
-            return found if several == 1 else tuple(_apart(event, several) for event in found)
+            return events if several == 1 else tuple(_apart(event, several) for event in events)
         if self.unit not in LARGER.get(unit, ()):
             return None
-        apart = (1 if self.relation == Relation.REPLACE else 2) * (
+        times = (1 if self.relation == Relation.REPLACE else 2) * (
             holders if self.unit in (Unit.CLIENT, Unit.NODE) else 1
         )
-        return tuple(_apart(event, apart) for event in found)
+        return tuple(_apart(event, times) for event in events)
 
 
 def _apart(event: Event, times: int) -> Event:
@@ -261,8 +263,8 @@ class Ledger:
     def mark(self) -> dict[str, Any]:
         """How long the file is, and a digest of it: what a checkpoint notes."""
         with self._locked():  # half a line that another run is writing is no mark
-            found = (_content(self.path) if self.path is not None else None) or b""
-        return {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
+            content = (_content(self.path) if self.path is not None else None) or b""
+        return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def _keyed(self, data: str) -> str:
         if not data:
@@ -345,10 +347,10 @@ def read_ledger(path: Path) -> list[Charge]:
     Raises:
         BadInput: for a file that is not there, or is damaged anywhere but in its last line.
     """
-    found = _content(path)
-    if found is None:
+    content = _content(path)
+    if content is None:
         raise BadInput(f"no ledger at {path}")
-    lines = found.split(b"\n")
+    lines = content.split(b"\n")
     torn = lines.pop()
     charges = [_charge(line, path, number) for number, line in enumerate(lines, start=1)]
     if torn:
@@ -368,8 +370,8 @@ def check_mark(path: Path, mark: Mapping[str, Any]) -> None:
             f"the checkpoint does not say how far {path} had come ('ledger' is {str(mark)[:60]}): put a copy "
             "of checkpoint.json back"
         )
-    found = (_content(path) or b"")[:size]
-    if len(found) < size or hashlib.sha256(found).hexdigest() != mark["sha256"]:
+    content = (_content(path) or b"")[:size]
+    if len(content) < size or hashlib.sha256(content).hexdigest() != mark["sha256"]:
         raise BadInput(
             f"{path} lacks charges that the checkpoint beside it was made after: a ledger that was rolled "
             "back under-counts; put the newest one back, or treat the budget as spent"
@@ -417,12 +419,12 @@ def spent(
     by_client: dict[str, Counter[Cost]] = defaultdict(Counter)
     for charge in charges:
         by_client[charge.client][charge.cost] += 1
-    alike = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run
+    distinct = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run
     return {
         unit: {
             reader: max(
-                (composed(dict(costs), unit, reader, holders, delta) for costs in alike),
-                key=lambda found: found.epsilon,
+                (composed(dict(costs), unit, reader, holders, delta) for costs in distinct),
+                key=lambda figure: figure.epsilon,
                 default=Spent(0.0, "none"),
             )
             for reader in Reader
@@ -436,10 +438,10 @@ def events_of(costs: Mapping[Cost, int], unit: str, reader: str, holders: int) -
     them carries no noise there."""
     events: Counter[Event] = Counter()
     for cost, times in costs.items():
-        found = cost.at(unit, reader, holders)
-        if found is None:
+        charged = cost.at(unit, reader, holders)
+        if charged is None:
             return None
-        for event in found:
+        for event in charged:
             events[event] += times
     return events
 
@@ -470,13 +472,13 @@ def report(
     entries = {}
     for unit, row in spent(charges, delta, holders, units).items():
         strictest = max(Reader, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
-        found, of = row[strictest], holders if unit in HELD else 1
+        worst, of = row[strictest], holders if unit in HELD else 1
         reason = "nothing left a client but what a referee examined, outside the guarantee"
         if touched:
             bare = {c.channel for c in charges if c.cost.at(unit, strictest, of) is None} or touched
-            reason = f"{', '.join(sorted(bare))}: no noise protects this unit" * math.isinf(found.epsilon)
+            reason = f"{', '.join(sorted(bare))}: no noise protects this unit" * math.isinf(worst.epsilon)
         entries[unit] = {
-            "epsilon": number(found.epsilon),
+            "epsilon": number(worst.epsilon),
             "delta": delta,
             "against": strictest,
             "relation": (
@@ -484,9 +486,9 @@ def report(
                 if unit in OF_NODES
                 else ", ".join(sorted({_relation(c, unit) for c in charges})) or Relation.ZERO_OUT
             ),
-            "accountant": found.accountant,
+            "accountant": worst.accountant,
             "holders": of,
-            "computational": math.isfinite(found.epsilon) and any(c.computational for c in charges),
+            "computational": math.isfinite(worst.epsilon) and any(c.computational for c in charges),
             "readers": {reader: number(value.epsilon) for reader, value in row.items()},
             "reason": reason,
         }

@@ -78,12 +78,12 @@ def plan(
     ]
     if trained:
         paying.append(TRAINING)
-    drawn = [one.kind for one in trial.drawn if one.unit == budget.unit]
-    paying = drawn or paying  # whatever else is sent is made of these
+    kinds = [one.kind for one in trial.drawn if one.unit == budget.unit]
+    paying = kinds or paying  # whatever else is sent is made of these
     parts = _parts(shares or {}, paying)
     asked = {name: max(uses.get(name, 1), 1) for name in paying}
     # releases compose by their number; steps are counted in their own events
-    once = (TRAINING, *drawn)
+    once = (TRAINING, *kinds)
     unscaled = {n: math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in paying}
 
     template = _costs(make(unscaled).bind(channels, clients), uses, budget, occurrences)
@@ -112,14 +112,14 @@ def plan(
     while True:
         multipliers = {name: high * z for name, z in unscaled.items()}
         policy = make(multipliers)
-        found = _costs(policy.bind(channels, clients), uses, budget, occurrences)
-        if holds(found):
-            return Plan(policy, budget, multipliers, asked, parts, _epsilon(found, budget))
+        planned = _costs(policy.bind(channels, clients), uses, budget, occurrences)
+        if holds(planned):
+            return Plan(policy, budget, multipliers, asked, parts, _epsilon(planned, budget))
         if high > most:
             raise BudgetExhausted(
                 f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with the noise that "
                 "was set by hand: whatever is planned beside it, it comes to "
-                f"{_least(found, earlier, budget):.4g}; give a larger protection.multiplier"
+                f"{_least(planned, earlier, budget):.4g}; give a larger protection.multiplier"
             )
         # a grid may round a little otherwise at other noise; what was set by hand does not grow along
         high *= 1.001 if high < most / _AGAIN * 1.02 else 1.2
@@ -168,7 +168,7 @@ def split(
         noise ``multiplier``, None where it is no Gaussian; what all its ``uses`` together cost ``epsilon``
         if nothing else were sent. Those add up to more than the whole: together they compose better.
     """
-    told: list[dict[str, float | str | int | None]] = []
+    rows: list[dict[str, float | str | int | None]] = []
     noise = 0.0 if bound.steps is None else bound.steps.noise
     for name, cost, times in _charged(bound, uses, occurrences):
         events = cost.at(budget.unit, budget.against, budget.holders)
@@ -188,8 +188,8 @@ def split(
             )
             if trained and bound.steps is not None:
                 row |= {"channel": f"{name} ({TRAINING})", "unit": bound.steps.unit, "multiplier": noise}
-        told.append({**row, "epsilon": _epsilon({cost: times}, budget)})
-    return told
+        rows.append({**row, "epsilon": _epsilon({cost: times}, budget)})
+    return rows
 
 
 def _charged(
@@ -212,7 +212,7 @@ def _charged(
 
 def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:
     """All of it, counted."""
-    found: Counter[Cost] = Counter()
+    costs: Counter[Cost] = Counter()
     for name, cost, times in _charged(bound, uses, occurrences):
         if cost.at(budget.unit, budget.against, budget.holders) is None:
             protection = bound[name].protection.name
@@ -221,8 +221,8 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
                 f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
                 + _mend(protection, budget)
             )
-        found[cost] += times
-    return found
+        costs[cost] += times
+    return costs
 
 
 def _mend(protection: str, budget: Budget) -> str:
@@ -237,9 +237,9 @@ def _mend(protection: str, budget: Budget) -> str:
 
 def _scaled(cost: Cost, scale: float) -> Cost:
     def louder(
-        found: frozenset[tuple[str, tuple[Event, ...]]],
+        released: frozenset[tuple[str, tuple[Event, ...]]],
     ) -> frozenset[tuple[str, tuple[Event, ...]]]:
-        return frozenset((who, tuple(event.louder(scale) for event in events)) for who, events in found)
+        return frozenset((who, tuple(event.louder(scale) for event in events)) for who, events in released)
 
     return replace(cost, releases=louder(cost.releases), steps=louder(cost.steps))
 

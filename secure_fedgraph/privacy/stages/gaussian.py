@@ -120,7 +120,7 @@ class Gaussian(Stage):
                 "Gaussian, with the larger multiplier"
             )
         honest, room = self._honest(terms), self._room(terms)
-        wanted = self.multiplier * sensitivity.l2 / math.sqrt(honest)
+        deviation = self.multiplier * sensitivity.l2 / math.sqrt(honest)
         # a client's upload has no coordinate beyond its norm; a sum over units often no bound of its own
         touches = channel.touches
         largest = min(self.limit, sensitivity.l2 if touches is None else touches.largest)
@@ -132,19 +132,19 @@ class Gaussian(Stage):
         needed, sigma = largest if math.isfinite(largest) else sensitivity.l2, STEPS
         # twice as many steps at most, where the server adds it
         finer = 2 if self.by == "server" else 1
-        while finer * (needed / wanted * sigma + self._sampler(sigma).reach) >= room:
+        while finer * (needed / deviation * sigma + self._sampler(sigma).reach) >= room:
             if sigma == COARSEST or self.by != "shares":
                 raise Incompatible(
                     f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
-                    f"{needed:.3g} and noise of {wanted:.3g} among {len(terms.clients)} clients: use more "
+                    f"{needed:.3g} and noise of {deviation:.3g} among {len(terms.clients)} clients: use more "
                     "noise, a larger ring (under masks protection.bits=32) or a smaller protection.limit"
                 )
             sigma //= 2
-        step = wanted / sigma
+        step = deviation / sigma
         if self.by == "server":
             # a power of two: whole steps are then whole in the floats on the way, and in sums of many
             step = 2.0 ** math.floor(math.log2(step))
-            sigma = math.ceil(wanted / step)
+            sigma = math.ceil(deviation / step)
         limit = min(largest, (room - self._sampler(sigma).reach) * step)
         bound = replace(
             self,
@@ -197,12 +197,12 @@ class Gaussian(Stage):
 
     def release(self, width: int) -> tuple[Event, ...]:
         """The events of one upload of so many values, once the stage is bound."""
-        apart = min(self.honest * width * self._sampler(self.sigma).total_variation, 1.0)
+        total_variation = min(self.honest * width * self._sampler(self.sigma).total_variation, 1.0)
         if self.by != "shares":
-            return GaussianRelease(self.multiplier), SamplingError(apart)
+            return GaussianRelease(self.multiplier), SamplingError(total_variation)
         return (
             DiscreteRelease(
-                self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=apart
+                self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=total_variation
             ),
         )
 

@@ -153,12 +153,12 @@ def secret_key(ring: Ring, seed: bytes) -> seal.SecretKey:
 
 def encrypt(ring: Ring, key: seal.SecretKey, slots: Iterable[np.ndarray]) -> bytes:
     """Seeded symmetric ciphertexts of N int64 slots each: one polynomial, and a seed for the other."""
-    here, plain = context(ring), seal.Plaintext()
-    encryptor, encode = seal.Encryptor(here, key), _encoding(ring)
+    seal_context, plain = context(ring), seal.Plaintext()
+    encryptor, encode = seal.Encryptor(seal_context, key), _encoding(ring)
     pieces = []
     with Scratch() as file:
-        for one in slots:
-            encode(one, plain)
+        for values in slots:
+            encode(values, plain)
             encryptor.encrypt_symmetric(plain).save(file.path)
             pieces.append(file.read())
     return join(pieces)
@@ -195,11 +195,11 @@ def add(ring: Ring, terms: int, paths: Iterable[str]) -> bytes:
         terms: how many are in a sum.
         paths: where they are, sum by sum; a path may hold another one as soon as the next is asked for.
     """
-    evaluator, one, total, sums = seal.Evaluator(context(ring)), seal.Ciphertext(), seal.Ciphertext(), []
+    evaluator, summand, total, sums = seal.Evaluator(context(ring)), seal.Ciphertext(), seal.Ciphertext(), []
     with Scratch() as file:
         for number, path in enumerate(paths):
             if number % terms:
-                evaluator.add_inplace(total, _load(ring, path, one))
+                evaluator.add_inplace(total, _load(ring, path, summand))
             else:
                 _load(ring, path, total)
             if number % terms == terms - 1:
@@ -336,8 +336,8 @@ def serve(
     replies.flush()
     for task, plain_bits, data_bits, parts in _requests(requests, replies, shelves):
         try:
-            done = tasks[task](plain_bits, data_bits, parts)
-            reply = b"+" + _LENGTH.pack(len(done)) + done
+            output = tasks[task](plain_bits, data_bits, parts)
+            reply = b"+" + _LENGTH.pack(len(output)) + output
         except Exception as error:  # SEAL throws many kinds; the parent names the sender and refuses
             reason = str(error).encode()[:200]
             reply = b"-" + _LENGTH.pack(len(reason)) + reason

@@ -190,15 +190,15 @@ class EncryptedValues(Carrier):
                 )
         keys = [self.public["public"], self.public["relinearisation"]]
         uploads = [bytes(upload) for upload in sealed.values()]
-        made = _server_side.call(b"V", 0, 0, [*keys, shares.astype("<f8").tobytes(), *uploads])
-        aggregate, cover, products, covers = native.split(made)
-        asked = {
+        blinded = _server_side.call(b"V", 0, 0, [*keys, shares.astype("<f8").tobytes(), *uploads])
+        aggregate, cover, products, covers = native.split(blinded)
+        request = {
             "aggregate": aggregate,
             "products": products,
             "exchange": scope.exchange,
             "weights": shares.astype(np.float64),
         }
-        reply = ask("open", {holder: asked})[holder]
+        reply = ask("open", {holder: request})[holder]
         opened, numbers = reply.get("aggregate"), reply.get("products")
         if not isinstance(opened, BYTES) or not isinstance(numbers, BYTES) or len(opened) != len(cover):
             raise HostileMessage(f"channel {scope.channel!r}: {holder} opened something of another size")

@@ -114,9 +114,9 @@ def check_not_copied(name: str, adverts: Mapping[str, Tree]) -> None:
     Raises:
         HostileMessage: naming the other.
     """
-    mine = bytes(adverts[name]["public"])
+    public = bytes(adverts[name]["public"])
     for other, advert in adverts.items():
-        if other != name and bytes(advert["public"]) == mine:
+        if other != name and bytes(advert["public"]) == public:
             raise HostileMessage(f"{name} advertised the same key as {other}: one of them copied it")
 
 

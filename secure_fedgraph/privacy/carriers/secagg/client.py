@@ -103,12 +103,12 @@ def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) 
         signed = decks.statement(session.scope, name, public, committed)
         party.verify(name, deck.row(name, "signature"), signed)
     points = {name: deck.places[name] + 1 for name in (*neighbours, party.name)}
-    made = split((session.mask_seed, session.own_seed), numbers.shares, list(points.values()))
-    pieces = {name: tuple(_bytes(one) for one in made[point]) for name, point in points.items()}
+    shares = split((session.mask_seed, session.own_seed), numbers.shares, list(points.values()))
+    pieces = {name: tuple(_bytes(one) for one in shares[point]) for name, point in points.items()}
     sealed = np.empty((len(neighbours), SEALED_SHARES), dtype=np.uint8)
     for row, name in zip(sealed, neighbours, strict=True):
-        where = decks.parcel(deck, party.name, name)
-        row[:] = _array(seal(_pair(party, name, scope), b"".join(pieces[name]), where))
+        binding = decks.parcel(deck, party.name, name)
+        row[:] = _array(seal(_pair(party, name, scope), b"".join(pieces[name]), binding))
     session.deck, session.shape, session.neighbours = deck, numbers, neighbours
     session.held = {party.name: (pieces[party.name][0], pieces[party.name][1])}
     session.next = "accept"
@@ -236,8 +236,8 @@ def _next(scope: Scope, party: Party, step: str) -> Session:
     session: Session | None = party.secrets.get(_SESSION)
     if session is None or session.next != step:
         raise HostileMessage(f"{party.name} was asked to {step} out of order, or a second time")
-    mine = session.scope
-    if (mine.run, mine.round, mine.channel, mine.cohort) != (
+    expected = session.scope
+    if (expected.run, expected.round, expected.channel, expected.cohort) != (
         scope.run,
         scope.round,
         scope.channel,

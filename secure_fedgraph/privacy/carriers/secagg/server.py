@@ -221,8 +221,8 @@ class Masked(Carrier):
         adverts = keep_valid(
             ask, offers, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
         )
-        shown = dict(adverts)
-        adverts = keep_valid(ask, shown, lambda name, _: decks.check_not_copied(name, shown))
+        signed = dict(adverts)
+        adverts = keep_valid(ask, signed, lambda name, _: decks.check_not_copied(name, signed))
         least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
         require(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
         deck = KeyAdvertisements.of(adverts)
@@ -273,19 +273,19 @@ class Masked(Carrier):
         names, of = tuple(sorted(survivors)), len(dealt.cohort)
         bound_to = decks.context(scope, dealt.deck)
         require(ask, len(names), dealt.least, of, channel, "had uploaded")
-        shown = {"survivors": "\n".join(names)}
+        survivor_list = {"survivors": "\n".join(names)}
         roster = ask.roster if isinstance(ask, TolerantAsk) else {}
         agreed = decks.agreement(bound_to, names)
         signed = keep_valid(
             ask,
-            ask(client.AGREE, dict.fromkeys(names, shown)),
+            ask(client.AGREE, dict.fromkeys(names, survivor_list)),
             lambda name, tree: _check_signature(name, tree, agreed, roster.get(name)),
         )
         require(ask, len(signed), dealt.least, of, channel, "had signed the list of survivors")
-        given = _signatures(dict(list(signed.items())[: dealt.least]))  # clients check no more
+        signatures = _signatures(dict(list(signed.items())[: dealt.least]))  # clients check no more
         revealed = keep_valid(
             ask,
-            ask(client.UNMASK, dict.fromkeys(signed, given)),
+            ask(client.UNMASK, dict.fromkeys(signed, signatures)),
             lambda name, tree: dealt.check_shares(name, tree, channel),
         )
         return dealt.keys(names, revealed, bound_to, channel, ask)

@@ -131,12 +131,12 @@ def _through(shares: Mapping[int, int]) -> tuple[list[int], list[int]]:
     zero = [1]
     for point in shares:
         zero = _times(zero, [-point % PRIME, 1])
-    apart = []
+    factors = []
     for point in shares:
         quotient, _ = _divided(zero, [-point % PRIME, 1])
-        apart.append((quotient, _evaluate(quotient[::-1], point)))
-    inverses, total = _inverses([at for _, at in apart]), [0] * len(shares)
-    for (quotient, _), share, inverse in zip(apart, shares.values(), inverses, strict=True):
+        factors.append((quotient, _evaluate(quotient[::-1], point)))
+    inverses, total = _inverses([at for _, at in factors]), [0] * len(shares)
+    for (quotient, _), share, inverse in zip(factors, shares.values(), inverses, strict=True):
         factor = share * inverse % PRIME
         total = [(a + factor * b) % PRIME for a, b in zip(total, quotient, strict=True)]
     return zero, _trimmed(total)
