@@ -1,4 +1,4 @@
-"""Priorities of links under a secret key: what one client samples its neighbours by."""
+"""Priorities of links under a secret key, by which one client samples neighbours."""
 
 from __future__ import annotations
 

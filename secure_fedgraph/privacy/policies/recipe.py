@@ -1,4 +1,4 @@
-"""What recipes have in common: checked arguments, amounts by channel, two readers."""
+"""Shared by recipes: checked arguments, amounts by channel, two readers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _check_type(key: str, value: Any, annotation: str) -> None:
 
 
 def check_amounts(norm: Amount, multiplier: Amount) -> None:
-    """Refuses what no channel could be clipped or noised with, before one is there."""
+    """Refuses amounts that no channel can be clipped or noised with, before any channel is known."""
     for kind, amount in ((Clip, norm), (Gaussian, multiplier)):
         for one in amount.values() if isinstance(amount, Mapping) else (amount,):
             kind(one)
