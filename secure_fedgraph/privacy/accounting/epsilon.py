@@ -1,11 +1,11 @@
-"""Epsilon of what was released, by the accountant that is right for it, and the noise that a budget takes.
+"""Epsilon of what was released, by the right accountant, and the noise that a budget needs.
 
-Three accountants, each for what it is an upper bound of:
+Three accountants, each for the releases of which it is an upper bound:
 
 - the exact curve, where every release is continuous Gaussian: they compose to one (Dong, Roth, Su 2022);
 - privacy loss distributions (dp-accounting's PLD), for continuous noise with sampling, and pure epsilon;
 - Rényi and concentrated differential privacy, as soon as one release carries discrete noise, for which a
-  continuous distribution of losses is no upper bound. Also wherever it happens to be the smaller figure.
+  continuous distribution of losses is no upper bound. Also wherever it gives the smaller figure.
 
 ``docs/guarantees.md`` has the proofs. For releases chosen after seeing earlier ones: ``accounting_filter``.
 """
@@ -58,11 +58,11 @@ Events = Mapping[Event, int] | Iterable[Event]
 
 EXACT, PLD, RDP, SUM, NONE = "exact-gaussian", "pld", "rdp", "sum", "none"
 _NO_NOISE = 1e6
-"""Epsilon is mu**2 / 2 and more: beyond this the search for it overflows, and nothing is protected."""
+"""Epsilon is at least mu**2 / 2: for a larger mu the search overflows, and nothing is protected."""
 COARSE = 300.0
-"""An epsilon above this is as good as none: its Rényi bound is figure enough, and costs no memory."""
+"""An epsilon above this protects nothing: its Rényi bound is enough, and costs no memory."""
 _FLOAT = 1e-14
-"""What floating point may lose of delta in a Fourier transform to the power of one step."""
+"""How much of delta floating point may lose in the Fourier transform, for each step."""
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e7
 _SEARCH = 1e-3
 
@@ -76,7 +76,7 @@ class Spent:
 
 
 def check_delta(delta: float) -> float:
-    """The delta, where it is one.
+    """The delta, once it is checked.
 
     Raises:
         BadInput: outside (0, 1).
@@ -120,8 +120,8 @@ def epsilon(events: Events, delta: float) -> Spent:
 
     Args:
         events: what was released, or how often each. What is released may depend on earlier releases; how
-            much noise it gets and how many there are may not. Where these too are chosen by what earlier
-            ones showed, ask :func:`accounting_filter.fits`.
+            much noise it gets and how many there are may not. Where these too depend on earlier releases,
+            use :func:`accounting_filter.fits`.
         delta: the failure probability.
 
     Raises:
@@ -141,7 +141,7 @@ def _epsilon(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
     )
     events = frozenset((one, times) for one, times in counts if not isinstance(one, SamplingError))
     spent = _of_ideal(events, delta)
-    # the least epsilon that the ideal noise keeps to with what the drawing leaves of delta
+    # the least epsilon of the ideal noise at what the sampler's distance leaves of delta
     while distance and math.isfinite(spent.epsilon):
         delta_left = delta - (1 + math.exp(min(spent.epsilon, 700.0))) * distance
         more = _of_ideal(events, delta_left) if delta_left > 0 else Spent(math.inf, spent.accountant)
@@ -200,7 +200,7 @@ def renyi(events: Mapping[Event, int], delta: float) -> float:
 def _by_losses(
     events: Mapping[Event, int], gaussians: Mapping[GaussianRelease, int], delta: float, about: float
 ) -> float:
-    """Epsilon by composed distributions of losses; infinite where doubles cannot carry that delta."""
+    """Epsilon by composed distributions of losses; infinite where doubles are too coarse for that delta."""
     sampled: dict[Any, int] = {one: times for one, times in events.items() if one not in gaussians}
     target = delta - _FLOAT * (1 + sum(sampled.values()))
     if target < delta / 2:
@@ -214,9 +214,9 @@ def _by_losses(
 
 
 def grid_for(about: float, reach: float, steps: int) -> float:
-    """The width of a grid of losses: fine against the epsilon expected and against one step's share of it.
+    """The width of a grid of losses: fine against the expected epsilon and against one step's share of it.
 
-    Coarser ones are upper bounds as well, only larger: at a tenth of a step's standard deviation by 0.1 %.
+    A coarser grid gives an upper bound too, only larger: at a tenth of a step's deviation by 0.1 %.
     """
     return max(about / max(8_000, 50 * math.sqrt(steps)), reach / losses.MOST_POINTS)
 
@@ -232,13 +232,13 @@ def noise_for(
     Args:
         epsilon_budget: what may be spent.
         delta: the failure probability.
-        make: a noise multiplier to all the events of the plan; more noise must not cost more. It may refuse
-            a multiplier (BadInput), which counts as too little.
+        make: noise multiplier -> all events of the plan; more noise must not cost more. It may refuse a
+            multiplier (BadInput), which counts as too little noise.
         fits: whether a plan stays within the budget; by default, that its :func:`epsilon` does.
 
     Raises:
         BadInput: for an epsilon that is not positive, a delta outside (0, 1), and a budget that no noise
-            meets, with the least that one does.
+            meets, with the least epsilon that some noise meets.
 
     >>> round(noise_for(4.377, 1e-5, lambda z: [GaussianRelease(z)]), 2)
     1.0

@@ -1,15 +1,15 @@
-"""Whether one more release fits a budget, where how much is released next depends on what was seen so far.
+"""Whether one more release fits a budget, where later releases are planned from earlier ones.
 
-A later run is planned by whoever saw the earlier one, so its noise and its length are no constants. Figures
-that are computed as if they had been do not hold then; what holds is a rule that says no before the sum of
-what was spent passes a bound that was fixed first (a privacy filter). Three kinds of history have one:
+Who plans a later run has seen the earlier one, so its noise and its length are no constants. Figures that
+treat them as constants do not hold then. What holds is a rule that refuses a release before the sum of what
+was spent passes a bound that was fixed first (a privacy filter). Three kinds of history have one:
 
-- continuous Gaussian only: the squared inverse multipliers add up, as if they had been fixed;
+- continuous Gaussian only: the squared inverse multipliers add up, as for fixed ones;
 - Gaussian, continuous or discrete: the rho of concentrated privacy adds up, at one order fixed beforehand;
-- anything: Rényi divergences add up at each of a few orders fixed beforehand, delta shared out among them.
+- anything: Rényi divergences add up at each of a few orders fixed beforehand, which share delta.
 
-Which kind a history is of may itself depend on what was seen: so delta is shared out among the three too,
-unless a ledger is bound to one kind from its beginning. ``docs/guarantees.md`` has the proofs.
+The kind of a history may itself depend on what was seen: so the three kinds share delta too, unless a
+ledger is bound to one kind from its beginning. ``docs/guarantees.md`` has the proofs.
 """
 
 from __future__ import annotations
@@ -33,26 +33,24 @@ from secure_fedgraph.privacy.accounting.rdp import ORDERS, concentrated, curve_o
 
 KINDS = ("gaussian", "concentrated", "any")
 _FOR_THE_SAMPLER = 0.01
-"""The share of delta kept for discrete noise that is not quite the ideal one."""
+"""The share of delta kept for discrete noise, which is not quite the ideal one."""
 _FRACTIONS = (1.0, 0.7)
-"""Of the order (less one) at which a Gaussian's budget is best counted. Sampled steps want smaller ones, but
-below a half delta leaves no budget at all; each order more takes its share of delta from the others."""
+"""Of the order (less one) that is best for a Gaussian's budget. Sampled steps need smaller ones, but below a
+half delta leaves no budget at all; each further order takes its share of delta from the others."""
 
 
 class Filter:
-    """A budget that later releases may be fitted to, one after the other.
+    """A budget for releases one after the other, where earlier ones may decide on later ones.
 
     Guarantees:
-        - whatever was allowed, one release after the other, by whatever choice, is (epsilon, delta)-DP
-          together;
-        - what fits goes on fitting if less was spent: so a plan that fits as a whole never stops half-way.
+        - all that was allowed, one release after the other, however chosen, is (epsilon, delta)-DP together;
+        - what fits also fits if less was spent: so a plan that fits as a whole never stops half-way.
 
     Args:
         epsilon, delta: the budget.
-        kind: that all releases will be of: ``gaussian`` (continuous, no sampling), ``concentrated``
-            (Gaussian, continuous or discrete, no sampling) or ``any``. Must be fixed before the first
-            release; others are not allowed then. None leaves it open, and costs a little: each kind gets a
-            third of delta.
+        kind: of all releases: ``gaussian`` (continuous, no sampling), ``concentrated`` (Gaussian, continuous
+            or discrete, no sampling) or ``any``. It is fixed before the first release, and other kinds are
+            refused then. None leaves it open, and costs a little: each kind gets a third of delta.
 
     Raises:
         BadInput: for an epsilon that is not positive, a delta outside (0, 1), an unknown kind.

@@ -1,4 +1,4 @@
-"""Continuous Gaussian draws, rounded to whole numbers: what may be added to whole numbers at no cost.
+"""Continuous Gaussian draws, rounded to whole numbers: adding them to whole numbers costs no privacy.
 
 Rounding ``v + N(0, sigma**2)`` for a whole ``v`` is the same as adding a rounded draw to ``v``. So whatever
 the continuous mechanism guarantees, this one does, rounding being post-processing, and the accountants of
