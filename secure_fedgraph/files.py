@@ -50,17 +50,17 @@ def private_folder(path: Path, root: Path | None = None) -> Path:
         root.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             root.mkdir(PRIVATE_FOLDER)
-    here = _open_folder(root)
+    folder = _open_folder(root)
     try:
         for part in path.relative_to(root).parts:
             with suppress(FileExistsError):
-                os.mkdir(part, PRIVATE_FOLDER, dir_fd=here)
-            below = _open_below(part, here, path)
-            os.close(here)
-            here = below
-            _close_to_others(here, PRIVATE_FOLDER)
+                os.mkdir(part, PRIVATE_FOLDER, dir_fd=folder)
+            below = _open_below(part, folder, path)
+            os.close(folder)
+            folder = below
+            _close_to_others(folder, PRIVATE_FOLDER)
     finally:
-        os.close(here)
+        os.close(folder)
     return path
 
 
@@ -93,9 +93,9 @@ def write(
     with _folder(path.parent, root) as folder:
         draft = f".{path.name}.{secrets.token_hex(8)}{DRAFT}"
         mode = PRIVATE_FILE if private else 0o666
-        made = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, mode, dir_fd=folder)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, mode, dir_fd=folder)
         try:
-            with open(made, "wb") as file:
+            with open(descriptor, "wb") as file:
                 for buffer in buffers:
                     file.write(buffer)
                 if sync:
@@ -164,8 +164,8 @@ def size_of(path: Path) -> int | None:
     >>> size_of(Path("/nowhere"))
     """
     with suppress(OSError):
-        found = path.lstat()
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        status = path.lstat()
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
     return None
 
 
@@ -176,10 +176,10 @@ def lock(path: Path, timeout: float = -1) -> FileLock:
         BadInput: where a link, or anything but a file, stands in its place.
     """
     with suppress(FileNotFoundError):
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
             raise _not_a_file(path)
-        if found.st_mode & OTHERS:
+        if status.st_mode & OTHERS:
             append(path, b"")
     return FileLock(path, timeout=timeout, mode=PRIVATE_FILE)
 
@@ -232,15 +232,15 @@ def base_name(name: Any, where: str) -> str:
 def _folder(path: Path, root: Path | None) -> Iterator[int]:
     """The folder at a path, opened; links count up to the root only."""
     root = path if root is None else root
-    here = _open_folder(root)
+    folder = _open_folder(root)
     try:
         for part in path.relative_to(root).parts:
-            below = _open_below(part, here, path)
-            os.close(here)
-            here = below
-        yield here
+            below = _open_below(part, folder, path)
+            os.close(folder)
+            folder = below
+        yield folder
     finally:
-        os.close(here)
+        os.close(folder)
 
 
 def _open_folder(root: Path) -> int:
@@ -265,16 +265,16 @@ def _open_below(part: str, folder: int, path: Path) -> int:
 
 def _open_file(path: Path, folder: int, flags: int) -> int:
     try:
-        found = os.open(path.name, flags | _NO_LINK, PRIVATE_FILE, dir_fd=folder)
+        descriptor = os.open(path.name, flags | _NO_LINK, PRIVATE_FILE, dir_fd=folder)
     except OSError as error:
         # a pipe that nobody reads, a socket or a device is no file either
         if error.errno in (*_LINKS, errno.ENXIO, errno.EISDIR):
             raise _not_a_file(path) from None
         raise
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise _not_a_file(path)
-    return found
+    return descriptor
 
 
 def _not_a_file(path: Path) -> BadInput:

@@ -54,9 +54,9 @@ def _unmade(key: str, value: Any) -> Any:
 def algorithm_of(text: str) -> Algorithm:
     """The inverse, in the process."""
     config = json.loads(text)
-    made: Any = _named(config["class"])
+    kind: Any = _named(config["class"])
     with_ = {key: _named(name) for key, name in config["made_with"].items()}
-    algorithm = made(**with_, **config["settings"])
+    algorithm = kind(**with_, **config["settings"])
     if not isinstance(algorithm, Algorithm):
         raise BadInput(f"{config['class']} is no Algorithm")
     return algorithm
@@ -72,8 +72,8 @@ def policy_text(bound: BoundPolicy, clients: tuple[str, ...]) -> str:
     channels = [b.channel for b in bound.bounds.values()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
-        again = policy_of(text).bind(channels, clients)
-    if _terms(again) != _terms(bound):
+        remade = policy_of(text).bind(channels, clients)
+    if _terms(remade) != _terms(bound):
         raise BadInput(f"{ISOLATED}: policy {bound.policy.name!r} was changed after its recipe made it")
     return text
 
@@ -84,14 +84,14 @@ def policy_of(text: str) -> Policy:
 
 
 def _policy(policy: Policy) -> dict[str, Any]:
-    made = policy.made_with
-    if made is None or policy.exceptions or policy.name not in RECIPES:
+    arguments = policy.made_with
+    if arguments is None or policy.exceptions or policy.name not in RECIPES:
         raise BadInput(
             f"{ISOLATED}, which makes its own policy by name: {policy.name!r} has "
             f"{'named exceptions' if policy.exceptions else 'a recipe of its own'}; use one of "
             f"{', '.join(RECIPES)}"
         )
-    settings = {k: [_policy(p) for p in v] if k == "policies" else v for k, v in made.items()}
+    settings = {k: [_policy(p) for p in v] if k == "policies" else v for k, v in arguments.items()}
     steps = None if policy.steps is None else asdict(policy.steps)
     return {
         "name": policy.name,
@@ -105,10 +105,10 @@ def _policy(policy: Policy) -> dict[str, Any]:
 def _recipe(config: Mapping[str, Any]) -> Policy:
     settings = dict(config["settings"])
     several = [_recipe(one) for one in settings.pop("policies", ())]
-    made = RECIPES[config["name"]](*several, **settings)
+    policy = RECIPES[config["name"]](*several, **settings)
     steps = PrivateSteps(**config["steps"]) if config["steps"] else None
     drawn = tuple(drawing(one) for one in config["drawn"])
-    return replace(made, relation=config["relation"], steps=steps, drawn=drawn)
+    return replace(policy, relation=config["relation"], steps=steps, drawn=drawn)
 
 
 def _terms(bound: BoundPolicy) -> Any:
@@ -133,8 +133,8 @@ def _name(found: Any, what: str) -> str:
 
 
 def _named(name: str) -> Any:
-    module, _, place = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in place.split("."):
-        found = getattr(found, part)
-    return found
+    module, _, path = name.partition(":")
+    target: Any = importlib.import_module(module)
+    for part in path.split("."):
+        target = getattr(target, part)
+    return target

@@ -144,11 +144,11 @@ class Workers:
                 for key, _ in ready.select(None if left > LONGEST else left):
                     name = key.data
                     try:
-                        done = self._go_on(name, *talks[name], ready, key.fileobj)
+                        finished = self._go_on(name, *talks[name], ready, key.fileobj)
                     except frames.Ended:
                         self._lose(name)
-                        done = True
-                    if done and name in open_:
+                        finished = True
+                    if finished and name in open_:
                         open_.discard(name)
                         for pipe in (self._orders[name], self._answers[name]):
                             with contextlib.suppress(KeyError, ValueError):
@@ -222,36 +222,36 @@ class Workers:
         for pipe in (self._orders[name], self._answers[name]):  # so it ends, if it only talked nonsense
             with contextlib.suppress(OSError):
                 pipe.close()
-        mine = self.pids.get(name, 0)
-        self._hear_of(mine, FAREWELL)
-        if mine not in self._ended and mine:  # or it is made to: nobody waits for one that will not
+        pid = self.pids.get(name, 0)
+        self._hear_of(pid, FAREWELL)
+        if pid not in self._ended and pid:  # or it is made to: nobody waits for one that will not
             self._end(name)
-            self._hear_of(mine, FAREWELL)
-        return f"exit status {self._ended[mine]}" if mine in self._ended else "with all the others"
+            self._hear_of(pid, FAREWELL)
+        return f"exit status {self._ended[pid]}" if pid in self._ended else "with all the others"
 
     def _hear_of(self, pid: int, seconds: float) -> None:
         """Reads how processes ended until this one is among them, for so many seconds at most."""
-        said = self._nursery.stdout if self._nursery is not None else None
+        endings = self._nursery.stdout if self._nursery is not None else None
         until = time.monotonic() + seconds
-        while said is not None and pid not in self._ended:
-            if not select.select([said], [], [], max(0.0, until - time.monotonic()))[0]:
+        while endings is not None and pid not in self._ended:
+            if not select.select([endings], [], [], max(0.0, until - time.monotonic()))[0]:
                 return
-            line = said.readline()
+            line = endings.readline()
             if not line:
                 return
             ended, status = map(int, line.split())
             self._ended[ended] = status
 
     def _start(self, names: list[str]) -> None:
-        theirs = []
+        worker_ends = []
         for name in names:
-            orders, ours = os.pipe()
-            self._orders[name] = _without_waiting(ours, "wb")
-            ours, answers = os.pipe()
-            self._answers[name] = _without_waiting(ours, "rb")
+            orders, own_end = os.pipe()
+            self._orders[name] = _without_waiting(own_end, "wb")
+            own_end, answers = os.pipe()
+            self._answers[name] = _without_waiting(own_end, "rb")
             _widen(orders, answers)
-            theirs.append((orders, answers))
-        ends = [end for pair in theirs for end in pair]
+            worker_ends.append((orders, answers))
+        ends = [end for pair in worker_ends for end in pair]
         try:
             self._nursery = nursery = subprocess.Popen(
                 [
@@ -259,7 +259,7 @@ class Workers:
                     "-P",
                     "-m",
                     "secure_fedgraph.backends.worker",
-                    *(f"{a},{b}" for a, b in theirs),
+                    *(f"{a},{b}" for a, b in worker_ends),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -291,8 +291,8 @@ def _failure(name: str, body: bytes) -> SecureFedGraphError:
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, SecureFedGraphError):
         return known(printable(text))
-    said = printable(f"{printable(kind, 100)}: {text}" if text else kind)
-    return SecureFedGraphError(f"{name}'s process failed: {said}; its own output says more")
+    sentence = printable(f"{printable(kind, 100)}: {text}" if text else kind)
+    return SecureFedGraphError(f"{name}'s process failed: {sentence}; its own output says more")
 
 
 def _without_waiting(end: int, mode: str) -> IO[bytes]:

@@ -47,11 +47,11 @@ def main(pairs: list[str]) -> None:
     """Forks a client for each pair of pipes, and says how each ended: ``pid`` alone, later ``pid status``."""
     _end_with(os.getppid())
     ends = [tuple(int(end) for end in pair.split(",")) for pair in pairs]
-    here = os.getpid()
+    nursery = os.getpid()
     for orders, answers in ends:
         pid = os.fork()
         if not pid:
-            _end_with(here)
+            _end_with(nursery)
             for end in {e for pair in ends for e in pair} - {orders, answers}:
                 os.close(end)
             _keep_to_itself()

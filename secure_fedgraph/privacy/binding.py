@@ -1,7 +1,7 @@
 """Protections: a chain of stages and one carrier, bound to a channel before round 1.
 
 Binding follows the number domains from the real values of an upload to what the carrier takes, hands the
-sensitivity from stage to stage (nobody ever types one), and refuses in a sentence what cannot be right.
+sensitivity from stage to stage (a user never sets one), and refuses in a sentence what cannot work.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
 PRESENCE = (
-    "relation 'add-remove' does not hold: who uploads is visible, a client that is gone takes its share of "
-    "the noise along, and how many graphs and nodes a client has is public; use zero-out"
+    "relation 'add-remove' does not hold: who uploads is visible, a client that leaves takes away its share "
+    "of the noise, and how many graphs and nodes a client has is public; use zero-out"
 )
 """Why no noise on an upload protects the presence of a client, a graph or a node."""
 
 
 def least_of(quorum: Quorum, contributors: int) -> int:
-    """A quorum as a number of clients, for so many who may ever contribute.
+    """A quorum as a number of clients, where so many may ever contribute.
 
     >>> least_of("majority", 10), least_of("majority", 3), least_of(0.8, 10), least_of(4, 10)
     (6, 2, 8, 4)
@@ -39,7 +39,7 @@ class Protection(Chain):
     """A recipe for one channel: stages in order, one carrier, the client's own quorum.
 
     Args:
-        stages, carrier, quorum, name: as :class:`~secure_fedgraph.privacy.contracts.Chain` has them.
+        stages, carrier, quorum, name: as in :class:`~secure_fedgraph.privacy.contracts.Chain`.
     """
 
     def bind(self, channel: Channel, clients: tuple[str, ...], relation: str = Relation.ZERO_OUT) -> Bound:
@@ -68,7 +68,7 @@ class Protection(Chain):
         return Reveal.EACH not in self.carrier.reveals
 
     def _check_reveal(self, channel: Channel) -> None:
-        """That the carrier gives the reader what the channel declares, and no stage changes exact numbers."""
+        """Checks that the reader gets what the channel declares, and no stage changes exact numbers."""
         why = f", since {channel.why}" if channel.why else ""
         if channel.reveal is Reveal.VALUES and channel.reveal not in self.carrier.reveals:
             raise Incompatible(
@@ -89,7 +89,7 @@ class Protection(Chain):
             )
 
     def _check_clients(self, channel: Channel, clients: int, contributors: int, quorum: int) -> None:
-        """That no sum is of so few uploads that somebody learns one of them."""
+        """Checks that no sum has so few uploads that somebody learns one of them."""
         if self._sums_only and quorum < 2:
             raise BadInput(
                 f"channel {channel.name!r}: quorum {quorum} of {self.name}: a sum of one upload is that "
@@ -105,7 +105,7 @@ class Protection(Chain):
             raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
 
     def _bind_stages(self, context: BindContext) -> tuple[tuple[Stage, ...], Sensitivity]:
-        """The stages with their numbers filled in, each from the sensitivity that the one before hands on."""
+        """The stages with their numbers filled in, each from the sensitivity after the one before."""
         channel, domain, sensitivity = context.channel, Domain.REAL, Sensitivity()
         if channel.touches is not None:
             unit = channel.unit if channel.touches.alone else None

@@ -22,19 +22,19 @@ from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees,
 from secure_fedgraph.protocol.wire import Tree
 
 NEARLY = 1 - 1e-6
-"""Of a carrier's longest, from which on an opened length counts as shortened to it: opening adds noise."""
+"""The share of a carrier's longest norm above which an opened length counts as cut: opening adds noise."""
 
 FROZEN = " on the frozen table"
-"""What a relation's name ends in where others' places, as the unit's presence made them, stay as they are."""
+"""The end of a relation's name where the other units' places stay as they were with the unit."""
 
 
 class CutWarning(UserWarning):
-    """Uploads that held more than their protection carries. The operator's, never a client's."""
+    """Uploads that held more than their protection carries. It warns the operator, never a client."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """What a reduce gives: the total of the contributors' uploads, which are those that did not drop out."""
+    """What a reduce gives: the total of the contributors' uploads. Clients that dropped out are none."""
 
     total: dict[str, torch.Tensor] = field(repr=False)
     contributors: tuple[str, ...]
@@ -68,7 +68,7 @@ class Bound:
     carrier: Carrier
     sensitivity: Sensitivity
     unlike: tuple[str, ...] = ()
-    """The run's channels that give each client its own, which nothing binds."""
+    """The run's channels that give each client values of its own, which no mask is bound to."""
 
     @property
     def channel(self) -> Channel:
@@ -77,7 +77,7 @@ class Bound:
 
     @property
     def quorum(self) -> int:
-        """The fewest clients of a cohort that one of them answers."""
+        """The smallest cohort that a client answers."""
         return int(self.protection.quorum)
 
     @property
@@ -88,20 +88,20 @@ class Bound:
     @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
-        found = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
+        sentences = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
         touches = self.channel.touches
         if touches is not None and not touches.alone and any(stage.noise() for stage in self.stages):
             unit = self.channel.unit.value
-            found = (*found, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
+            sentences = (*sentences, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
         if self.unlike and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
-            where = " and ".join(repr(name) for name in self.unlike)
-            found = (
-                *found,
-                f"a server that lies may give one client what it likes on {where}, where each gets its own, "
-                "and so tell that client's part of a sum from the others'",
+            channels = " and ".join(repr(name) for name in self.unlike)
+            sentences = (
+                *sentences,
+                f"a server that lies may give one client anything on {channels}, where each client gets its "
+                "own values, and so learn that client's part of a sum",
             )
         too_few = len(self.terms.clients) < self.channel.least
-        return (*found, self.channel.below) if too_few else found
+        return (*sentences, self.channel.below) if too_few else sentences
 
     @property
     def unit(self) -> Unit:
@@ -117,14 +117,14 @@ class Bound:
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
         """For each reader what one upload of so many values costs :attr:`unit`; without noise no entry.
 
-        Accounted are units whose every part in an upload the clip or the channel bounds. Other rows recur in
-        several uploads and rows, so they count as unprotected; so do parts that depend on other units.
+        A unit is accounted where the clip or the channel bounds all of its parts in an upload. Other units
+        occur in several rows and uploads and count as unprotected; so do parts that depend on other units.
         """
         if self.sensitivity.unit is None:
             return {}
         noises = [noise for stage in self.stages if (noise := stage.noise())]
-        found = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in Reader}
-        return {reader: events for reader, events in found.items() if events}
+        by_reader = {r: tuple(e for n in noises if r in n.against for e in n.release(width)) for r in Reader}
+        return {reader: events for reader, events in by_reader.items() if events}
 
     @property
     def computational(self) -> bool:
@@ -132,21 +132,21 @@ class Bound:
         return any(noise.computational for stage in self.stages if (noise := stage.noise()))
 
     def check(self, upload: Any) -> None:
-        """That an answer is of the kind that the channel declares: nothing goes round the clip of its parts.
+        """Checks that an answer is of the kind that the channel declares, so that all its parts are clipped.
 
         Raises:
             TypeError: for an upload where it declares sums over units, for parts where it does not, and for
                 anything else.
         """
-        wanted: type = Upload
+        expected: type = Upload
         if self.channel.touches is not None:
-            wanted = (
+            expected = (
                 ContributionTrees
                 if isinstance(self.channel.touches, UnitContributionTrees)
                 else ContributionRows
             )
-        name = "an Upload" if wanted is Upload else wanted.__name__
-        if not isinstance(upload, wanted):
+        name = "an Upload" if expected is Upload else expected.__name__
+        if not isinstance(upload, expected):
             raise TypeError(
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
@@ -192,7 +192,7 @@ class Bound:
         opened = self.carrier.open_sum(sealed, self._carried(layout), scope, ask)
         matrix, tally = self.split(opened, layout)
         contributors = self.carrier.contributors(tuple(replies))
-        # whoever lies about its own word can say no more than that everybody's values were cut
+        # a client that lies in its tally can at most make it look as if every upload was cut
         cut = min(max(int(tally.sum()), 0), len(contributors))
         return Sum(layout.unpack(self._undo(matrix, scope), by_row=self._by_row), contributors, cut)
 
@@ -219,8 +219,8 @@ class Bound:
         """The replies that can be summed up together, and what is wrong with each of the others.
 
         Raises:
-            HostileMessage: where no form is more common than every other one, so that nobody can say who is
-                at fault.
+            HostileMessage: where no form is the most common one: the server cannot say then who is at
+                fault.
         """
         forms, wrong = {}, {}
         for name, tree in replies.items():
@@ -252,20 +252,20 @@ class Bound:
 
     def open_each(self, replies: Mapping[str, Tree], scope: Scope) -> dict[str, dict[str, torch.Tensor]]:
         """Every upload, as the server opens it."""
-        found = {}
+        uploads = {}
         for name, tree in replies.items():
             layout = self._layout(name, tree)
             opened = self.carrier.open_each(tree["data"], self._carried(layout), name)
             matrix = self._undo(self.split(opened, layout)[0], scope)
             values = layout.unpack(matrix, by_row=self._by_row)
-            found[name] = {key: value.to(torch.float32) for key, value in values.items()}
-        return found
+            uploads[name] = {key: value.to(torch.float32) for key, value in values.items()}
+        return uploads
 
     def read(self, replies: Mapping[str, Tree], scope: Scope, party: Party) -> dict[str, Tree]:
         """Replies on a peer channel with their seals taken off, in the client that reads them.
 
         Raises:
-            HostileMessage: for a reply that was not sealed to this client as what it is said to be.
+            HostileMessage: for a reply that was not sealed to this client, or belongs to another exchange.
         """
         return {name: self.carrier.unwrap(tree, name, scope, party) for name, tree in replies.items()}
 
@@ -286,14 +286,14 @@ class Bound:
         return usual[0]
 
     def _form(self, name: str, tree: Tree) -> tuple[Layout, str]:
-        """What the uploads of one sum have in common: the layout, and the mark of what they are bound to."""
+        """The form that all uploads of a sum share: the layout, and the mark of what they are bound to."""
         context = tree.get("context", "")
         if not isinstance(context, str) or len(context) > 64:
-            raise HostileMessage(f"channel {self.channel.name!r}: {name} sent a mark that is none")
+            raise HostileMessage(f"channel {self.channel.name!r}: {name} sent a malformed mark")
         return self._layout(name, tree), context
 
     def _usual(self, forms: Mapping[str, tuple[Layout, str]], single: bool = False) -> tuple[Layout, str]:
-        """The most common one, so that a liar who comes first does not put the blame on the others."""
+        """The most common form, so that a client that lies does not put the blame on the others."""
         ranked = Counter(forms.values()).most_common(2)
         if single and len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
             raise HostileMessage(

@@ -1,4 +1,4 @@
-"""What a protection is made of: stages that change values, and a carrier that takes them to their reader."""
+"""The parts of a protection: stages that change values, and a carrier that takes them to their reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ask = Callable[[str, Mapping[str, Tree]], dict[str, Tree]]
 """The server half of a carrier asks clients for a step of its protocol through this."""
 
 TALLY = 1
-"""The largest number that one upload adds to a tally: it says something or not."""
+"""The largest number that one upload adds to a tally: a tally counts uploads."""
 
 DIFFERENCES = "two sums over cohorts that differ in one client give that client's upload by subtraction"
 """The excess of every sum, until clients insist on a minimum overlap of cohorts."""
@@ -32,11 +32,11 @@ SUBTRACTION = "with two clients, each learns the other's upload by subtracting i
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one unit's row can be from the zero row, in the unit of the current domain."""
+    """How far one unit's row can be from the zero row, in the numbers of the current domain."""
 
     l2: float = math.inf
     unit: Unit | None = None
-    """Whose data that row is: what noise scaled to it protects; None where rows recur unbounded."""
+    """Whose data that row is, which noise scaled to it protects; None where a unit has rows without bound."""
     noised_by: str = ""
     """Who has added noise before this point: a zeroed unit's row is then no longer the zero row."""
 
@@ -56,7 +56,7 @@ class BindContext:
     ring: int = 0
     """Size of the ring that the carrier adds in, 0 where it adds real numbers."""
     quorum: int = 1
-    """The client's own: the fewest that it is summed with, itself counted."""
+    """The client's own: the fewest clients of a sum that it takes part in, itself counted."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ class Scope:
 
 @dataclass(frozen=True)
 class Noise:
-    """What a stage's noise earns: the accountant's events for so many values, and against whom."""
+    """What a stage's noise is worth: the accountant's events for so many values, and against whom."""
 
     release: Callable[[int], tuple[Event, ...]]
     against: frozenset[str]
     computational: bool = False
-    """Whether its whole amount rests on nobody seeing a single upload."""
+    """Whether its whole amount counts only while nobody sees a single upload."""
 
 
 class Stage(ABC):
@@ -93,13 +93,13 @@ class Stage(ABC):
     takes: Domain
     gives: Domain
     traces: str = ""
-    """What the client's half has done to an upload, in a word, for sentences on what is seen."""
+    """What the client's half has done to an upload, in a word, for sentences on what a reader sees."""
     grid: float = 0.0
     """The step that it rounds to, where parts of sums are to be rounded before they are added up."""
     limit: float
     """Of a stage with :attr:`tallies`: the largest absolute value that it passes on; the rest is cut."""
     tallies: int = 0
-    """How many words it adds behind an upload, whole numbers whose sum over the uploads is all that is read.
+    """How many words it adds behind an upload: whole numbers, of which only the sum over the uploads is read.
     The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
 
     @abstractmethod
@@ -140,12 +140,12 @@ class Carrier(ABC):
     agrees_on_keys: bool = False
     """Whether the clients must have agreed on pairwise keys before round 1."""
     tolerates_dropouts: bool = False
-    """Whether a sum opens without clients that stop answering; every other carrier's ask is refused then."""
+    """Whether a sum opens without clients that stop answering; every other carrier then refuses."""
     closing: tuple[str, ...] = ()
     """The steps after an upload that end with :attr:`confirms`, where there are any."""
     confirms: str = ""
-    """The step that shows a client that the sum it uploaded for is complete: what it learned meanwhile is
-    kept from then on. Empty where no client can know, so that it is kept once the upload is sealed."""
+    """The step that shows a client that the sum it uploaded for is complete: from then on the client keeps
+    its changed memory. Empty where no client can know: it then keeps that once the upload is sealed."""
 
     def bind(self, terms: BindContext) -> Carrier:
         """This carrier with its parameters filled in.
@@ -156,7 +156,7 @@ class Carrier(ABC):
         return self
 
     def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
-        """What somebody could learn beyond the declaration, one sentence each.
+        """What a reader could learn beyond the declaration, one sentence each.
 
         Args:
             traces: what the stages have done to every upload, e.g. ``", clipped, noised"``.
@@ -180,7 +180,7 @@ class Carrier(ABC):
         return self
 
     def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
-        """Whom the server asks for an upload, and what the carrier gives each besides; the server's half.
+        """Which clients the server asks for an upload, and what the carrier adds to each request.
 
         Names of entries start with ``carrier/``.
         """
@@ -191,15 +191,15 @@ class Carrier(ABC):
         return
 
     def context(self, scope: Scope, party: Party) -> str:
-        """A public mark of what a sealed upload is bound to: uploads of one sum have one. Empty for none.
+        """A public mark of what a sealed upload is bound to, the same in all of a sum. Empty for none.
 
-        Masks that are bound to different things do not cancel, and their sum is noise that nobody would
-        notice; this mark shows who was given something else.
+        Masks that are bound to different things do not cancel, and nobody would notice that their sum is
+        noise; this mark shows who was given something else.
         """
         return ""
 
     def check(self, data: Any, layout: Layout, name: str) -> None:
-        """That one client's sealed upload has the form that its layout promises; by default anything has.
+        """Checks that a sealed upload has the form that its layout promises; by default nothing.
 
         Raises:
             HostileMessage: for one that no honest client sends.
@@ -216,7 +216,7 @@ class Carrier(ABC):
 
     @property
     def opens(self) -> Domain:
-        """The numbers under the wrapping, if there is one."""
+        """The kind of numbers under the seal, if there is one."""
         return self.gives
 
     def wrap(self, tree: Tree, scope: Scope, party: Party) -> Tree:
@@ -248,7 +248,7 @@ class Carrier(ABC):
 
 
 MAJORITY: Literal["majority"] = "majority"
-"""The quorum of sums by default: no two cohorts that are answered have nobody in common."""
+"""The quorum of sums by default: any two cohorts that are answered share a client."""
 Quorum = float | Literal["majority"]
 
 
@@ -260,8 +260,8 @@ class Chain:
         stages: run from left to right in the client and from right to left at the reader.
         carrier: how the result travels.
         quorum: the smallest cohort that a client answers: a number, below 1 the share of all who may
-            contribute, or ``"majority"`` of them. The client's own; never read from the wire.
-        name: what tables call it.
+            contribute, or ``"majority"`` of them. Each client has its own; none is read from the wire.
+        name: its name in tables.
     """
 
     carrier: Carrier

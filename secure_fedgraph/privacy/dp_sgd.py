@@ -32,20 +32,20 @@ CHUNK = 2**24
 
 @dataclass(frozen=True)
 class PrivateSteps:
-    """How a client trains: every record's gradient clipped, their sum noised, records drawn by secret coins.
+    """How a client trains: each record's gradient clipped, their sum noised, records sampled by coins.
 
     Guarantees:
         - each step adds Gaussian noise of ``noise * clip`` to the sum of gradients no longer than ``clip``,
           on a grid of whole steps, from the operating system's randomness;
-        - each record is in each step with probability ``rate``, by coins that nobody else can foresee: the
-          amplification that is accounted rests on them;
+        - each record is in each step with probability ``rate``, by coins that nobody else can predict: the
+          accounted amplification needs that;
         - a step without any record still adds its noise.
     Needs:
         - gradients that follow from one record each. At ``unit="node"`` a record is a node's tree, and where
           a node is removed with its links at most ``occurrences`` trees change, each to any other.
 
     Args:
-        noise: standard deviation over the clip.
+        noise: the noise multiplier: standard deviation over the clip.
         clip: of one record's gradient, an L2 norm over all parameters.
         rate: the share of the records in a step.
         steps: a round.
@@ -80,11 +80,11 @@ class PrivateSteps:
             raise BadInput(f"steps.unit = {self.unit!r}: use one of {', '.join(RECORDS)}")
 
     def check_relation(self, relation: str) -> None:
-        """That these steps hold under a relation.
+        """Checks that these steps protect under a relation.
 
-        A step is divided by a share of the number of records, whose grid everybody can read off, so that
-        number is public: never under ``add-remove``. A node that is replaced brings other links along, which
-        changes as many trees again: only zeroed nodes are counted.
+        The number of records is public, since anybody can read it off the grid of a step: so never under
+        ``add-remove``. A node that is replaced brings other links, which change as many trees again: only
+        zeroed nodes are counted.
 
         Raises:
             BadInput: for another.
@@ -100,16 +100,16 @@ class PrivateSteps:
     def events(self, occurrences: int, relation: str, width: int) -> tuple[Event, ...]:
         """What a round's steps cost one unit.
 
-        The second event is the distance of the noise as drawn from the ideal.
+        The second event is the distance of the sampled noise from the ideal.
         """
-        drawn = SamplingError(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
+        sampling_error = SamplingError(min(self.steps * width * rounded_gaussian(SIGMA).total_variation, 1.0))
         if self.unit == "graph":
-            return SampledGaussian(self.noise, self.rate, self.steps, relation), drawn
-        return OccurringGaussian(self.noise, self.rate, self.steps, occurrences), drawn
+            return SampledGaussian(self.noise, self.rate, self.steps, relation), sampling_error
+        return OccurringGaussian(self.noise, self.rate, self.steps, occurrences), sampling_error
 
 
 class Training:
-    """A client's noisy steps, and what they have cost since it last asked.
+    """A client's noisy steps, and what they have cost since :meth:`taken` was last called.
 
     Args:
         how: its policy's.
@@ -147,26 +147,26 @@ class Training:
         """
         how = self.how
         width = sum(p.numel() for p in parameters.values())
-        self._taken += how.events(occurrences, self.relation, width)  # before anything is drawn
+        self._taken += how.events(occurrences, self.relation, width)  # before anything is sampled
         self._trained = True
-        grid = how.noise * how.clip / SIGMA
+        step = how.noise * how.clip / SIGMA
         expected = max(how.rate * records, 1.0)
         for _ in range(how.steps):
             chosen = secret_coins(records, how.rate)
             total = rounded_gaussian(SIGMA).draw(width).astype(np.int64)
-            for some in torch.split(chosen, max(1, CHUNK // width)):
-                if len(some):
-                    total += _whole_steps(gradients(some), parameters, how.clip, grid)
+            for batch in torch.split(chosen, max(1, CHUNK // width)):
+                if len(batch):
+                    total += _whole_steps(gradients(batch), parameters, how.clip, step)
             optimizer.zero_grad()
             if penalty is not None:
                 penalty()
-            _assign(parameters, total * (grid / expected))
+            _assign(parameters, total * (step / expected))
             optimizer.step()
 
     def taken(self) -> dict[str, tuple[Event, ...]]:
-        """The steps since this was last asked, by unit; no entry where there never were any."""
-        found, self._taken = tuple(self._taken), []
-        return {self.how.unit: found} if self._trained else {}
+        """The steps since the last call, by unit; no entry where the client never trained so."""
+        events, self._taken = tuple(self._taken), []
+        return {self.how.unit: events} if self._trained else {}
 
 
 def secret_coins(records: int, rate: float) -> torch.Tensor:
@@ -188,14 +188,14 @@ def _whole_steps(
     steps *= 1 / grid
     # a quotient that is rounded up could lengthen a row by a step's last bits: a hair less than the clip
     steps *= 1 - 2.0**-40
-    found: np.ndarray = np.trunc(steps, out=steps).sum(axis=0).astype(np.int64)
-    return found
+    total: np.ndarray = np.trunc(steps, out=steps).sum(axis=0).astype(np.int64)
+    return total
 
 
 def _assign(parameters: Mapping[str, torch.nn.Parameter], flat: np.ndarray) -> None:
     start = 0
     for p in parameters.values():
-        mine = torch.from_numpy(flat[start : start + p.numel()]).to(p.dtype).reshape(p.shape)
+        gradient = torch.from_numpy(flat[start : start + p.numel()]).to(p.dtype).reshape(p.shape)
         # a penalty on weights that the server chose may have no finite gradient
-        p.grad = mine if p.grad is None else torch.nan_to_num(p.grad + mine, posinf=0.0, neginf=0.0)
+        p.grad = gradient if p.grad is None else torch.nan_to_num(p.grad + gradient, posinf=0.0, neginf=0.0)
         start += p.numel()

@@ -1,4 +1,4 @@
-"""Digests under a key that the owner keeps: the same data are known again, and nobody else can test a guess.
+"""Digests under a key that the owner keeps: it recognises the same data, and nobody else can test a guess.
 
 A plain digest of private data confirms a guess: whoever knows all of a graph but one link tries both.
 """
@@ -19,7 +19,7 @@ KEYED = "keyed:"
 
 
 def keyed(key: bytes, digest: str) -> str:
-    """HMAC-SHA-256 of a digest, in words of its own kind.
+    """HMAC-SHA-256 of a digest, with a prefix of its own.
 
     >>> keyed(bytes(32), "d") == keyed(bytes(32), "d") != keyed(bytes(31) + b"1", "d")
     True

@@ -1,4 +1,4 @@
-"""Priorities of links under a secret key: what one client samples its neighbours by."""
+"""Priorities of links under a secret key, by which one client samples neighbours."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def link_priorities(key: torch.Tensor, links: torch.Tensor) -> torch.Tensor:
     if not links.shape[1]:
         return torch.zeros(0, dtype=torch.int64)
     blocks = links.to(torch.int64).T.contiguous().numpy().tobytes()
-    found = bytearray(scattered(key.numpy().tobytes(), blocks))
-    return torch.frombuffer(found, dtype=torch.int64)[::2]
+    permuted = bytearray(scattered(key.numpy().tobytes(), blocks))
+    return torch.frombuffer(permuted, dtype=torch.int64)[::2]

@@ -1,4 +1,4 @@
-"""A client's protection side: its identity, the roster it was given, and its secrets of this run."""
+"""A client's keys: its identity, the roster it was given, and its secrets of this run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from secure_fedgraph.crypto import Identity, verify
 
 REMEMBERED = 2**13
-"""Signatures that a simulation remembers as good: a few megabytes."""
+"""Signatures that a simulation remembers as valid: a few megabytes."""
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Party:
         identity: its signing key, older than the run.
         roster: every client's public signing key, from outside the protocol: the server did not hand it out.
         secrets: keys of this run, by carrier.
-        good: (key, signature, message) that were found good, shared by clients that are simulated in one
+        good: (key, signature, message) that were verified, shared by clients that are simulated in one
             process: whether a signature is good does not depend on who asks, and two hundred clients ask two
             hundred times. A client in a process of its own has None and works each out itself.
     """
@@ -38,14 +38,14 @@ class Party:
         Raises:
             HostileMessage: where it did not.
         """
-        asked = self.roster[name], signature, message
-        if self.good is not None and asked in self.good:
+        claim = self.roster[name], signature, message
+        if self.good is not None and claim in self.good:
             return
-        verify(*asked)
+        verify(*claim)
         if self.good is not None:
             if len(self.good) >= REMEMBERED:
                 self.good.clear()
-            self.good.add(asked)
+            self.good.add(claim)
 
     def __reduce__(self) -> Any:
         raise TypeError("a party holds keys and is not copied or stored")

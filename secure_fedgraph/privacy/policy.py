@@ -22,9 +22,9 @@ Make = TypeVar("Make", bound=Callable[..., "Policy"])
 Amount = float | Mapping[str, float]
 """One number for all channels, or one by a channel's name."""
 OUTSIDE = Protection(Plain(), name="outside the guarantee")
-"""What a channel to the referee gets under every policy: the experiment's examiner, not the federation."""
+"""The protection of a channel to the referee, under every policy: it stands outside the federation."""
 SILENT = Protection(Plain(), name="nothing is sent")
-"""What a channel gets on which nothing comes back; the client enforces it."""
+"""The protection of a channel on which nothing comes back; the client enforces that."""
 
 
 class PlaintextWarning(UserWarning):
@@ -36,14 +36,14 @@ class Policy:
     """A recipe ``Channel -> Protection`` with named exceptions.
 
     Args:
-        name: what results call it.
+        name: its name in results.
         recipe: the protection for a channel.
         exceptions: channel name -> protection, where the recipe does not decide.
         relation: the neighbouring relation that sensitivities are taken under.
 
     Raises:
-        BadInput: for a relation that is none, or that noisy steps or randomised inputs do not hold under; for
-            randomised links under noisy steps on nodes; for two drawings of one kind.
+        BadInput: for an unknown relation, or one that noisy steps or randomised inputs do not hold under;
+            for randomised links with noisy steps on nodes; for two randomised inputs of one kind.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Policy:
     steps: PrivateSteps | None = None
     """How clients train, where they train under noise."""
     drawn: tuple[InputRandomizer, ...] = ()
-    """What clients randomise of their own before anything is done with it: links, labels, features."""
+    """What clients randomise of their own data before they use it: links, labels, features."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
-    """What its recipe was called with, for another process to make it again; None for one made by hand."""
+    """What its recipe was called with, so that another process can make it too; None for one made by hand."""
 
     def __post_init__(self) -> None:
         if self.relation not in tuple(Relation):
@@ -99,13 +99,13 @@ class Policy:
 
 
 def _sharing_carriers(bounds: dict[str, Bound]) -> dict[str, Bound]:
-    """Channels with equal carriers have one between them: it is set up once a run, and keeps its keys."""
-    found: list[Carrier] = []
+    """Channels with equal carriers share one: it is set up once a run, and keeps its keys."""
+    distinct: list[Carrier] = []
 
     def shared(carrier: Carrier) -> Carrier:
-        same = next((one for one in found if one == carrier), None)
+        same = next((one for one in distinct if one == carrier), None)
         if same is None:
-            found.append(carrier)
+            distinct.append(carrier)
         return same or carrier
 
     return {name: replace(bound, carrier=shared(bound.carrier)) for name, bound in bounds.items()}
@@ -113,7 +113,7 @@ def _sharing_carriers(bounds: dict[str, Bound]) -> dict[str, Bound]:
 
 @dataclass(frozen=True)
 class BoundPolicy:
-    """Every channel of an algorithm with its protection. A channel that is not in it does not leave."""
+    """Every channel of an algorithm with its protection. Nothing leaves on any other channel."""
 
     policy: Policy
     bounds: Mapping[str, Bound]
@@ -125,7 +125,7 @@ class BoundPolicy:
 
     @property
     def drawn(self) -> tuple[InputRandomizer, ...]:
-        """What clients randomise, in the order in which they do."""
+        """What clients randomise, in that order."""
         return in_order(self.policy.drawn)
 
     def __getitem__(self, channel: str) -> Bound:
@@ -149,7 +149,7 @@ class BoundPolicy:
 
     @property
     def agrees_on_keys(self) -> bool:
-        """Whether anything that clients hide is bound to what they were given in the run."""
+        """Whether any upload is hidden under keys that are bound to what clients were given in the run."""
         return any(bound.carrier.agrees_on_keys for bound in self.bounds.values())
 
     def describe(self) -> list[dict[str, Any]]:

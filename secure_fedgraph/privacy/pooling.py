@@ -1,4 +1,4 @@
-"""Sums over units: each unit's part clipped and held to so many rows before anything is added up."""
+"""Sums over units: each unit's part is clipped and limited to so many rows before it is added up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionRows, Layout
 
 HAIR = 1 - 2.0**-40
-"""What a quotient's last bits cannot lengthen a row by."""
+"""A factor below 1: the rounding of a quotient cannot then lengthen a row."""
 
 
 def clipped(matrix: np.ndarray, norm: float) -> np.ndarray:
@@ -24,7 +24,7 @@ def clipped(matrix: np.ndarray, norm: float) -> np.ndarray:
 
 
 def first(places: np.ndarray, most: int) -> np.ndarray:
-    """Each unit's first ``most`` places, in the public order of the rows: no other unit decides which."""
+    """Each unit's first ``most`` places, in the public order of the rows, which no other unit changes."""
     return places & (np.cumsum(places, axis=1) <= most)
 
 

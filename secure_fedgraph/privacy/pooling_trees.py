@@ -1,4 +1,4 @@
-"""Sums over trees of units: each unit's row clipped, its places checked, before anything is added up."""
+"""Sums over trees of units: each unit's row is clipped and its places are checked before it is added up."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def tree_sums(
         grid: a step that each unit's row is rounded to, towards zero, before anything is added up.
 
     Guarantees:
-        - zeroing one unit out on the table, with all that stands below its places, moves the whole matrix by
+        - zeroing one unit on the table, with all units below its places, moves the whole matrix by
           at most ``sqrt(touches.rows) * touches.norm`` in L2, whatever the other units are; replacing it by
           twice that.
 
     Raises:
-        BadInput: for a table that lets a unit stand in more places than was declared. It is not mended here:
-            which place goes would depend on who else stands where, and change when one is zeroed.
+        BadInput: for a table with a unit in more places than was declared. None is removed here: which one
+            would depend on the other units, and change when one is zeroed.
     """
     layout, matrix, places = trees.packed(unit)
     check_table(places, touches)
@@ -44,7 +44,7 @@ def tree_sums(
 
 
 def check_table(places: np.ndarray, touches: UnitContributionTrees) -> None:
-    """That a table of places keeps to what was declared.
+    """Checks that a table of places keeps to what was declared.
 
     Raises:
         BadInput: where it does not.
@@ -55,10 +55,10 @@ def check_table(places: np.ndarray, touches: UnitContributionTrees) -> None:
             f"{list(places.shape)} places, where {touches.batches} batches of {touches.trees} trees of "
             f"{sum(sizes)} positions were declared"
         )
-    there = places >= 0
-    if not there[:, :, parents(touches.fanout)][there[:, :, 1:]].all():
+    occupied = places >= 0
+    if not occupied[:, :, parents(touches.fanout)][occupied[:, :, 1:]].all():
         raise BadInput("a table of trees has a place below an empty one, where zeroing would not reach it")
-    if touches.filled and there.sum(axis=2).max() > touches.filled:
+    if touches.filled and occupied.sum(axis=2).max() > touches.filled:
         raise BadInput(f"a table of trees has one that fills more than {touches.filled} places")
     if _most_often(places.reshape(len(places), -1)) > 1:
         raise BadInput("a table of trees lets one unit stand twice in a batch")
@@ -75,11 +75,11 @@ def parents(fanout: tuple[int, ...]) -> np.ndarray:
     >>> parents((2, 2)).tolist()
     [0, 0, 1, 1, 2, 2]
     """
-    found, start, size = [], 0, 1
+    levels, start, size = [], 0, 1
     for children in fanout:
-        found.append(np.repeat(np.arange(start, start + size), children))
+        levels.append(np.repeat(np.arange(start, start + size), children))
         start, size = start + size, size * children
-    return np.concatenate(found)
+    return np.concatenate(levels)
 
 
 def _most_often(rows: np.ndarray) -> int:

@@ -229,10 +229,10 @@ class Channel:
         if not isinstance(self.name, str):
             raise wrong_type("name", self.name, "give a channel's name as text")
         for key, kind, known in (("reveal", Reveal, tuple(Reveal)), ("unit", Unit, OF_ROWS)):
-            given = getattr(self, key)
-            if not isinstance(given, kind) or given not in known:
+            value = getattr(self, key)
+            if not isinstance(value, kind) or value not in known:
                 names = ", ".join(f"{kind.__name__}.{one.name}" for one in known)
-                raise wrong_type(f"channel {self.name!r}: {key}", given, f"give one of {names}")
+                raise wrong_type(f"channel {self.name!r}: {key}", value, f"give one of {names}")
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", self.name):
             raise BadInput(f"channel name {self.name!r}: use lower-case letters, digits and underscores")
         if self.to not in tuple(Recipient):

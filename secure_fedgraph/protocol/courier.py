@@ -128,14 +128,14 @@ class Courier:
         replies: dict[str, wire.Tree] = {}
         failed: list[Exception] = []
         lost = set()
-        some = next(iter(requests.values()))
+        first = next(iter(requests.values()))
         for name, answer in self._reached(raw, without).items():
             try:
                 replies[name] = self._opened(requests.get(name), name, answer)
             except without as failure:
                 failed.append(failure)
                 lost.add(name)
-                self.leave_out(some, name, reason(failure))
+                self.leave_out(first, name, reason(failure))
             else:
                 if confirms or (alike is not None and not tolerant):
                     self._heard[name] = self.history.last
@@ -144,7 +144,7 @@ class Courier:
         missing = set(raw) - set(replies) - lost
         if missing and not tolerant:
             raise Refused(f"round {round}, channel {channel!r}: {', '.join(sorted(missing))} did not answer")
-        return some, replies
+        return first, replies
 
     @property
     def roster(self) -> Mapping[str, bytes]:
@@ -206,7 +206,7 @@ class Courier:
         except HostileMessage as error:
             raise HostileMessage(f"{name}'s reply cannot be read: {error}") from None
         if request is None or not reply.answers(request):
-            asked = "nothing" if request is None else f"channel {request.channel!r}"
-            raise HostileMessage(f"{name!r} answered something that it was not asked (asked was {asked})")
+            what = "nothing" if request is None else f"channel {request.channel!r}"
+            raise HostileMessage(f"{name!r} answered something that it was not asked (asked was {what})")
         self.transcript.record(reply, answer)
         return tree

@@ -52,9 +52,9 @@ class Dropouts:
     def leaving(self, round: int, cohort: tuple[str, ...]) -> dict[str, str]:
         """Client -> the step from which on it does not answer in this round."""
         order = sorted(cohort, key=lambda name: self._number(round, "who", name))
-        some = order[: math.floor(self.share * len(cohort) + 1e-9)]
-        found = {name: STEPS[self._number(round, "when", name) % len(STEPS)] for name in some}
-        return found | {name: step for (when, name), step in self.at.items() if when == round}
+        leavers = order[: math.floor(self.share * len(cohort) + 1e-9)]
+        steps = {name: STEPS[self._number(round, "when", name) % len(STEPS)] for name in leavers}
+        return steps | {name: step for (when, name), step in self.at.items() if when == round}
 
     def gone(self, round: int, step: str, cohort: tuple[str, ...]) -> set[str]:
         """Who does not answer this step. Whoever left stays away for the rest of the round and its sums."""

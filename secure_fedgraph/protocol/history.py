@@ -113,18 +113,18 @@ class History:
 
 def exchange_of(number: int, round: int, channel: str, cohort: tuple[str, ...], given: wire.Tree) -> Exchange:
     """An exchange in which a cohort was given something, as it came out of a message."""
-    named = hashlib.sha256("\n".join(cohort).encode()).digest()
+    cohort_digest = hashlib.sha256("\n".join(cohort).encode()).digest()
     return Exchange(
-        number, round, channel, hashlib.sha256(named + bytes.fromhex(given_digest(given))).digest()
+        number, round, channel, hashlib.sha256(cohort_digest + bytes.fromhex(given_digest(given))).digest()
     )
 
 
 def given_digest(given: wire.Tree) -> str:
     """SHA-256 of what was given, as it came out of a message: the same for all who were given the same."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for piece in wire.pack(given).buffers:
-        found.update(piece)
-    return found.hexdigest()
+        hasher.update(piece)
+    return hasher.hexdigest()
 
 
 def parted(tree: wire.Tree) -> tuple[wire.Tree, wire.Tree]:
@@ -160,7 +160,7 @@ def from_bytes(raw: bytes | memoryview) -> list[Exchange]:
     numbers, rounds, digests = (tree.get(key) for key in ("numbers", "rounds", "digests"))
     channels = tree.get("channels")
     count = len(numbers) if isinstance(numbers, np.ndarray) and numbers.ndim == 1 else 0
-    whole = all(
+    readable = all(
         isinstance(value, np.ndarray) and value.dtype == dtype and value.shape == shape
         for value, dtype, shape in (
             (numbers, np.dtype("<i8"), (count,)),
@@ -168,7 +168,7 @@ def from_bytes(raw: bytes | memoryview) -> list[Exchange]:
             (digests, np.dtype("u1"), (count, DIGEST)),
         )
     )
-    if not whole or not 0 < count <= MOST_MISSED or not isinstance(channels, str) or len(tree) != 4:
+    if not readable or not 0 < count <= MOST_MISSED or not isinstance(channels, str) or len(tree) != 4:
         raise HostileMessage(
             f"a request reports missed exchanges that cannot be read, or above {MOST_MISSED}"
         )

@@ -43,13 +43,13 @@ class Before:
 
 
 def _copied(values: dict[str, Any]) -> dict[str, Any]:
-    found = {}
+    copies = {}
     for name, value in values.items():
         try:
-            found[name] = copy.deepcopy(value)
+            copies[name] = copy.deepcopy(value)
         except Exception as error:  # a live autograd graph, say: nothing that could be kept either
             logging.getLogger("secure_fedgraph.client").info(
                 "%r cannot be copied (%s): if an answer fails, it stays as that left it", name, error
             )
-            found[name] = value
-    return found
+            copies[name] = value
+    return copies

@@ -304,10 +304,10 @@ class Transcript:
 
     def _take_up(self, path: Path) -> None:
         try:
-            found = files.read(path, root=path.parents[1])
+            notes = files.read(path, root=path.parents[1])
         except FileNotFoundError:
             return
-        whole, _, torn = found.rpartition(b"\n")
+        whole, _, torn = notes.rpartition(b"\n")
         if torn:  # a kill between two bytes of a note; the message itself was counted by its ledger charge
             files.write(path, [whole, b"\n" * bool(whole)], private=True, root=path.parents[1])
         for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
@@ -382,13 +382,13 @@ class View:
 
     def asked(self, channel: str) -> list[Seen]:
         """What the clients were given with each request on a channel, where it was kept."""
-        found = []
+        seen = []
         for note in self._kept(self.sent, channel):
             if note.sender == SERVER and note.step == ANSWER:
                 tree = Message.from_bytes(self._body(note.number)).tree()
                 given = {k: v for k, v in tree.items() if not k.startswith(CARRIER)}
-                found.append(Seen(note.round, note.exchange, (note.recipient,), given))
-        return found
+                seen.append(Seen(note.round, note.exchange, (note.recipient,), given))
+        return seen
 
     def uploads(self, channel: str, exchange: int | None = None) -> list[Seen]:
         """The single uploads that these parties can read: empty where masks or ciphers hide them.
@@ -396,14 +396,14 @@ class View:
         Args:
             exchange: of this one only; bodies are read from disk one by one.
         """
-        found = []
+        seen = []
         for note in self._replies(channel):
             if exchange is not None and note.exchange != exchange:
                 continue
             values = readable(self._reply(note), Unit(self._terms(channel)["unit"]))
             if values is not None:
-                found.append(Seen(note.round, note.exchange, (note.sender,), values))
-        return found
+                seen.append(Seen(note.round, note.exchange, (note.sender,), values))
+        return seen
 
     def own_uploads(self, channel: str) -> list[Seen]:
         """What these parties added to sums themselves under masks, ciphers or noise, as they made it."""
@@ -425,7 +425,7 @@ class View:
 
         They are there where replies travel in the clear, and where a seal has nothing under it.
         """
-        unit, found = Unit(self._terms(channel)["unit"]), []
+        unit, seen = Unit(self._terms(channel)["unit"]), []
         for note in self._kept(self.sent, channel):
             if note.step == READ and note.sender == SERVER and note.recipient in self.parties:
                 request = Message.from_bytes(self._body(note.number))
@@ -433,12 +433,12 @@ class View:
                 for name, tree in bundle.replies.items():
                     values = readable(tree, unit)
                     if values is not None:
-                        found.append(Seen(bundle.round, bundle.exchange, (name,), values))
+                        seen.append(Seen(bundle.round, bundle.exchange, (name,), values))
         for note in self._kept(self.opened, channel):
             if len(note.contributors) == 1:
                 values = wire.decode(self._body(note.number))
-                found.append(Seen(note.round, note.exchange, note.contributors, values))
-        return found
+                seen.append(Seen(note.round, note.exchange, note.contributors, values))
+        return seen
 
     def offer(self, channel: str, exchange: int) -> Seen | None:
         """The offer that an exchange on a peer channel answered; None where these parties cannot read it.
@@ -495,7 +495,7 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
     domain = reply.get("domain")
     if domain not in [one.value for one in Domain] or not Domain(domain).readable:
         return None
-    data, text, grid = reply.get("data"), reply.get("layout"), reply.get("grid")
+    data, text, step = reply.get("data"), reply.get("layout"), reply.get("grid")
     layout = Layout.from_text(text if isinstance(text, str) else "")
     size = layout.rows * layout.width
     if not isinstance(data, np.ndarray) or not size <= data.size <= size + MOST_TALLIES:
@@ -503,9 +503,9 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
     values = np.asarray(data, dtype=np.float64).reshape(-1)[:size]  # behind them may stand tallies
     matrix = values.reshape(layout.rows, layout.width)
     if domain == Domain.RING.value:
-        if type(grid) is not float:
+        if type(step) is not float:
             raise HostileMessage("an upload in whole steps does not say how large a step is")
-        matrix = matrix * grid
+        matrix = matrix * step
     named = layout.unpack(matrix, by_row=unit is not Unit.CLIENT)
     return {name: value.numpy() for name, value in named.items()}
 
@@ -523,13 +523,13 @@ def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
     names = {one.name: str(one.type) for one in fields(kind)}
     if not isinstance(row, dict) or row.keys() != names.keys():
         raise _damaged(path, f"{place!r} holds a note without the keys {', '.join(names)}")
-    for name, wanted in names.items():
+    for name, type_name in names.items():
         value = row[name]
-        if wanted.startswith("tuple"):
-            right = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        if type_name.startswith("tuple"):
+            valid = isinstance(value, list) and all(isinstance(one, str) for one in value)
         else:
-            right = type(value) is _KINDS[wanted]
-        if not right or (name == "number" and not 0 <= value < 2**40):
+            valid = type(value) is _KINDS[type_name]
+        if not valid or (name == "number" and not 0 <= value < 2**40):
             raise _damaged(path, f"{place!r} holds a note whose {name} is {str(value)[:40]!r}")
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
     return kind(**values)

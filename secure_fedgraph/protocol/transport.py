@@ -60,10 +60,10 @@ class DirectCalls:
 
     def reach(self, requests: Mapping[str, bytes]) -> dict[str, Answer]:
         """As :meth:`exchange`, with its error in the place of the reply where a client refuses or fails."""
-        found: dict[str, Answer] = {}
+        answers: dict[str, Answer] = {}
         for name, request in requests.items():
             try:
-                found[name] = self._doors[name](request)
+                answers[name] = self._doors[name](request)
             except Exception as refusal:
-                found[name] = refusal
-        return found
+                answers[name] = refusal
+        return answers

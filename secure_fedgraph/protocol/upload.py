@@ -75,8 +75,8 @@ class Layout:
         for name, shape in self.fields:
             block = matrix[:, start : start + _size(shape)]
             start += _size(shape)
-            whole = (self.rows, *shape) if by_row else shape
-            values[name] = torch.from_numpy(np.array(block, copy=True)).reshape(whole)
+            tensor_shape = (self.rows, *shape) if by_row else shape
+            values[name] = torch.from_numpy(np.array(block, copy=True)).reshape(tensor_shape)
         return values
 
 

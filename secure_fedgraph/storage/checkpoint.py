@@ -137,10 +137,10 @@ class Checkpoint:
         if files.size_of(path) is None:
             raise BadInput(f"{folder.parent} holds no checkpoint to resume from: start it with 'run'")
         kept = _typed(path, read_json(path, root), _COMMITTED)
-        for key, there, here in _differences(kept["facts"], self._facts):
+        for key, stored, current in _differences(kept["facts"], self._facts):
             raise BadInput(
-                f"{path} belongs to another run: its {key} is {str(there)[:80]} and this one's is "
-                f"{str(here)[:80]}; resume it with what it was started with, or give another folder"
+                f"{path} belongs to another run: its {key} is {str(stored)[:80]} and this one's is "
+                f"{str(current)[:80]}; resume it with what it was started with, or give another folder"
             )
         self.label = kept["label"]
         marks = folder / "exchange.json"
@@ -199,9 +199,9 @@ def lock(folder: Path) -> FileLock:
         BadInput: where another process has it.
     """
     files.private_folder(folder, folder.parent)
-    found = files.lock(folder / "lock", timeout=0)
+    file_lock = files.lock(folder / "lock", timeout=0)
     try:
-        found.acquire()
+        file_lock.acquire()
     except Timeout:
         raise BadInput(f"another process is at work in {folder.parent}: wait for it, or end it") from None
-    return found
+    return file_lock

@@ -68,8 +68,8 @@ class PartyStore:
             if files.size_of(self.folder / file) is None:  # the list settles all of them
                 files.write(self.folder / file, buffers, private=True, root=self._root)
             parts[name] = {"file": file, "check": check}
-        kept = {"owner": self.owner, "label": label, "parts": parts}
-        write_json(self._list(label), kept, self._root)
+        listing = {"owner": self.owner, "label": label, "parts": parts}
+        write_json(self._list(label), listing, self._root)
 
     def load(self, label: str) -> dict[str, Any]:
         """What was kept under a label.
@@ -77,26 +77,29 @@ class PartyStore:
         Raises:
             BadInput: for a part that is missing or damaged, naming the file.
         """
-        kept = read_json(self._list(label), self._root)
-        if kept.get("owner") != self.owner or kept.get("label") != label:
+        listing = read_json(self._list(label), self._root)
+        if listing.get("owner") != self.owner or listing.get("label") != label:
             raise BadInput(
-                f"{self._list(label)} belongs to {str(kept.get('owner'))[:60]!r}: put {self.owner}'s back"
+                f"{self._list(label)} belongs to {str(listing.get('owner'))[:60]!r}: put {self.owner}'s back"
             )
-        return {name: self._part(part) for name, part in self._parts(label, kept).items()}
+        return {name: self._part(part) for name, part in self._parts(label, listing).items()}
 
     def _parts(self, label: str, kept: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
         """Name to file and checksum. A file's name stays a name: nothing outside the folder is read."""
         path, parts = self._list(label), kept.get("parts")
         if not isinstance(parts, dict):
             raise damaged(path, "it lacks 'parts'")
-        found = {}
+        files_and_checks = {}
         for name, part in parts.items():
             if not (isinstance(part, dict) and part.keys() == {"file", "check"}):
                 raise damaged(path, f"part {name[:60]!r} names no file and checksum")
             if type(part["check"]) is not int:
                 raise damaged(path, f"the checksum of part {name[:60]!r} is no number")
-            found[name] = files.base_name(part["file"], f"{path}, part {name[:60]!r},"), part["check"]
-        return found
+            files_and_checks[name] = (
+                files.base_name(part["file"], f"{path}, part {name[:60]!r},"),
+                part["check"],
+            )
+        return files_and_checks
 
     def _part(self, part: tuple[str, int]) -> Any:
         file, check = part
@@ -117,8 +120,8 @@ class PartyStore:
     def _drop_all_but(self, label: str) -> None:
         keep = {f"{label}.json"}
         if label:
-            kept = read_json(self._list(label), self._root)
-            keep |= {file for file, _ in self._parts(label, kept).values()}
+            listing = read_json(self._list(label), self._root)
+            keep |= {file for file, _ in self._parts(label, listing).values()}
         for path in self.folder.iterdir():
             if path.name not in keep:
                 files.remove(path, self._root)
@@ -126,10 +129,10 @@ class PartyStore:
 
 def checksum(buffers: Iterable[Any]) -> int:
     """CRC-32: against accidents, not against somebody who can write the folder anyway."""
-    found = 0
+    crc = 0
     for buffer in buffers:
-        found = zlib.crc32(buffer, found)
-    return found
+        crc = zlib.crc32(buffer, crc)
+    return crc
 
 
 def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:
@@ -158,8 +161,8 @@ def read_json(path: Path, root: Path | None = None) -> dict[str, Any]:
         )
     if checksum([text]) != check:
         raise damaged(path, "its checksum is another")
-    found: dict[str, Any] = value
-    return found
+    content: dict[str, Any] = value
+    return content
 
 
 def damaged(path: Path, why: str) -> BadInput:

@@ -1,4 +1,4 @@
-"""One budget by several accountants, side by side: the table that an expert checks the others against."""
+"""One budget by several accountants, side by side: the table in which an expert compares them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from secure_fedgraph.privacy.accounting.rdp import coupled_curve, epsilon_of
 ACCOUNTANTS = ("pld", "rdp", "prv")
 _UNDER_REPORTS = ("gdp", "gaussian", "gaussianaccountant")
 _PRV_UP_TO = 40.0
-"""Opacus' PRV accountant needs gigabytes beyond."""
+"""Above this epsilon Opacus' PRV accountant needs gigabytes."""
 _DAIGAVANE_ORDERS = np.arange(11, 100) / 10
 
 
@@ -30,7 +30,7 @@ def budget_figures(
     relation: str,
     accountants: Iterable[str] = ACCOUNTANTS,
 ) -> dict[str, float]:
-    """Epsilon of DP-SGD where a unit is a record, by each accountant that can tell.
+    """Epsilon of DP-SGD where a unit is a record, by each accountant that covers it.
 
     Args:
         multiplier: standard deviation of the noise on the sum, over the clip.
@@ -39,11 +39,11 @@ def budget_figures(
         delta: the failure probability.
         relation: add-remove, zero-out or replace.
         accountants: of ``pld`` (dp-accounting's losses), ``rdp`` (Rényi), ``prv`` (Opacus' PRVAccountant,
-            which knows no ``replace``, and is left out where epsilon is beyond use).
+            which knows no ``replace``, and is left out where epsilon is too large to be of use).
 
     Raises:
         Refused: for Opacus' GaussianAccountant, which reports less than was spent.
-        BadInput: for numbers that are none of DP-SGD, and unknown names.
+        BadInput: for numbers out of range, and unknown names.
     """
     names = list(accountants)
     for name in names:
@@ -51,19 +51,19 @@ def budget_figures(
     one = SampledGaussian(multiplier, rate, steps, relation)
     check_delta(delta)
     bound = renyi({one: 1}, delta)
-    found = {}
+    figures = {}
     for name in names:
         if name == "rdp":
-            found[name] = bound
+            figures[name] = bound
         elif name == "pld":
-            found[name] = epsilon([one], delta).epsilon
+            figures[name] = epsilon([one], delta).epsilon
         elif relation != "replace" and 0 < bound <= _PRV_UP_TO:
-            found[name] = _prv(multiplier, rate, steps, delta)
-    return found
+            figures[name] = _prv(multiplier, rate, steps, delta)
+    return figures
 
 
 def check_accountant(name: str) -> str:
-    """The name of an accountant that may be asked.
+    """The name of an accountant that may be used.
 
     Raises:
         Refused: for Opacus' GaussianAccountant.
@@ -92,7 +92,7 @@ def _prv(multiplier: float, rate: float, steps: int, delta: float) -> float:
 def node_budget(
     noise: float, rate: float, steps: int, occurrences: int, delta: float, records: int | None = None
 ) -> dict[str, float]:
-    """Epsilon of DP-SGD where one node changes several records' gradients, by each accountant that can tell.
+    """Epsilon of DP-SGD where one node changes several records' gradients, by each accountant.
 
     Args:
         noise: standard deviation of the noise on the sum, over the clip of one gradient.
@@ -109,13 +109,13 @@ def node_budget(
     """
     one = OccurringGaussian(noise, rate, steps, occurrences)
     check_delta(delta)
-    found = {"mirrored pld": epsilon([one], delta).epsilon, "mirrored rdp": renyi({one: 1}, delta)}
+    figures = {"mirrored pld": epsilon([one], delta).epsilon, "mirrored rdp": renyi({one: 1}, delta)}
     bound = epsilon_of(coupled_curve(one), delta)
-    found["coupled pld"] = _coupled(one, delta, bound)
-    found["coupled rdp"] = bound
+    figures["coupled pld"] = _coupled(one, delta, bound)
+    figures["coupled rdp"] = bound
     if records is not None:
-        found["daigavane rdp"] = _daigavane(one, records, delta)
-    return found
+        figures["daigavane rdp"] = _daigavane(one, records, delta)
+    return figures
 
 
 def _coupled(one: OccurringGaussian, delta: float, bound: float) -> float:

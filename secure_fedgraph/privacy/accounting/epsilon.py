@@ -1,11 +1,11 @@
-"""Epsilon of what was released, by the accountant that is right for it, and the noise that a budget takes.
+"""Epsilon of what was released, by the right accountant, and the noise that a budget needs.
 
-Three accountants, each for what it is an upper bound of:
+Three accountants, each for the releases of which it is an upper bound:
 
 - the exact curve, where every release is continuous Gaussian: they compose to one (Dong, Roth, Su 2022);
 - privacy loss distributions (dp-accounting's PLD), for continuous noise with sampling, and pure epsilon;
 - Rényi and concentrated differential privacy, as soon as one release carries discrete noise, for which a
-  continuous distribution of losses is no upper bound. Also wherever it happens to be the smaller figure.
+  continuous distribution of losses is no upper bound. Also wherever it gives the smaller figure.
 
 ``docs/guarantees.md`` has the proofs. For releases chosen after seeing earlier ones: ``accounting_filter``.
 """
@@ -58,11 +58,11 @@ Events = Mapping[Event, int] | Iterable[Event]
 
 EXACT, PLD, RDP, SUM, NONE = "exact-gaussian", "pld", "rdp", "sum", "none"
 _NO_NOISE = 1e6
-"""Epsilon is mu**2 / 2 and more: beyond this the search for it overflows, and nothing is protected."""
+"""Epsilon is at least mu**2 / 2: for a larger mu the search overflows, and nothing is protected."""
 COARSE = 300.0
-"""An epsilon above this is as good as none: its Rényi bound is figure enough, and costs no memory."""
+"""An epsilon above this protects nothing: its Rényi bound is enough, and costs no memory."""
 _FLOAT = 1e-14
-"""What floating point may lose of delta in a Fourier transform to the power of one step."""
+"""How much of delta floating point may lose in the Fourier transform, for each step."""
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e7
 _SEARCH = 1e-3
 
@@ -76,7 +76,7 @@ class Spent:
 
 
 def check_delta(delta: float) -> float:
-    """The delta, where it is one.
+    """The delta, once it is checked.
 
     Raises:
         BadInput: outside (0, 1).
@@ -88,15 +88,15 @@ def check_delta(delta: float) -> float:
 
 def counted(events: Events) -> dict[Event, int]:
     """Events that occur, each with how often; steps of equal steps are added up."""
-    found: Counter[Event] = Counter()
+    counts: Counter[Event] = Counter()
     for one, times in events.items() if isinstance(events, Mapping) else ((one, 1) for one in events):
         if type(times) is not int or times < 0:
             raise BadInput(f"an event counts a whole number of times, not {times!r}")
         if isinstance(one, SampledGaussian | OccurringGaussian | VanishingGaussian):
             one, times = replace(one, steps=1), times * one.steps
         if times:
-            found[_without_sampling(one)] += times
-    return dict(found)
+            counts[_without_sampling(one)] += times
+    return dict(counts)
 
 
 def _without_sampling(one: Event) -> Event:
@@ -120,8 +120,8 @@ def epsilon(events: Events, delta: float) -> Spent:
 
     Args:
         events: what was released, or how often each. What is released may depend on earlier releases; how
-            much noise it gets and how many there are may not. Where these too are chosen by what earlier
-            ones showed, ask :func:`accounting_filter.fits`.
+            much noise it gets and how many there are may not. Where these too depend on earlier releases,
+            use :func:`accounting_filter.fits`.
         delta: the failure probability.
 
     Raises:
@@ -136,17 +136,19 @@ def epsilon(events: Events, delta: float) -> Spent:
 
 
 def _epsilon(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
-    apart = math.fsum(times * one.total_variation for one, times in counts if isinstance(one, SamplingError))
+    distance = math.fsum(
+        times * one.total_variation for one, times in counts if isinstance(one, SamplingError)
+    )
     events = frozenset((one, times) for one, times in counts if not isinstance(one, SamplingError))
-    found = _of_ideal(events, delta)
-    # the least epsilon that the ideal noise keeps to with what the drawing leaves of delta
-    while apart and math.isfinite(found.epsilon):
-        left = delta - (1 + math.exp(min(found.epsilon, 700.0))) * apart
-        more = _of_ideal(events, left) if left > 0 else Spent(math.inf, found.accountant)
-        if more.epsilon <= found.epsilon * (1 + 1e-9):
-            return Spent(found.epsilon * (1 + 1e-9), more.accountant)
-        found = more
-    return found
+    spent = _of_ideal(events, delta)
+    # the least epsilon of the ideal noise at what the sampler's distance leaves of delta
+    while distance and math.isfinite(spent.epsilon):
+        delta_left = delta - (1 + math.exp(min(spent.epsilon, 700.0))) * distance
+        more = _of_ideal(events, delta_left) if delta_left > 0 else Spent(math.inf, spent.accountant)
+        if more.epsilon <= spent.epsilon * (1 + 1e-9):
+            return Spent(spent.epsilon * (1 + 1e-9), more.accountant)
+        spent = more
+    return spent
 
 
 @lru_cache(maxsize=4096)
@@ -198,7 +200,7 @@ def renyi(events: Mapping[Event, int], delta: float) -> float:
 def _by_losses(
     events: Mapping[Event, int], gaussians: Mapping[GaussianRelease, int], delta: float, about: float
 ) -> float:
-    """Epsilon by composed distributions of losses; infinite where doubles cannot carry that delta."""
+    """Epsilon by composed distributions of losses; infinite where doubles are too coarse for that delta."""
     sampled: dict[Any, int] = {one: times for one, times in events.items() if one not in gaussians}
     target = delta - _FLOAT * (1 + sum(sampled.values()))
     if target < delta / 2:
@@ -212,9 +214,9 @@ def _by_losses(
 
 
 def grid_for(about: float, reach: float, steps: int) -> float:
-    """The width of a grid of losses: fine against the epsilon expected and against one step's share of it.
+    """The width of a grid of losses: fine against the expected epsilon and against one step's share of it.
 
-    Coarser ones are upper bounds as well, only larger: at a tenth of a step's standard deviation by 0.1 %.
+    A coarser grid gives an upper bound too, only larger: at a tenth of a step's deviation by 0.1 %.
     """
     return max(about / max(8_000, 50 * math.sqrt(steps)), reach / losses.MOST_POINTS)
 
@@ -230,13 +232,13 @@ def noise_for(
     Args:
         epsilon_budget: what may be spent.
         delta: the failure probability.
-        make: a noise multiplier to all the events of the plan; more noise must not cost more. It may refuse
-            a multiplier (BadInput), which counts as too little.
+        make: noise multiplier -> all events of the plan; more noise must not cost more. It may refuse a
+            multiplier (BadInput), which counts as too little noise.
         fits: whether a plan stays within the budget; by default, that its :func:`epsilon` does.
 
     Raises:
         BadInput: for an epsilon that is not positive, a delta outside (0, 1), and a budget that no noise
-            meets, with the least that one does.
+            meets, with the least epsilon that some noise meets.
 
     >>> round(noise_for(4.377, 1e-5, lambda z: [GaussianRelease(z)]), 2)
     1.0
@@ -279,8 +281,10 @@ def noise_for(
                 max(middle * (1 + side * _SEARCH / 3), low * (1 + _SEARCH / 9)), high * (1 - _SEARCH / 9)
             )
             side = -side
-        found = over(middle)
-        low, below, high, above = (low, below, middle, found) if found <= 0 else (middle, found, high, above)
+        log_ratio = over(middle)
+        low, below, high, above = (
+            (low, below, middle, log_ratio) if log_ratio <= 0 else (middle, log_ratio, high, above)
+        )
     return high
 
 

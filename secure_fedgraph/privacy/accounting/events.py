@@ -10,13 +10,13 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.protocol.guarantee import Relation
 
 LEAST_SIGMA = 2.0
-"""Below this a share of discrete noise is no longer nearly Gaussian: tau is 118 at 0.7 (threats 6.7)."""
+"""Below this a share of discrete noise is far from Gaussian: tau is 118 at 0.7 (threats 6.7)."""
 MOST = 10**9
-"""Steps, shares, occurrences or coordinates of one event."""
+"""The most steps, shares, occurrences or coordinates of one event."""
 
 
 KEY = "key"
-"""In a field's metadata: what it is called on disk, where ledgers have another word for it."""
+"""In a field's metadata: its key on disk, where ledgers use another word."""
 
 
 class Event:
@@ -35,7 +35,7 @@ class Event:
 
     @classmethod
     def _keys(cls) -> dict[str, tuple[str, str]]:
-        """The keys of the form on disk, each with the field that it is and the name of the field's type."""
+        """Key on disk -> the field's name and the name of its type."""
         every = fields(cls)  # type: ignore[arg-type]
         return {f.metadata.get(KEY, f.name): (f.name, str(f.type)) for f in every}
 
@@ -45,13 +45,13 @@ class Event:
 
     @classmethod
     def _read(cls, body: Mapping[str, Any]) -> Self:
-        """Every field must be there, of its own type: a bool is no number here, a string is none either."""
+        """Every field must be present and of its own type: a bool or a string is no number here."""
         keys = cls._keys()
         if set(body) != set(keys):
             raise BadInput(f"an event {cls.kind!r} has exactly the keys {', '.join(keys)}")
         for key, (_, kind) in keys.items():
-            wanted = {"float": (int, float), "int": (int,), "str": (str,), "bool": (bool,)}[kind]
-            if type(body[key]) not in wanted:
+            types = {"float": (int, float), "int": (int,), "str": (str,), "bool": (bool,)}[kind]
+            if type(body[key]) not in types:
                 raise BadInput(f"{key} of an event {cls.kind!r} is no {kind}")
         return cls(**{name: body[key] for key, (name, _) in keys.items()})
 
@@ -72,7 +72,7 @@ class Event:
 
 
 _LOW, _HIGH = 1e-9, 1e12
-"""Noise multipliers that are accounted: less is none at all, and of more doubles lose what the cost is."""
+"""Noise multipliers that are accounted: less counts as none, and for more the cost is lost in doubles."""
 
 
 class GaussianEvent(Event):
@@ -107,10 +107,10 @@ class DiscreteRelease(GaussianEvent):
     Args:
         noise_multiplier: ``sqrt(shares) * sigma / sensitivity``, sensitivity and sigma in whole steps; 0
             means that there is no noise.
-        shares: how many independent discrete Gaussians the sum surely holds that the reader does not know.
+        shares: how many independent discrete Gaussians, unknown to the reader, the sum holds for certain.
         sigma: of each share, in whole steps.
         width: coordinates.
-        total_variation: between the noise as drawn and the ideal one, for the whole vector and all shares.
+        total_variation: between the sampled noise and the ideal one, for the whole vector and all shares.
     """
 
     noise_multiplier: float = field(metadata={KEY: "multiplier"})
@@ -194,7 +194,7 @@ class VanishingGaussian(GaussianEvent):
     vanish.
 
     Args:
-        vanishing: must be True, said by whoever knows that the design makes them vanish.
+        vanishing: must be True; set it where the design makes them vanish.
     """
 
     noise_multiplier: float = field(metadata={KEY: "noise"})
@@ -213,7 +213,7 @@ class VanishingGaussian(GaussianEvent):
         if self.vanishing is not True:
             raise BadInput(
                 "the mixture-of-Gaussians event holds only where the touched gradients vanish; in ordinary "
-                "GNN training they change: use OccurringGaussian, or say vanishing=True if the design does it"
+                "GNN training they change: use OccurringGaussian, or set vanishing=True if the design does it"
             )
 
 
@@ -238,7 +238,7 @@ class PureRelease(Event):
 
 @dataclass(frozen=True)
 class SamplingError(Event):
-    """How far the noise of a release, as a sampler drew it, may be from what another event is about.
+    """How far the sampled noise of a release may be from the ideal noise of another event.
 
     Args:
         total_variation: for the whole upload.

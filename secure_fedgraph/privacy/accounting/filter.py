@@ -1,15 +1,15 @@
-"""Whether one more release fits a budget, where how much is released next depends on what was seen so far.
+"""Whether one more release fits a budget, where later releases are planned from earlier ones.
 
-A later run is planned by whoever saw the earlier one, so its noise and its length are no constants. Figures
-that are computed as if they had been do not hold then; what holds is a rule that says no before the sum of
-what was spent passes a bound that was fixed first (a privacy filter). Three kinds of history have one:
+Who plans a later run has seen the earlier one, so its noise and its length are no constants. Figures that
+treat them as constants do not hold then. What holds is a rule that refuses a release before the sum of what
+was spent passes a bound that was fixed first (a privacy filter). Three kinds of history have one:
 
-- continuous Gaussian only: the squared inverse multipliers add up, as if they had been fixed;
+- continuous Gaussian only: the squared inverse multipliers add up, as for fixed ones;
 - Gaussian, continuous or discrete: the rho of concentrated privacy adds up, at one order fixed beforehand;
-- anything: Rényi divergences add up at each of a few orders fixed beforehand, delta shared out among them.
+- anything: Rényi divergences add up at each of a few orders fixed beforehand, which share delta.
 
-Which kind a history is of may itself depend on what was seen: so delta is shared out among the three too,
-unless a ledger is bound to one kind from its beginning. ``docs/guarantees.md`` has the proofs.
+The kind of a history may itself depend on what was seen: so the three kinds share delta too, unless a
+ledger is bound to one kind from its beginning. ``docs/guarantees.md`` has the proofs.
 """
 
 from __future__ import annotations
@@ -33,26 +33,24 @@ from secure_fedgraph.privacy.accounting.rdp import ORDERS, concentrated, curve_o
 
 KINDS = ("gaussian", "concentrated", "any")
 _FOR_THE_SAMPLER = 0.01
-"""The share of delta kept for discrete noise that is not quite the ideal one."""
+"""The share of delta kept for discrete noise, which is not quite the ideal one."""
 _FRACTIONS = (1.0, 0.7)
-"""Of the order (less one) at which a Gaussian's budget is best counted. Sampled steps want smaller ones, but
-below a half delta leaves no budget at all; each order more takes its share of delta from the others."""
+"""Of the order (less one) that is best for a Gaussian's budget. Sampled steps need smaller ones, but below a
+half delta leaves no budget at all; each further order takes its share of delta from the others."""
 
 
 class Filter:
-    """A budget that later releases may be fitted to, one after the other.
+    """A budget for releases one after the other, where earlier ones may decide on later ones.
 
     Guarantees:
-        - whatever was allowed, one release after the other, by whatever choice, is (epsilon, delta)-DP
-          together;
-        - what fits goes on fitting if less was spent: so a plan that fits as a whole never stops half-way.
+        - all that was allowed, one release after the other, however chosen, is (epsilon, delta)-DP together;
+        - what fits also fits if less was spent: so a plan that fits as a whole never stops half-way.
 
     Args:
         epsilon, delta: the budget.
-        kind: that all releases will be of: ``gaussian`` (continuous, no sampling), ``concentrated``
-            (Gaussian, continuous or discrete, no sampling) or ``any``. Must be fixed before the first
-            release; others are not allowed then. None leaves it open, and costs a little: each kind gets a
-            third of delta.
+        kind: of all releases: ``gaussian`` (continuous, no sampling), ``concentrated`` (Gaussian, continuous
+            or discrete, no sampling) or ``any``. It is fixed before the first release, and other kinds are
+            refused then. None leaves it open, and costs a little: each kind gets a third of delta.
 
     Raises:
         BadInput: for an epsilon that is not positive, a delta outside (0, 1), an unknown kind.
@@ -71,9 +69,9 @@ class Filter:
         self._distance = share * _FOR_THE_SAMPLER / (1 + math.exp(min(epsilon, 700.0)))
         rhos = _curve_budget(epsilon, rest, ORDERS) / ORDERS
         self._rho, best = float(rhos.max()), ORDERS[int(rhos.argmax())]
-        wanted = {int(np.abs(ORDERS - (1 + f * (best - 1))).argmin()) for f in _FRACTIONS}
-        self._orders = np.array(sorted(wanted))
-        self._curve = _curve_budget(epsilon, rest / len(wanted), ORDERS[self._orders])
+        orders = {int(np.abs(ORDERS - (1 + f * (best - 1))).argmin()) for f in _FRACTIONS}
+        self._orders = np.array(sorted(orders))
+        self._curve = _curve_budget(epsilon, rest / len(orders), ORDERS[self._orders])
 
     def allows(self, events: Events) -> bool:
         """Whether all of these, released one after the other, stay within the budget."""
@@ -89,7 +87,7 @@ class Filter:
     def _allows(self, events: Mapping[Event, int]) -> bool:
         if self._distance_of(events) > self._distance:
             return False
-        drawn = any(isinstance(one, SamplingError) for one in events)
+        has_sampling_error = any(isinstance(one, SamplingError) for one in events)
         events = {one: times for one, times in events.items() if not isinstance(one, SamplingError)}
         kind = _kind_of(events)
         if any(without_noise(one) for one in events):
@@ -100,8 +98,8 @@ class Filter:
             kind = self.kind
         if kind == "gaussian":
             mu = math.sqrt(2 * _rho(events))
-            left = self._gaussian_delta * (1 - _FOR_THE_SAMPLER * drawn)
-            return exact_gaussian(mu, left) <= self.epsilon
+            delta_left = self._gaussian_delta * (1 - _FOR_THE_SAMPLER * has_sampling_error)
+            return exact_gaussian(mu, delta_left) <= self.epsilon
         if kind == "concentrated":
             return _rho(events) <= self._rho
         curve = sum((times * curve_of(one)[self._orders] for one, times in events.items()), np.zeros(1))
@@ -109,12 +107,12 @@ class Filter:
 
     @staticmethod
     def _distance_of(events: Mapping[Event, int]) -> float:
-        found = [
+        distances = [
             (one.total_variation, n)
             for one, n in events.items()
             if isinstance(one, DiscreteRelease | SamplingError)
         ]
-        return math.fsum(distance * times for distance, times in found)
+        return math.fsum(distance * times for distance, times in distances)
 
 
 def fits(spent: Events, one: Event, epsilon: float, delta: float, kind: str | None = None) -> bool:
@@ -149,5 +147,5 @@ def _curve_budget(epsilon: float, delta: float, orders: np.ndarray) -> np.ndarra
     References:
         Canonne, Kamath, Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, prop. 12.
     """
-    found = epsilon - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
-    return np.asarray(np.where(found > 0, found, -1.0))
+    divergences = epsilon - np.log1p(-1 / orders) + np.log(delta * orders) / (orders - 1)
+    return np.asarray(np.where(divergences > 0, divergences, -1.0))

@@ -1,9 +1,9 @@
-"""Privacy loss distributions of sampled Gaussians, every rounding upwards, where dp-accounting has none.
+"""Privacy loss distributions of sampled Gaussians that dp-accounting lacks; all rounding is upwards.
 
-Where dp-accounting has the mechanism, its own distribution is taken. Here is the rest: two mixtures of
-Gaussians whose means recede from a common point in opposite directions, and the coupled pair. Both come as
-their hockey-stick curve on a grid, which dp-accounting turns into a distribution that dominates it ("connect
-the dots"). ``docs/guarantees.md`` proves that these pairs are the worst.
+Where dp-accounting has the mechanism, its own distribution is used. This module has the rest: two mixtures
+of Gaussians whose means move away from a common point in opposite directions, and the coupled pair. Each is
+given by its hockey-stick curve on a grid, which dp-accounting turns into a distribution that dominates it
+("connect the dots"). ``docs/guarantees.md`` proves that these pairs are the worst.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Array = np.ndarray
 Distribution = Any
 """dp-accounting's PrivacyLossDistribution."""
 Curve = Callable[[Array], Array]
-"""Epsilons (ascending) to the hockey-stick divergence, never below the true one."""
+"""Epsilons (ascending) -> the hockey-stick divergence, never below the true one."""
 RARE = 1e-22
-"""Counts of occurrences this unlikely are charged to delta outright."""
+"""Counts of occurrences that are less likely are charged to delta."""
 _REACH = 10.0
 """Standard deviations of Gaussian noise: what lies beyond has probability 1e-23."""
 MOST_POINTS = 40_000
@@ -41,22 +41,22 @@ _MOST_VALUES, _AT_ONCE = 400, 8192
 def occurrences(count: int, rate: float, rare: float = RARE) -> tuple[Array, Array, float]:
     """How many of a unit's records one step samples: values, their probabilities, and the mass left out.
 
-    Of many values, some stand for those just below them.
+    Where there are many values, some stand for those just below them.
     """
     law = binom(count, rate)
     values = np.arange(count + 1)
     masses = law.pmf(values)
     keep = masses > rare / (count + 1)
     values, masses = values[keep], masses[keep]
-    if values.size > _MOST_VALUES:  # several counts as the largest of them, which costs most
+    if values.size > _MOST_VALUES:  # several counts are taken as the largest of them, which costs most
         starts = np.arange(0, values.size, math.ceil(values.size / _MOST_VALUES))
         values = values[np.append(starts[1:], values.size) - 1]
         masses = np.add.reduceat(masses, starts)
-    return values, masses, rare  # each of at most count + 1 values was rarer than its share of that
+    return values, masses, rare  # each of at most count + 1 values left out was rarer than its share of this
 
 
 def _reach(masses: Array, shifts: Array) -> float:
-    """A loss that each Gaussian, moved by its shift, exceeds with a probability that is rare altogether."""
+    """A loss that the Gaussians, each moved by its shift, exceed together with a rare probability only."""
     deviations = np.sqrt(2 * np.maximum(np.log(masses / RARE), 0.0))
     return float(np.max(shifts * shifts / 2 + shifts * deviations))
 
@@ -77,7 +77,7 @@ def coupled(count: int, rate: float, noise: float, grid: float) -> Distribution:
             total += mass * _gaussian_curve(float(shift), epsilons)
         return total
 
-    # the roles of the two worlds are symmetric: given J, either is the other moved
+    # the two worlds are symmetric: given J, each is the other one moved
     return privacy_loss_distribution.PrivacyLossDistribution(_dots(curve, _reach(masses, shifts), grid))
 
 
@@ -95,7 +95,7 @@ def vanishing(count: int, rate: float, noise: float, grid: float) -> Distributio
     values, masses, left_out = occurrences(count, rate)
     means = values / noise
     forth = _mixtures(means, 0 * means, masses, left_out)
-    back = _mixtures(0 * means, -means, masses, left_out)  # the same pair, turned round and mirrored
+    back = _mixtures(0 * means, -means, masses, left_out)  # the same pair, swapped and mirrored
     reach = _reach(masses, means)
     return privacy_loss_distribution.PrivacyLossDistribution(
         _dots(forth, reach, grid), _dots(back, reach, grid)
@@ -141,7 +141,7 @@ def gaussian(multiplier: float, grid: float) -> Distribution:
 
 
 def reach_of(one: SampledGaussian | OccurringGaussian | VanishingGaussian | PureRelease) -> float:
-    """The largest loss of one step that is worth a place on the grid."""
+    """The largest loss of one step that gets a point of the grid."""
     if isinstance(one, PureRelease):
         return one.epsilon
     if isinstance(one, SampledGaussian):
@@ -163,8 +163,8 @@ def _gaussian_curve(shift: float, epsilons: Array) -> Array:
 def _mixtures(up: Array, down: Array, masses: Array, left_out: float) -> Curve:
     """The curve of ``sum masses N(up, 1)`` against ``sum masses N(down, 1)``, where up >= 0 >= down.
 
-    The loss grows with the outcome, so the best test is a half-line; where it begins is found by Newton's
-    method. A beginning that is a little off gives a divergence that is too small by its square.
+    The loss grows with the outcome, so the best test is a half-line; its start is computed by Newton's
+    method. An error of the start makes the divergence too small by about its square.
     """
     logs = np.log(masses)
 
@@ -187,7 +187,9 @@ def _mixtures(up: Array, down: Array, masses: Array, left_out: float) -> Curve:
         value, slope = loss(x)
         gap = np.where(inside, np.abs(value - epsilons), 0.0)
         first = masses @ ndtr(up[:, None] - x)
-        with np.errstate(divide="ignore"):  # a second term of zero is too small, so the difference too large
+        with np.errstate(
+            divide="ignore"
+        ):  # a second term that underflows to 0 is too small, so the difference is too large
             second = np.exp(epsilons + np.log(masses @ ndtr(down[:, None] - x)))
         # what the half-line misses: at most the gap times the mass between it and the best one
         missed = gap * np.minimum(1.0, gap / np.maximum(slope, 1e-300))
@@ -213,7 +215,7 @@ def _dots(curve: Curve, reach: float, grid: float) -> Any:
     """The distribution that dominates a curve, on the points of a grid within reach."""
     points = max(math.ceil(reach / grid), 1)
     epsilons = grid * np.arange(-points, points + 1)
-    with np.errstate(over="ignore"):  # of minus infinity the larger of it and 0 is 0
+    with np.errstate(over="ignore"):  # an overflow gives minus infinity, and the maximum of it and 0 is 0
         deltas = np.maximum(curve(epsilons), np.maximum(0.0, -np.expm1(epsilons)))
     falling = np.maximum.accumulate(deltas[::-1])[::-1]
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(

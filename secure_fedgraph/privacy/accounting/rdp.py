@@ -1,4 +1,4 @@
-"""Rényi differential privacy of each event, on one set of orders, and the way to epsilon."""
+"""Rényi differential privacy of each event, on one set of orders, and its conversion to epsilon."""
 
 from __future__ import annotations
 
@@ -29,49 +29,49 @@ ORDERS = np.array(
     + list(range(11, 64))
     + [64, 80, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096, 16384]
 )
-"""Small ones for much noise spent, large ones for little."""
+"""Small orders are best for large epsilons, large orders for small ones."""
 _SUMMED_UP_TO = 512
-"""Orders of a sampled Gaussian that dp-accounting sums up; larger ones take long."""
+"""The largest order of a sampled Gaussian that dp-accounting sums up; larger ones take long."""
 _EXACT_TAU = 10_000
 _ROUNDS = 1000
 _BLOCKS = 2000
 _RARE = 1e-80
-"""Rarer counts of touched gradients than this are bounded less tightly; large orders find even those."""
+"""Counts of touched gradients rarer than this are bounded less tightly; large orders weigh even those."""
 _WIDTH, _FURTHEST, _WIDEST = 0.02, 600.0, 20.0
-"""Of the quadrature, in standard deviations: its points, how far they go, the widest mixture (its density's
-complex zeros stay pi over that away, and the error is exp(-2 pi of that over the width))."""
+"""Of the quadrature, in standard deviations: the distance of its points, how far they go, the widest mixture
+(its density's complex zeros are pi / widest away, and the error is exp(-2 pi**2 / widest / width))."""
 
 
 @lru_cache(maxsize=4096)
 def curve_of(one: Event) -> Array:
-    """The Rényi divergence of an event at each of :data:`ORDERS`, both ways; steps included.
+    """The Rényi divergence of an event at each of :data:`ORDERS`, in both directions; steps included.
 
     Guarantees:
         - an upper bound at every order, infinite where none is known.
     """
     if without_noise(one):
-        found = np.full(ORDERS.shape, math.inf)
+        curve = np.full(ORDERS.shape, math.inf)
     elif isinstance(one, GaussianRelease | DiscreteRelease):
-        found = concentrated(one) * ORDERS
+        curve = concentrated(one) * ORDERS
     elif isinstance(one, SampledGaussian):
-        found = one.steps * _sampled(one.noise_multiplier, one.rate, one.relation)
+        curve = one.steps * _sampled(one.noise_multiplier, one.rate, one.relation)
     elif isinstance(one, OccurringGaussian):
-        found = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=True)
+        curve = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=True)
     elif isinstance(one, VanishingGaussian):
-        found = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=False)
+        curve = one.steps * _mixtures(one.occurrences, one.rate, 1 / one.noise_multiplier, mirrored=False)
     elif isinstance(one, PureRelease):
-        found = _pure(one.epsilon)
+        curve = _pure(one.epsilon)
     else:
         raise TypeError(f"no accountant knows {one!r}")
-    found.setflags(write=False)
-    return found
+    curve.setflags(write=False)
+    return curve
 
 
 def concentrated(one: GaussianRelease | DiscreteRelease) -> float:
     """The rho of zero-concentrated differential privacy: the Rényi divergence over its order, at every order.
 
-    A sum of discrete Gaussians is no discrete Gaussian; ``tau`` bounds how far it is from one. What the paper
-    adds to the divergence at every order, once, is added times the order here: more, and linear.
+    A sum of discrete Gaussians is no discrete Gaussian; ``tau`` bounds how far it is from one. The paper adds
+    a term to the divergence once at every order; here it is multiplied by the order: larger, and linear.
 
     References:
         Bun and Steinke, Concentrated Differential Privacy, TCC 2016, proposition 6; Kairouz, Liu, Steinke,
@@ -103,19 +103,19 @@ def _sampled(multiplier: float, rate: float, relation: str) -> Array:
     """
     if relation == "replace":
         return _mixtures(1, rate, 1 / multiplier, mirrored=True)
-    found = _mixtures(1, rate, 1 / multiplier, mirrored=False).copy()
+    curve = _mixtures(1, rate, 1 / multiplier, mirrored=False).copy()
     whole = (ORDERS % 1 == 0) & (ORDERS <= _SUMMED_UP_TO)
     accountant = rdp.RdpAccountant(orders=ORDERS[whole])
     accountant.compose(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(multiplier)))
-    found[whole] = np.minimum(found[whole], accountant.rdp)
-    return found
+    curve[whole] = np.minimum(curve[whole], accountant.rdp)
+    return curve
 
 
 def _rare(count: int, rate: float, common: Array) -> tuple[Array, Array]:
     """Values and log-probabilities that stand for the binomial counts that :func:`occurrences` left out.
 
-    They are rare, but a large order finds them. A block of large counts stands at its largest, with a
-    geometric series for its probability; small ones count as the smallest common one.
+    They are rare, but a large order gives them weight. A block of large counts is taken as its largest,
+    with a geometric series for its probability; small counts are taken as the smallest common one.
     """
     law, low, high = binom(count, rate), common[0], common[-1]
     values, logs = ([], []) if low == 0 else ([np.array([low])], [np.array([math.log(_RARE)])])
@@ -124,7 +124,7 @@ def _rare(count: int, rate: float, common: Array) -> tuple[Array, Array]:
         edges = np.append(edges[edges <= count], count + 1)
         ratio = (count - edges[:-1]) * rate / ((edges[:-1] + 1) * (1 - rate))
         values.append(edges[1:] - 1)
-        # so far above the mean each count is rarer than the one before by this ratio at least
+        # so far above the mean each count is rarer than the one before, at least by this ratio
         logs.append(law.logpmf(edges[:-1]) - np.log1p(-np.minimum(ratio, 0.99)))
     return np.concatenate([*values, np.zeros(0)]), np.concatenate([*logs, np.zeros(0)])
 
@@ -139,7 +139,7 @@ def _moments(values: Array, logs: Array, shift: float) -> Array:
 
 
 def _coupled(count: int, rate: float, change: float) -> tuple[Array, Array]:
-    """``log E exp(a (a - 1) (change J)**2 / 2)`` at each order, and of that what rare counts contribute."""
+    """``log E exp(a (a - 1) (change J)**2 / 2)`` at each order, and the part of rare counts in it."""
     values, masses, _ = occurrences(count, rate, _RARE)
     rare = _moments(*_rare(count, rate, values), change)
     return np.asarray(np.logaddexp(_moments(values, np.log(masses), change), rare)), rare
@@ -162,8 +162,8 @@ def _mixtures(count: int, rate: float, shift: float, mirrored: bool) -> Array:
 
     The worst pair is ``E N(J shift, 1)`` against its mirror image, or against ``N(0, 1)`` where touched
     gradients vanish, the larger of both ways (``docs/guarantees.md``). Its integrand ``p**a q**(1 - a)`` is
-    smooth and falls off like a Gaussian, for which the trapezoid rule errs by less than doubles do; orders
-    whose integral half the points do not confirm keep the coupled pair's bound. Rare counts stay coupled
+    smooth and falls off like a Gaussian, for which the trapezoid rule errs by less than doubles do. Orders
+    whose integral differs with half of the points keep the coupled pair's bound. Rare counts stay coupled
     (joint convexity).
     """
     moments, rare = _coupled(count, rate, (2 if mirrored else 1) * shift)
@@ -177,8 +177,8 @@ def _mixtures(count: int, rate: float, shift: float, mirrored: bool) -> Array:
         log_q = _log_mixture(logs, -means if mirrored else 0 * means, x)
         ways = [(log_p, log_q)] if mirrored else [(log_p, log_q), (log_q, log_p)]
         for k in usable:
-            found = max(_integral(ORDERS[k] * up + (1 - ORDERS[k]) * down) for up, down in ways)
-            moments[k] = min(moments[k], np.logaddexp(found + 1e-9, rare[k]))
+            integral = max(_integral(ORDERS[k] * up + (1 - ORDERS[k]) * down) for up, down in ways)
+            moments[k] = min(moments[k], np.logaddexp(integral + 1e-9, rare[k]))
     return np.asarray(np.maximum(moments, 0.0) / (ORDERS - 1))
 
 
@@ -191,7 +191,7 @@ def _log_mixture(logs: Array, means: Array, x: Array) -> Array:
 
 
 def _integral(logs: Array) -> float:
-    """The logarithm of an integral over equally spaced points; infinite if every second one says another."""
+    """The logarithm of an integral over equally spaced points; infinite if half of the points give another."""
     top = float(logs.max())
     weights = np.exp(logs - top)
     whole, half = float(weights.sum() * _WIDTH), float(weights[::2].sum() * 2 * _WIDTH)
@@ -208,8 +208,8 @@ def _pure(epsilon: float) -> Array:
 def epsilon_of(curve: Array, delta: float, distance: float = 0.0) -> float:
     """Epsilon of a Rényi curve, where each world's noise is within a distance of the noise accounted for.
 
-    Each of the two worlds differs by the distance from its ideal, so delta is short of ``(1 + e**epsilon)``
-    times the distance; epsilon is the least fixed point of that.
+    Each of the two worlds differs by the distance from its ideal, which takes ``(1 + e**epsilon)`` times the
+    distance off delta; epsilon is the least fixed point of that.
 
     Args:
         curve: at :data:`ORDERS`.
@@ -218,13 +218,13 @@ def epsilon_of(curve: Array, delta: float, distance: float = 0.0) -> float:
     """
     if not distance:
         return float(rdp.compute_epsilon(ORDERS, curve, delta)[0])
-    found = 0.0
+    epsilon = 0.0
     for _ in range(_ROUNDS):
-        left = delta - (1 + math.exp(min(found, 700.0))) * distance
-        if left <= 0:
+        delta_left = delta - (1 + math.exp(min(epsilon, 700.0))) * distance
+        if delta_left <= 0:
             break
-        needed = float(rdp.compute_epsilon(ORDERS, curve, left)[0])
-        if needed <= found:
-            return found
-        found = needed + 1e-6 * (1 + needed)  # rises to the fixed point; a little beyond it is enough
+        needed = float(rdp.compute_epsilon(ORDERS, curve, delta_left)[0])
+        if needed <= epsilon:
+            return epsilon
+        epsilon = needed + 1e-6 * (1 + needed)  # it rises to the fixed point, and ends a little above it
     return math.inf

@@ -1,4 +1,4 @@
-"""Signed key agreement between clients, with the server as courier: what masks and sealed keys start from.
+"""Signed key agreement between clients, with the server as courier: masks and sealed keys derive from it.
 
 Two steps before round 1. *Advertise*: every client makes an X25519 key for this run only and signs it with
 the identity key that the roster names. *Introduce*: the server hands all of them to everybody, and each

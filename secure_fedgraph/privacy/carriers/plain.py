@@ -30,12 +30,12 @@ class Plain(Carrier):
 
     def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """On a SUM channel every single upload; on a peer channel without a seal, the courier's reading."""
-        channel, found = terms.channel, []
+        channel, excesses = terms.channel, []
         if channel.to == "peer" and SEAL not in traces:
-            found.append(f"the server, which carries it, reads every single upload{traces}")
+            excesses.append(f"the server, which carries it, reads every single upload{traces}")
         if channel.reveal is Reveal.SUM:
-            found.append(f"the {channel.to} sees every single upload{traces}, not only the sum")
-        return tuple(found)
+            excesses.append(f"the {channel.to} sees every single upload{traces}, not only the sum")
+        return tuple(excesses)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The flattened matrix, float32."""
@@ -44,9 +44,9 @@ class Plain(Carrier):
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum in float64."""
         # checked before the total is made: a layout's promise allocates nothing
-        found = [checked_array(data, _FLOAT32, layout, name) for name, data in sealed.items()]
+        matrices = [checked_array(data, _FLOAT32, layout, name) for name, data in sealed.items()]
         total = np.zeros((layout.rows, layout.width))
-        for matrix in found:
+        for matrix in matrices:
             total += matrix
         return total
 

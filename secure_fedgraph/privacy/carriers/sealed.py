@@ -1,4 +1,4 @@
-"""Sealed parcels: what a peer reads and the server only carries, encrypted from end to end."""
+"""Sealed parcels: uploads that a peer reads and the server only carries, encrypted end to end."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Sealed(Carrier):
 
     Guarantees:
         - the server learns who sent to whom and a size padded to whole blocks; layout and values are sealed;
-        - a parcel opens only for a reader it was sealed to, and only as what it was sent as: run, round,
-          exchange, channel, cohort, answered offer, sender and reader are bound into it, and each reader's
-          key to the one content, so another reader cannot pass off its own.
+        - a parcel opens only for a reader that it was sealed to, and only in its own exchange: run, round,
+          exchange, channel, cohort, answered offer, sender and reader are bound into it. Each reader's key is
+          bound to the content too, so one reader cannot give another a content of its own.
     Needs:
         - a channel that a peer reads;
         - a roster of identity keys that the server did not hand out.
@@ -116,7 +116,7 @@ class Sealed(Carrier):
         """The reply, in the hands of a reader.
 
         Raises:
-            HostileMessage: for a parcel that was not sealed to this reader by that sender, or not as this.
+            HostileMessage: for a parcel of another sender, reader or exchange.
         """
         wrapped, content = tree.get(f"key/{party.name}"), tree.get("content")
         if not isinstance(wrapped, wire.BYTES) or not isinstance(content, wire.BYTES):
@@ -145,7 +145,7 @@ def _pair_key(party: Party, peer: str, sender: str, scope: Scope) -> bytes:
 
 
 def _binding(scope: Scope, sender: str, reader: str = "", content: bytes | memoryview = b"") -> bytes:
-    """What a seal holds together. A reader's key names the content: another reader cannot swap it."""
+    """What a seal is bound to. A reader's key names the content: another reader cannot swap it."""
     return wire.encode(
         {
             "run": scope.run,

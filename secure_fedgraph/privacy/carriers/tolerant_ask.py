@@ -1,4 +1,4 @@
-"""Asking for the steps of a sum that goes on without those who answer nonsense."""
+"""The server's ask for sums that go on without clients whose answers are invalid."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class TolerantAsk:
 
     Args:
         ask: (step, client -> what it is given) -> the request, and the replies.
-        leave_out: told of every client that the sum goes on without.
-        reasons: why this sum went on without some so far, by whomever they were left out.
-        roster: client -> public identity key, where the server knows them: a wrong signature is then known
-            for whose it is before the others refuse it.
+        leave_out: called for every client that the sum goes on without.
+        reasons: the reasons so far why clients of this sum were left out.
+        roster: client -> public identity key, where the server knows them: it then notices a wrong
+            signature, and whose it is, before the other clients refuse it.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class TolerantAsk:
         self._leave_out = leave_out
 
     def __call__(self, step: str, given: Mapping[str, Tree]) -> dict[str, Tree]:
-        """The replies of those that answered what can be read."""
+        """The replies that can be read."""
         self.request, replies = self._ask(step, given)
         return replies
 
@@ -58,12 +58,12 @@ class TolerantAsk:
 
 
 def keep_valid(ask: Ask, replies: Mapping[str, Tree], check: Callable[[str, Tree], None]) -> dict[str, Tree]:
-    """The replies that pass a check. A plain ask, which can leave nobody out, gets the refusal as an error.
+    """The replies that pass a check. A plain ask cannot leave a client out: it raises the refusal.
 
     Args:
         check: raises HostileMessage for a reply that no honest client sends.
     """
-    found = {}
+    valid = {}
     for name, tree in replies.items():
         try:
             check(name, tree)
@@ -72,12 +72,12 @@ def keep_valid(ask: Ask, replies: Mapping[str, Tree], check: Callable[[str, Tree
                 raise
             ask.refuse(name, str(refusal))
         else:
-            found[name] = tree
-    return found
+            valid[name] = tree
+    return valid
 
 
 def require(ask: Ask, found: int, needed: int, of: int, channel: str, had: str) -> None:
-    """That a sum can go on.
+    """Checks that enough clients are left for a sum.
 
     Raises:
         Refused: with the reasons why some were left out.

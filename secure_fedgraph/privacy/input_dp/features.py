@@ -1,4 +1,4 @@
-"""Features that are drawn once in place of a client's own: a few columns a node, one bit each."""
+"""Features that a client randomises once, in place of its own: a few columns a node, one bit each."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ A_BIT = 2.18
 
 @dataclass(frozen=True)
 class MultiBitFeatures(InputRandomizer):
-    """LPGNN's multi-bit mechanism: m of d columns are drawn for each node, and each tells one biased bit.
+    """LPGNN's multi-bit mechanism: m of d columns are sampled for each node, and each gives one random bit.
 
-    A bit says 1 with a probability that goes with the value from ``low`` to ``high``; it becomes an estimate
-    without bias, and columns that were not drawn become the middle of the range. A client keeps these in
-    place of its own features, in the same units, so a model that was trained on them takes clean ones.
+    A bit is 1 with a probability that grows with the value from ``low`` to ``high``; it becomes an estimate
+    without bias, and columns that were not sampled become the middle of the range. A client keeps these in
+    place of its own features, in the same scale, so a model that was trained on them takes clean ones.
 
     Guarantees:
-        - one node's features, put to any others, change the probability of any result by at most
+        - one node's features, set to any others, change the probability of any result by at most
           ``e^epsilon``, split evenly over its m bits; its label and links are not covered.
 
     Args:
         epsilon: of one node's features in one client.
-        low, high: what they lie between, which is public; what is beyond is cut.
+        low, high: the public range of a feature; values beyond it are cut.
 
     Raises:
-        BadInput: for an epsilon or a range that is none.
+        BadInput: for an epsilon that is not positive, or an empty range.
 
     References:
         Sajadmanesh and Gatica-Perez, Locally Private Graph Neural Networks, CCS 2021, algorithms 1 and 2.
@@ -59,7 +59,7 @@ class MultiBitFeatures(InputRandomizer):
             )
 
     def bits(self, columns: int) -> int:
-        """How many columns each node tells a bit of.
+        """For how many columns each node gives a bit.
 
         >>> MultiBitFeatures(8.0).bits(1433), MultiBitFeatures(1.0).bits(1433), MultiBitFeatures(99.0).bits(5)
         (3, 1, 5)
@@ -81,20 +81,20 @@ class MultiBitFeatures(InputRandomizer):
         return torch.cat([self._estimated(piece, columns) for piece in pieces]).to(x.dtype)
 
     def _estimated(self, x: Tensor, columns: int) -> Tensor:
-        asked, (nodes, m) = _some(x, columns, self.bits(columns)), (len(x), self.bits(columns))
+        chosen, (nodes, m) = _some(x, columns, self.bits(columns)), (len(x), self.bits(columns))
         lie = lying(self.epsilon / m)
-        share = ((x.double() - self.low) / (self.high - self.low)).clamp(0, 1).gather(1, asked).numpy()
-        room = 2**64 - 2 * lie  # of the threshold, which stays as far from never and always as a lie needs
+        share = ((x.double() - self.low) / (self.high - self.low)).clamp(0, 1).gather(1, chosen).numpy()
+        room = 2**64 - 2 * lie  # of the threshold, so that either bit keeps at least the probability of a lie
         above = np.minimum((share * float(room)).astype(np.uint64), np.uint64(room))
-        says = randomizer.coins(nodes * m).reshape(nodes, m) < above + np.uint64(lie)
-        contrast = max(room / 2.0**64, 2.0**-50)  # at a half the bits tell nothing
+        bits = randomizer.coins(nodes * m).reshape(nodes, m) < above + np.uint64(lie)
+        contrast = max(room / 2.0**64, 2.0**-50)  # at one half a bit holds nothing
         far = (self.high - self.low) / 2 * columns / m / contrast
         middle = torch.full((nodes, columns), (self.low + self.high) / 2, dtype=torch.float64)
-        return middle.scatter_add(1, asked, torch.from_numpy(np.where(says, far, -far)))
+        return middle.scatter_add(1, chosen, torch.from_numpy(np.where(bits, far, -far)))
 
 
 def _some(x: Tensor, columns: int, m: int) -> Tensor:
-    """``[nodes, m]`` which columns each node tells of, whatever stands there."""
+    """``[nodes, m]``: for which columns each node gives a bit, whatever their values."""
     if m == columns:
         return torch.arange(columns).repeat(len(x), 1)
     keys = randomizer.coins(len(x) * columns).reshape(len(x), columns)

@@ -1,4 +1,4 @@
-"""Labels that are drawn once in place of a client's own: randomised response over the classes."""
+"""Labels that a client randomises once, in place of its own: randomised response over the classes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RandomisedLabels(InputRandomizer):
-    """Every node tells its own class with probability ``e^epsilon / (e^epsilon + K - 1)``, else any other.
+    """Each node keeps its class with probability ``e^epsilon / (e^epsilon + K - 1)``, else gets any other.
 
-    All labels that the client holds, of training nodes or not: whatever it computes reads these. They are
-    trained on as they are; no loss is corrected for the lies.
+    All labels that the client holds are randomised, of training nodes or not, and all that it computes uses
+    these. Training takes them as they are: no loss is corrected for the noise.
 
     Guarantees:
-        - one node's label, put to any other class, changes the probability of any result by at most
+        - one node's label, set to any other class, changes the probability of any result by at most
           ``e^epsilon``; its features and links are not covered, nor is which nodes have a label.
 
     Args:
@@ -58,10 +58,10 @@ class RandomisedLabels(InputRandomizer):
             y: its own.
             classes: how many there are.
         """
-        if classes < 2:  # all alike: there is nothing to tell
+        if classes < 2:  # all alike: nothing to protect
             return y.clone()
         lie, which = randomizer.coins(2 * len(y)).reshape(2, -1)
         others = np.uint64(classes - 1)
         shift = np.where(lie < np.uint64(lying(self.epsilon, classes - 1)), 1 + which % others, 0)
-        said = (y + torch.from_numpy(shift.astype(np.int64))) % classes
-        return torch.where(y >= 0, said, y)
+        randomised = (y + torch.from_numpy(shift.astype(np.int64))) % classes
+        return torch.where(y >= 0, randomised, y)

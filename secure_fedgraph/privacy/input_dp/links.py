@@ -1,4 +1,4 @@
-"""Links that are drawn once in place of a client's own: every pair of nodes by a biased coin."""
+"""Links that a client randomises once, in place of its own: every pair of nodes by a biased coin."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RandomisedLinks(InputRandomizer):
-    """Randomised response on every pair of nodes of one client, once: what follows costs its links nothing.
+    """Randomised response on every pair of nodes of one client, once: later steps cost its links nothing.
 
-    Each pair tells the truth, linked or not, with probability ``e^epsilon / (1 + e^epsilon)``. Of the noisy
-    links as many are kept as there were before, by an estimate from the noisy ones alone: those between the
-    most similar nodes. Features are no links, so that is post-processing.
+    Each pair keeps its truth, linked or not, with probability ``e^epsilon / (1 + e^epsilon)``. Of the noisy
+    links about as many are kept as there were true ones, estimated from the noisy links alone: those between
+    the most similar nodes. Features are no links, so that is post-processing.
 
     Guarantees:
         - one undirected link more or less changes the probability of any result by at most ``e^epsilon``.
@@ -63,11 +63,11 @@ class RandomisedLinks(InputRandomizer):
         nodes = len(x)
         low, high = edge_index.min(0).values.numpy(), edge_index.max(0).values.numpy()
         own = np.unique((low * nodes + high)[low != high])
-        said = np.concatenate([np.empty(0, np.int64), *self._said(own, nodes)])
+        noisy = np.concatenate([np.empty(0, np.int64), *self._said(own, nodes)])
         lies = self._lie / 2.0**64
-        contrast = max(1 - 2 * lies, 2.0**-50)  # at a half the answers tell nothing
-        estimate = (len(said) - lies * nodes * (nodes - 1) / 2) / contrast
-        kept = _most_alike(said, x, round(min(max(estimate, 0), len(said))))
+        contrast = max(1 - 2 * lies, 2.0**-50)  # at one half the answers hold nothing
+        estimate = (len(noisy) - lies * nodes * (nodes - 1) / 2) / contrast
+        kept = _most_alike(noisy, x, round(min(max(estimate, 0), len(noisy))))
         pair = torch.from_numpy(np.stack([kept // nodes, kept % nodes]))
         return torch.cat([pair, pair.flip(0)], dim=1)
 
@@ -77,7 +77,7 @@ class RandomisedLinks(InputRandomizer):
         return lying(self.epsilon)
 
     def _said(self, own: np.ndarray, nodes: int) -> Iterator[np.ndarray]:
-        """The pairs, as numbers, that say they are linked; rows of nodes at a time."""
+        """The pairs, as numbers, that are linked after the coins; some rows of nodes at a time."""
         rows = max(1, CHUNK // nodes)
         for first in range(0, nodes, rows):
             last = min(first + rows, nodes)
@@ -95,5 +95,5 @@ def _most_alike(pairs: np.ndarray, x: Tensor, count: int) -> np.ndarray:
     pieces = torch.split(ends, 2**16, dim=1)
     alike = torch.cat([(rows[a] * rows[b]).sum(1) for a, b in pieces])
     chosen = alike.topk(count).indices.numpy()
-    found: np.ndarray = np.sort(pairs[chosen])
-    return found
+    kept: np.ndarray = np.sort(pairs[chosen])
+    return kept

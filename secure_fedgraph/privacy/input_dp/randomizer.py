@@ -1,4 +1,4 @@
-"""What a client randomises once, in place of its own: links, labels or features. One concept, three kinds."""
+"""Inputs that a client randomises once, in place of its own: links, labels or features."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ CHUNK = 2**22
 
 @dataclass(frozen=True)
 class InputRandomizer(ABC):
-    """One part of a client's graph that is randomised once: what follows costs that part nothing.
+    """One part of a client's graph that is randomised once: later steps cost that part nothing.
 
     Guarantees:
-        - the client's own is read once, and charged before it is;
-        - coins have 64 bits from the operating system, and the lying one is rounded up;
-        - everything after, uploads and reads alike, is made of what was drawn: post-processing.
+        - the client's own data are read once, and charged before;
+        - coins have 64 bits from the operating system, and the probability of a lie is rounded up;
+        - everything later, uploads and reads alike, uses the randomised data: post-processing.
 
     Args:
         epsilon: pure, of one unit in one client; clients that hold the same unit each pay it.
@@ -43,11 +43,11 @@ class InputRandomizer(ABC):
     epsilon: float
 
     kind: ClassVar[str] = ""
-    """What settings, plans and ledgers call it."""
+    """Its name in settings, plans and ledgers."""
     unit: ClassVar[str] = ""
     """Whose epsilon it is."""
     place: ClassVar[str] = ""
-    """The tensor of a graph that it stands in for."""
+    """The tensor of a graph that it replaces."""
     silent: ClassVar[Mapping[str, str]] = {}
     """Relations that it does not protect under, and why."""
 
@@ -57,15 +57,15 @@ class InputRandomizer(ABC):
 
     @abstractmethod
     def anew(self, graph: Data, classes: int) -> Tensor:
-        """What stands in place of the client's own from now on.
+        """The randomised tensor, which replaces the client's own from now on.
 
         Args:
-            graph: the client's, with what was drawn before this already in its place.
-            classes: how many there are, which is public.
+            graph: the client's, with what was randomised before this already in its place.
+            classes: how many classes there are, which is public.
         """
 
     def check_relation(self, relation: str) -> None:
-        """That it protects under a relation.
+        """Checks that it protects under a relation.
 
         Raises:
             BadInput: where it does not.
@@ -74,19 +74,19 @@ class InputRandomizer(ABC):
             raise BadInput(f"relation {relation!r}: {self.silent[relation]}")
 
     def costs(self) -> dict[str, tuple[Event, ...]]:
-        """What one drawing costs, by unit: nothing but of its own, since nothing leaves the client by it."""
+        """The cost by unit, once: only its own unit pays, since this sends nothing."""
         return {**dict.fromkeys(Unit, ()), self.unit: (PureRelease(self.epsilon),)}
 
     def to_config(self) -> dict[str, Any]:
-        """Its kind and settings: JSON, for another process or a checkpoint to hold against."""
+        """Its kind and settings as JSON, for another process, or to compare with a checkpoint."""
         return {"kind": self.kind, **vars(self)}
 
 
 def lying(epsilon: float, others: int = 1) -> int:
     """A coin of 64 bits below this lies, choosing evenly among as many other answers.
 
-    Never more rarely than ``others / (others + e^epsilon)``: what arithmetic may have lost is added, and what
-    an even choice among ``others`` by a remainder may lack.
+    Its probability is never below ``others / (others + e^epsilon)``: the rounding of arithmetic is added, and
+    the bias of an even choice among ``others`` by a remainder.
 
     >>> lying(math.log(3.0)) >= 2**62, lying(1e-30) == 2**63
     (True, True)

@@ -13,7 +13,7 @@ from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 DRAWINGS: dict[str, type[InputRandomizer]] = {
     one.kind: one for one in (MultiBitFeatures, RandomisedLabels, RandomisedLinks)
 }
-"""In the order in which they are drawn: links are chosen by features, so by those that were drawn."""
+"""In the order in which they are randomised: links are chosen by features, by the randomised ones then."""
 
 
 def drawing(config: Mapping[str, Any]) -> InputRandomizer:
@@ -23,6 +23,6 @@ def drawing(config: Mapping[str, Any]) -> InputRandomizer:
 
 
 def in_order(drawn: tuple[InputRandomizer, ...]) -> tuple[InputRandomizer, ...]:
-    """As they are drawn."""
+    """In the order in which they are randomised."""
     order = list(DRAWINGS)
     return tuple(sorted(drawn, key=lambda one: order.index(one.kind)))

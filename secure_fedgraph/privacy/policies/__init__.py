@@ -16,8 +16,8 @@ from secure_fedgraph.registry import Registry, modules_below
 
 def _own() -> dict[str, Callable[..., Policy]]:
     modules = modules_below(sys.modules[__name__])
-    made = [one for module in modules for one in vars(module).values() if is_recipe(one, module.__name__)]
-    return {one.__name__: one for one in made}
+    recipes = [one for module in modules for one in vars(module).values() if is_recipe(one, module.__name__)]
+    return {one.__name__: one for one in recipes}
 
 
 def _checked(name: str, found: object) -> Callable[..., Policy]:

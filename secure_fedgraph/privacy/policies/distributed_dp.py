@@ -31,20 +31,20 @@ def distributed_dp(
     """Every client adds its share of the noise, under masks: the server sees the noised sum only.
 
     The shares of any ``quorum`` clients, without those of the colluders, make up the whole noise, so the
-    guarantee holds against the server and against whoever contributes, and costs about as little accuracy as
-    noise by a trusted server. That nobody sees a single upload rests on the masks: computationally.
+    guarantee holds against the server and against every contributor, and costs about as little accuracy as
+    noise by a trusted server. It is computational: the masks keep everybody from seeing a single upload.
 
-    What peers read as a sum is protected alike, and sealed; a channel whose reader needs each upload is
-    refused.
+    Sums that peers read are protected in the same way, and sealed; a channel whose reader needs each upload
+    is refused.
 
     Args:
         norm, multiplier: as for :func:`local_dp`; the clip bounds a client's whole upload.
         quorum: the smallest cohort that a client answers and the fewest survivors whose sum it opens: a
-            number of clients, below 1 a share of all, or ``"majority"``. More is less noise, and fewer
-            drop-outs survived.
+            number of clients, below 1 a share of all, or ``"majority"``. A larger one needs less noise and
+            survives fewer drop-outs.
         bits, colluders, dropouts, batch, abandoned: as for :func:`masked`. At least one client is taken to
             collude.
-        limit: coordinates beyond it are cut: what makes room in a ring of 16 bits.
+        limit: coordinates beyond it are cut, which makes room in a ring of 16 bits.
     """
     check_amounts(norm, multiplier)
 

@@ -23,14 +23,14 @@ def homomorphic(
 ) -> Policy:
     """Ciphertexts that the server adds without the key: it sees the sum. Not differential privacy.
 
-    What peers read is sealed, sums over masks: every client has the homomorphic key, so to a peer that got
-    ciphertexts they would be single uploads.
+    What peers read is sealed, and their sums are masked: every client has the homomorphic key, so a peer
+    could open each ciphertext.
 
-    A channel that declares values is valued on CKKS ciphertexts, which one client has the key to.
+    A channel that declares values gets them from CKKS ciphertexts, whose key one client has.
 
     Args:
         limit, quorum: as for :func:`masked`.
-        holder: which client opens values; by default one that is drawn for the run.
+        holder: which client opens values; by default one chosen at random for the run.
         scheme: of sums: ``"bfv"``, or ``"ckks"``: the same sums, bit for bit, for more bytes and time.
     """
     stages, quorum = (FixedPoint(limit),), check_quorum(quorum)

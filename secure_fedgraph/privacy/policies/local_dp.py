@@ -25,7 +25,7 @@ def local_dp(
         norm: the clip, an L2 norm; one number, or one by channel.
         multiplier: noise standard deviation over sensitivity; one number, or one by channel.
         rows: where an upload has one row a node or a graph, clip each row and not the whole. The noise is
-            then as small as a row; it protects nobody, since rows recur, and epsilon is infinite.
+            then scaled to a row. It protects nobody, since a unit is in many rows, and epsilon is infinite.
     """
     check_amounts(norm, multiplier)
 

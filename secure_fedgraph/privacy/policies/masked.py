@@ -27,22 +27,22 @@ def masked(
 
     The server sees the sum over more than half of a cohort, or nothing.
 
-    What peers read is sealed to them, sums over pairwise masks without recovery.
+    What peers read is sealed to them; their sums are under pairwise masks, without drop-out recovery.
 
     Args:
         limit: the largest absolute value that an upload carries; the grid is chosen from it. What is beyond
-            is cut, and the server learns of how many uploads anything was.
+            is cut, and the server learns in how many uploads something was cut.
         quorum: the smallest cohort that a client answers, and the fewest survivors whose sum it opens: a
             number of clients, below 1 a share of all, or ``"majority"`` of all.
         bits: of a value on the wire and of the ring: 32, or 20 or 16 where they leave each client 8 bits.
-        colluders: the share of all clients that may work with the server; whatever they subtract, a sum is
-            of two others or more.
+        colluders: the share of all clients that may work with the server; whatever they subtract, a sum still
+            holds two others or more.
         dropouts: the share of a cohort that may drop out by chance, which decides how many neighbours clients
             of a cohort above 32 mask with. More than this may end a round with an error.
-        batch: sum clients in whole batches of this many only, so that sums of different rounds never tell
-            fewer apart. Off (1) by default: a drop-out then costs its whole batch's uploads.
-        abandoned: sums of a run that a client uploads for and that are never finished as far as it knows,
-            beyond the share ``dropouts`` of all that it uploads for, before it takes part in no more.
+        batch: sum clients in whole batches of this many only, so that sums of any rounds differ by whole
+            batches. Off (1) by default, since a drop-out costs its whole batch's uploads.
+        abandoned: how many of the sums that a client uploads for may stay unfinished in a run, as far as it
+            knows, beyond the share ``dropouts`` of them; after that it takes part in no more.
     """
     stages, quorum = (FixedPoint(limit),), check_quorum(quorum)
     carrier = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch, abandoned=abandoned)

@@ -1,4 +1,4 @@
-"""What recipes have in common: checked arguments, amounts by channel, two readers."""
+"""Shared by recipes: checked arguments, amounts by channel, two readers."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def recipe(make: Make) -> Make:
     @functools.wraps(make)
     def checked(*args: Any, **kwargs: Any) -> Policy:
         try:
-            given = signature.bind(*args, **kwargs)
+            arguments = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise BadInput(f"policies.{make.__name__}{signature}: {error}") from None
-        given.apply_defaults()
-        for key, value in given.arguments.items():
+        arguments.apply_defaults()
+        for key, value in arguments.arguments.items():
             _check_type(f"policies.{make.__name__}: {key}", value, str(signature.parameters[key].annotation))
-        return replace(make(*args, **kwargs), made_with=dict(given.arguments))
+        return replace(make(*args, **kwargs), made_with=dict(arguments.arguments))
 
     vars(checked)[_MARK] = True
     return cast("Make", checked)
@@ -93,7 +93,7 @@ def _check_type(key: str, value: Any, annotation: str) -> None:
 
 
 def check_amounts(norm: Amount, multiplier: Amount) -> None:
-    """Refuses what no channel could be clipped or noised with, before one is there."""
+    """Refuses amounts that no channel can be clipped or noised with, before any channel is known."""
     for kind, amount in ((Clip, norm), (Gaussian, multiplier)):
         for one in amount.values() if isinstance(amount, Mapping) else (amount,):
             kind(one)

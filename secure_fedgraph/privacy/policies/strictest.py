@@ -47,7 +47,7 @@ class _Strictest(Policy):
             except Refused as refusal:
                 reasons.append(f"{candidate.name}: {refusal}")
                 continue
-            # never less than what was refused as too little
+            # never a weaker policy than one that was refused as too weak
             if bound.bare and len(clients) < channel.least and not channel.accepted:
                 raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
             if bound.bare and bound.protection not in (OUTSIDE, SILENT):

@@ -3,16 +3,16 @@
 Each value has a weight, a whole number of 2**-128. With ``L_k <= exp(-k**2 / (2 sigma**2))`` for ``|k| <=
 reach`` and ``U`` at least the sum over all integers, enclosed by whole-number arithmetic with directed
 rounding, the weight is ``floor(2**128 * L_k / U)``, so it is never above ``2**128`` times the ideal mass;
-what is left to ``2**128`` goes to 0. Table and ideal then have all but the left-over in common, so their
+what is left up to ``2**128`` goes to the value 0. Table and ideal then share all but the left-over, so their
 total variation distance is at most ``left-over / 2**128``: the cut tails, the rounding and the error of
 the exponential are all in that one number, which is computed, not estimated. An alias table (Walker 1977,
 Vose 1991) splits the weights over ``2**b`` columns without rounding.
 
 A draw is one 64-bit word of AES-CTR: ``b`` bits choose the column, ``64 - b`` bits are compared with the
 upper bits of its threshold, and where they are equal 64 more bits are, so all 128 count. Counter blocks
-under one key never repeat, as uniform ones might: that is ``blocks**2 / 2**129`` a key by the switching
-lemma, ``2**-111`` a draw when a key serves ``2**20`` words, and it is in the bound too. That nobody can
-tell AES from a random permutation is assumed.
+under one key never repeat, while uniform ones might: the difference is ``blocks**2 / 2**129`` a key by the
+switching lemma, ``2**-111`` a draw when a key serves ``2**20`` words, and it is in the bound too. AES is
+assumed to be indistinguishable from a random permutation.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from secure_fedgraph.errors import BadInput
 
 SMALLEST, LARGEST = 2.0, 2.0**14
 """Standard deviations in whole steps: below, a sum of draws is too far from a discrete Gaussian; above, the
-table takes megabytes and seconds, and noise of more than a few hundred steps buys nothing."""
+table takes megabytes and seconds, and more than a few hundred steps improve nothing."""
 _CUT = Fraction(21, 2)
 """Standard deviations to the farthest value: beyond lies less than 2**-80."""
 _WEIGHT_BITS = 128
 _MASS_BITS = 256
 _WORDS_A_KEY = 2**20
 _REPEATS = Fraction(_WORDS_A_KEY, 2**131)
-"""(words / 2)**2 / 2**129 a key, by the draw: what counter blocks that never repeat are from uniform ones."""
+"""(words / 2)**2 / 2**129 a key, for one draw: the distance of counter blocks from uniform ones."""
 _BLOCK = 2**14
 """Words at a time: a block's buffers stay in the second-level cache."""
 
@@ -50,7 +50,7 @@ class DiscreteGaussian:
         - draws come from the operating system's randomness: no seed reproduces them, nothing is kept between
           calls, and processes that fork draw different values;
         - the sequence of operations does not depend on the values, but for one draw in about 2**49 that needs
-          more bits; which part of the table is read does, so who shares the cache is no outsider.
+          more bits. The part of the table that is read does depend on them: who shares the cache may see it.
 
     Args:
         sigma: in whole steps; taken exactly as the float that it is.
@@ -103,7 +103,9 @@ class DiscreteGaussian:
             w, e, s = (buffer[: stop - start] for buffer in (words, picked, scratch))
             stream.into(w.data)
             np.bitwise_and(w, columns, out=s)
-            np.take(self._entries, s.view(np.int64), out=e, mode="clip")  # all are inside: the mode is faster
+            np.take(
+                self._entries, s.view(np.int64), out=e, mode="clip"
+            )  # no index is outside; this mode is faster
             np.bitwise_xor(w, e, out=s)
             ties = s <= columns
             # A word is (fraction, column) and an entry (threshold, alias), the fraction first: the smaller of

@@ -1,4 +1,4 @@
-"""Continuous Gaussian draws, rounded to whole numbers: what may be added to whole numbers at no cost.
+"""Continuous Gaussian draws, rounded to whole numbers: adding them to whole numbers costs no privacy.
 
 Rounding ``v + N(0, sigma**2)`` for a whole ``v`` is the same as adding a rounded draw to ``v``. So whatever
 the continuous mechanism guarantees, this one does, rounding being post-processing, and the accountants of
@@ -90,20 +90,20 @@ def rounded_gaussian(sigma: int) -> RoundedGaussian:
 
 def _series(sigma: int) -> tuple[list[int], int]:
     """The polynomial in ``k**2`` that ``phi(k)`` is multiplied by: whole coefficients, one denominator."""
-    found = [Fraction(0)] * (_TERMS // 2 + 1)
+    polynomial = [Fraction(0)] * (_TERMS // 2 + 1)
     before, hermite = [1], [0, 1]  # He_0 and He_1, by powers
     for n in range(_TERMS + 1):
         if n % 2 == 0:
             scale = Fraction(1, sigma**n * math.factorial(n) * (n + 1) * 2**n)
             for power in range(0, n + 1, 2):
-                found[power // 2] += scale * before[power] / sigma**power
+                polynomial[power // 2] += scale * before[power] / sigma**power
         # He_{n+2} = z He_{n+1} - (n + 1) He_n
         following = [0, *hermite]
         for power, value in enumerate(before):
             following[power] -= (n + 1) * value
         before, hermite = hermite, following
-    denominator = math.lcm(*(c.denominator for c in found))
-    return [int(c * denominator) for c in found], denominator
+    denominator = math.lcm(*(c.denominator for c in polynomial))
+    return [int(c * denominator) for c in polynomial], denominator
 
 
 def _pi_above(unit: int) -> int:

@@ -24,11 +24,11 @@ class Budget:
         unit: whose data it is about: ``client``, ``graph``, ``node``, ``edge``, ``label`` or ``feature``.
         against: the reader that it holds against: ``server``, ``peers`` or ``outsider``.
         holders: how many clients may hold the same unit.
-        adaptive: whether it is shared by runs of which the later ones are planned by who saw the earlier:
-            a filter then says what fits, instead of the sum of a plan that was fixed first.
+        adaptive: whether runs share it of which later ones are planned from what earlier ones showed: a
+            filter then decides what fits, instead of the sum of a plan that was fixed first.
 
     Raises:
-        BadInput: for figures that are none.
+        BadInput: for figures out of range.
     """
 
     epsilon: float
@@ -53,11 +53,11 @@ class Budget:
             raise BadInput(f"delta {self.delta} must lie between 0 and 1; 1e-5 is usual")
 
     def epsilon_of(self, events: Mapping[Event, int] | None) -> float:
-        """What these come to; infinite for None, where something was touched without noise."""
+        """The epsilon of these events; infinite for None, where a unit was touched without noise."""
         return math.inf if events is None else accounting.epsilon(events, self.delta).epsilon
 
     def holds(self, events: Mapping[Event, int] | None) -> bool:
-        """Whether all of these are within it."""
+        """Whether all of these events are within the budget."""
         if events is None:
             return False
         if not self.adaptive:
@@ -65,7 +65,7 @@ class Budget:
         return not events or _filter(self.epsilon, self.delta).allows(events)
 
     def check(self, events: Mapping[Event, int] | None, client: str, channel: str) -> None:
-        """That a client's spending, the next message of a channel with it, is within.
+        """Checks that a client's spending, with the next message of a channel, is within the budget.
 
         Raises:
             BudgetExhausted: where it is not.
@@ -74,7 +74,7 @@ class Budget:
             epsilon = self.epsilon_of(events)
             what = "no noise protects it" if math.isinf(epsilon) else f"it comes to {epsilon:.4g}"
             if epsilon <= self.epsilon:
-                what += ", and more where later runs are planned by who saw the earlier ones"
+                what += ", and more where later runs are planned from earlier ones"
             raise BudgetExhausted(
                 f"channel {channel!r}: {client}'s next message would exceed the budget of epsilon "
                 f"{self.epsilon:g} at delta {self.delta:g} for one {self.unit} against the {self.against} "
@@ -83,7 +83,7 @@ class Budget:
 
 
 class DeltaWarning(UserWarning):
-    """A delta that publishing one unit of all as it is would keep to."""
+    """A delta so large that even publishing one unit's raw data would keep to it."""
 
 
 def warn_of_delta(delta: float, sizes: Mapping[str, int]) -> None:
@@ -91,17 +91,17 @@ def warn_of_delta(delta: float, sizes: Mapping[str, int]) -> None:
 
     Args:
         delta: the failure probability.
-        sizes: unit -> how many of it there are, which is public.
+        sizes: unit -> how many there are, which is public.
     """
     for unit, count in sizes.items():
         if count and delta >= 1 / count:
             warnings.warn(
-                f"delta {delta:g} is 1/n or more of {count} {unit}s: whoever publishes one {unit} of all as "
-                f"it is keeps to it; set --delta well below {1 / count:.1g}",
+                f"delta {delta:g} is 1/n or more of {count} {unit}s: publishing one raw {unit} of all "
+                f"would keep to it; set --delta well below {1 / count:.1g}",
                 DeltaWarning,
                 stacklevel=2,
             )
-            return  # of smaller units there are more
+            return  # smaller units are more, so they would warn as well
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""The write-ahead privacy ledger: what each client has spent, against whom, before the reply exists."""
+"""The write-ahead privacy ledger: what each client has spent, against whom, written before the reply."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OF_ONE_GRAPH = (Unit.CLIENT, Unit.NODE, Unit.EDGE)
 """The units of a graph that owners hold in pieces, largest first."""
 OF_GRAPH_SETS = (Unit.CLIENT, Unit.GRAPH, Unit.NODE, Unit.EDGE)
 OF_NODES = (Unit.LABEL, Unit.FEATURE)
-"""Units that are a part of one node: its label, its features. They are told of where a run is about them."""
+"""Units that are a part of one node: its label, its features. Reported where a run protects them."""
 HELD = (Unit.NODE, Unit.EDGE, *OF_NODES)
 """Units that several clients may hold."""
 LARGER: Mapping[str, tuple[Unit, ...]] = {
@@ -45,9 +45,9 @@ LARGER: Mapping[str, tuple[Unit, ...]] = {
     Unit.LABEL: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
     Unit.FEATURE: (Unit.CLIENT, Unit.GRAPH, Unit.NODE),
 }
-"""Units whose data hold all of a smaller one's."""
+"""Unit -> the larger units whose data hold all of its data."""
 EVERYBODY = ("unknown", "pool")
-"""Whose charges are everybody's: a torn line's may be anybody's, and pooled raw data are of all."""
+"""Names whose charges count for every client: a torn line may be anybody's, pooled data are everybody's."""
 Releases = Mapping[str, tuple[Event, ...]]
 
 
@@ -65,8 +65,8 @@ class Charge:
         steps: unit -> the noisy training steps that the upload is made of, where it is made of nothing else;
             they hold against every reader.
         computational: whether the noise's whole amount rests on secure aggregation.
-        data: digest of the client's own data, so that one name is never two people's budget. A ledger writes
-            it under a key of its own.
+        data: digest of the client's own data, so that two owners never share one name's budget. A ledger
+            writes it under a key of its own.
     """
 
     client: str
@@ -86,14 +86,16 @@ class Charge:
 
     @property
     def cost(self) -> Cost:
-        """What of it counts."""
+        """The part of it that counts."""
         return Cost(self.unit, self.relation, frozenset(self.releases.items()), frozenset(self.steps.items()))
 
     def to_line(self) -> str:
         """One line of JSON."""
         plain = {key: getattr(self, key) for key in self.__dataclass_fields__}
         for key in ("releases", "steps"):
-            plain[key] = {who: [event.to_json() for event in found] for who, found in plain[key].items()}
+            plain[key] = {
+                reader: [event.to_json() for event in events] for reader, events in plain[key].items()
+            }
         return json.dumps(plain) + "\n"
 
     @classmethod
@@ -105,8 +107,8 @@ class Charge:
         """
         entry = LedgerLine.model_validate(json.loads(line))
 
-        def events(found: Mapping[str, list[EventOnDisk]]) -> Releases:
-            return {who: tuple(epsilon.event(one.body()) for one in of) for who, of in found.items()}
+        def events(listed: Mapping[str, list[EventOnDisk]]) -> Releases:
+            return {reader: tuple(epsilon.event(one.body()) for one in of) for reader, of in listed.items()}
 
         return cls(
             client=entry.client,
@@ -125,7 +127,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Cost:
-    """What of a charge counts, whatever upload it was: most charges of a run cost the same."""
+    """The part of a charge that counts, without the upload's number: most charges of a run cost the same."""
 
     unit: str
     relation: str
@@ -135,52 +137,52 @@ class Cost:
     def at(self, unit: str, reader: str, holders: int) -> tuple[Event, ...] | None:
         """The events at a unit against a reader; None where it is touched without noise.
 
-        Where one client holds all of a smaller unit, whatever that changes in the client's upload stays
-        within the clip, from anywhere to anywhere: twice the way to zero. Where ``holders`` clients may hold
-        it, as many uploads move so far. So noise that was scaled to a client's zeroed upload is worth
-        ``1 / (2 * holders)`` of its multiplier, and noise for one upload's nodes ``1 / holders``.
+        A smaller unit that one client holds can move the client's upload between any two points within the
+        clip: twice the distance to zero. Where ``holders`` clients may hold the unit, as many uploads move so
+        far. So noise that was scaled to a client's zeroed upload is worth ``1 / (2 * holders)`` of its
+        multiplier, and noise for one upload's nodes ``1 / holders``.
         """
         steps = dict(self.steps)
         if unit in steps:
             return steps[unit] * (holders if unit != Unit.CLIENT else 1)
-        found = dict(self.releases).get(reader)
-        if found is None:
+        events = dict(self.releases).get(reader)
+        if events is None:
             return None
         if self.unit == unit:
             several = holders if unit in HELD else 1
-            return found if several == 1 else tuple(_apart(event, several) for event in found)
+            return events if several == 1 else tuple(_apart(event, several) for event in events)
         if self.unit not in LARGER.get(unit, ()):
             return None
-        apart = (1 if self.relation == Relation.REPLACE else 2) * (
+        times = (1 if self.relation == Relation.REPLACE else 2) * (
             holders if self.unit in (Unit.CLIENT, Unit.NODE) else 1
         )
-        return tuple(_apart(event, apart) for event in found)
+        return tuple(_apart(event, times) for event in events)
 
 
 def _apart(event: Event, times: int) -> Event:
-    """A release of noise, where what it hides moves so many times as far."""
+    """A noised release, where the value that the noise hides moves so many times as far."""
     if isinstance(event, DiscreteRelease | GaussianRelease):
         return event.louder(1 / times)
     if isinstance(event, PureRelease):
         return replace(event, epsilon=event.epsilon * times)
     if isinstance(event, SamplingError):
         return replace(event, total_variation=min(event.total_variation * times, 1.0))
-    raise TypeError(f"nothing is known of {event!r} where what it hides moves {times} times as far")
+    raise TypeError(f"no rule for {event!r} where its value moves {times} times as far")
 
 
 class Ledger:
-    """Charges before anything is sent.
+    """Charges each upload before it is sent.
 
     Guarantees:
         - with a path, :meth:`charge` returns only after the line is on disk (fsync); what is left of the
           budget is checked and the line written in one step under a lock, also against other processes;
-        - with a budget, what would exceed it is refused and not written;
+        - with a budget, a charge that would exceed it is refused and not written;
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
-        - any other damage is refused, and so is a client's name with other data than it is known with;
-        - nobody but the owner of the file reads it, and a link in its place is refused.
-        - a client's data are known again by a digest under the key in ``<path>.key``, which the owner keeps:
-          who reads the ledger alone cannot test a guess at them.
-        - a file that lacks what this process has seen in it is refused, while the run goes on.
+        - any other damage is refused, and so is a known client's name with other data;
+        - nobody but the owner of the file reads it, and a link in its place is refused;
+        - a client's data are recognised by a digest under the key in ``<path>.key``, which the owner keeps:
+          a reader of the ledger alone cannot test a guess at them;
+        - while a run goes on, a file that lacks charges which this process has seen in it is refused.
 
     Args:
         path: the file, one JSON line a charge; in memory without one. Runs over the same data may share it:
@@ -198,7 +200,7 @@ class Ledger:
         self._lock = Lock()
         self._read = 0
         self._last = b""
-        """The line that ends there."""
+        """The line that ends at ``_read``."""
         self._answered: dict[tuple[str, str], int] = {}
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
@@ -209,10 +211,10 @@ class Ledger:
                 self._catch_up()
 
     def charge(self, charge: Charge) -> None:
-        """Writes one charge ahead of the reply that it pays for.
+        """Writes one charge before the reply that it pays for.
 
         Raises:
-            BudgetExhausted: where the budget does not hold it; nothing is written then.
+            BudgetExhausted: where the charge would exceed the budget; nothing is written then.
             BadInput: where the ledger knows the client's name with other data.
         """
         with self._locked():
@@ -228,7 +230,7 @@ class Ledger:
 
     @classmethod
     def go_on(cls, path: Path, budget: Budget | None = None) -> Ledger:
-        """The ledger of a run that was killed, to charge on.
+        """The ledger of a run that was killed, to be continued.
 
         A torn last line is kept beside it in ``ledger.torn`` and counts as a charge without noise.
 
@@ -242,7 +244,7 @@ class Ledger:
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """What was charged through this object."""
+        """The charges made through this object."""
         return tuple(self._charges)
 
     @property
@@ -251,18 +253,18 @@ class Ledger:
         return tuple(name for name, costs in self._costs.items() if costs)
 
     def costs_of(self, client: str) -> Counter[Cost]:
-        """What a client was charged, and what is everybody's."""
+        """What a client was charged, with the charges that count for everybody."""
         return sum((self._costs[name] for name in (client, *EVERYBODY)), Counter[Cost]())
 
     def answered(self, client: str, run: str) -> int:
-        """The highest exchange of a run that a client was charged for, by whichever process; -1 for none."""
+        """The highest exchange of a run that a client was charged for, by any process; -1 for none."""
         return self._answered.get((client, run), -1)
 
     def mark(self) -> dict[str, Any]:
         """How long the file is, and a digest of it: what a checkpoint notes."""
         with self._locked():  # half a line that another run is writing is no mark
-            found = (_content(self.path) if self.path is not None else None) or b""
-        return {"bytes": len(found), "sha256": hashlib.sha256(found).hexdigest()}
+            content = (_content(self.path) if self.path is not None else None) or b""
+        return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def _keyed(self, data: str) -> str:
         if not data:
@@ -293,7 +295,7 @@ class Ledger:
             self._data.setdefault(charge.client, charge.data)
 
     def _catch_up(self) -> None:
-        """Takes note of what other processes have charged."""
+        """Reads what other processes have charged."""
         if self.path is None:
             return
         size = files.size_of(self.path) or 0
@@ -311,7 +313,7 @@ class Ledger:
         if not fresh.endswith(b"\n"):
             raise BadInput(
                 f"{self.path} ends in a torn line, as a crash leaves it: 'resume' the run that tore it, "
-                "which counts that line as charged without noise. Another file would forget all that was "
+                "which counts that line as charged without noise. Another file would not count what was "
                 "spent; give one for other data only"
             )
         for number, line in enumerate(fresh.split(b"\n")[:-1], start=1):
@@ -345,10 +347,10 @@ def read_ledger(path: Path) -> list[Charge]:
     Raises:
         BadInput: for a file that is not there, or is damaged anywhere but in its last line.
     """
-    found = _content(path)
-    if found is None:
+    content = _content(path)
+    if content is None:
         raise BadInput(f"no ledger at {path}")
-    lines = found.split(b"\n")
+    lines = content.split(b"\n")
     torn = lines.pop()
     charges = [_charge(line, path, number) for number, line in enumerate(lines, start=1)]
     if torn:
@@ -357,7 +359,7 @@ def read_ledger(path: Path) -> list[Charge]:
 
 
 def check_mark(path: Path, mark: Mapping[str, Any]) -> None:
-    """That a ledger still begins with all that a checkpoint saw of it.
+    """Checks that a ledger still begins with all that a checkpoint saw of it.
 
     Raises:
         BadInput: for one that was rolled back or rewritten.
@@ -368,8 +370,8 @@ def check_mark(path: Path, mark: Mapping[str, Any]) -> None:
             f"the checkpoint does not say how far {path} had come ('ledger' is {str(mark)[:60]}): put a copy "
             "of checkpoint.json back"
         )
-    found = (_content(path) or b"")[:size]
-    if len(found) < size or hashlib.sha256(found).hexdigest() != mark["sha256"]:
+    content = (_content(path) or b"")[:size]
+    if len(content) < size or hashlib.sha256(content).hexdigest() != mark["sha256"]:
         raise BadInput(
             f"{path} lacks charges that the checkpoint beside it was made after: a ledger that was rolled "
             "back under-counts; put the newest one back, or treat the budget as spent"
@@ -400,14 +402,14 @@ def spent(
     """What the most exposed client has spent: unit -> reader -> epsilon (``inf`` without noise).
 
     Each client's charges compose; the figure is the largest over clients. An upload touches its client's
-    data at every unit; :meth:`Cost.at` says what its noise is worth at each. No charge at all is an epsilon
-    of 0. A charge whose client is not known, as a torn line's, counts for every client.
+    data at every unit; :meth:`Cost.at` says what its noise is worth at each. Without charges epsilon is
+    0. A charge whose client is not known, as a torn line's, counts for every client.
 
     Args:
         charges: any clients' charges.
         delta: the failure probability.
         holders: how many clients may hold the same node.
-        units: those to tell.
+        units: those to report.
 
     Raises:
         BadInput: for a delta outside (0, 1).
@@ -417,12 +419,12 @@ def spent(
     by_client: dict[str, Counter[Cost]] = defaultdict(Counter)
     for charge in charges:
         by_client[charge.client][charge.cost] += 1
-    alike = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run
+    distinct = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run
     return {
         unit: {
             reader: max(
-                (composed(dict(costs), unit, reader, holders, delta) for costs in alike),
-                key=lambda found: found.epsilon,
+                (composed(dict(costs), unit, reader, holders, delta) for costs in distinct),
+                key=lambda figure: figure.epsilon,
                 default=Spent(0.0, "none"),
             )
             for reader in Reader
@@ -436,10 +438,10 @@ def events_of(costs: Mapping[Cost, int], unit: str, reader: str, holders: int) -
     them carries no noise there."""
     events: Counter[Event] = Counter()
     for cost, times in costs.items():
-        found = cost.at(unit, reader, holders)
-        if found is None:
+        charged = cost.at(unit, reader, holders)
+        if charged is None:
             return None
-        for event in found:
+        for event in charged:
             events[event] += times
     return events
 
@@ -450,7 +452,7 @@ def events_for(budget: Budget, costs: Mapping[Cost, int]) -> Counter[Event] | No
 
 
 def composed(costs: Mapping[Cost, int], unit: str, reader: str, holders: int, delta: float) -> Spent:
-    """What one client's charges, counted, come to."""
+    """The epsilon of one client's counted charges."""
     events = events_of(costs, unit, reader, holders)
     return Spent(math.inf, "none") if events is None else epsilon.epsilon(events, delta)
 
@@ -463,30 +465,30 @@ def report(
     Args:
         holders: how many clients may hold the same node: 1 where they share none, all of them in a vertical
             split.
-        units: those to tell.
+        units: those to report.
     """
     charges = list(charges)
     touched = {c.channel for c in charges}
     entries = {}
     for unit, row in spent(charges, delta, holders, units).items():
         strictest = max(Reader, key=lambda reader, row=row: row[reader].epsilon)  # type: ignore[misc]
-        found, of = row[strictest], holders if unit in HELD else 1
+        worst, of = row[strictest], holders if unit in HELD else 1
         reason = "nothing left a client but what a referee examined, outside the guarantee"
         if touched:
             bare = {c.channel for c in charges if c.cost.at(unit, strictest, of) is None} or touched
-            reason = f"{', '.join(sorted(bare))}: no noise protects this unit" * math.isinf(found.epsilon)
+            reason = f"{', '.join(sorted(bare))}: no noise protects this unit" * math.isinf(worst.epsilon)
         entries[unit] = {
-            "epsilon": number(found.epsilon),
+            "epsilon": number(worst.epsilon),
             "delta": delta,
             "against": strictest,
             "relation": (
-                Relation.REPLACE  # a label is never absent: all that protects it protects any two values
+                Relation.REPLACE  # a label is never absent: what protects it protects any two values
                 if unit in OF_NODES
                 else ", ".join(sorted({_relation(c, unit) for c in charges})) or Relation.ZERO_OUT
             ),
-            "accountant": found.accountant,
+            "accountant": worst.accountant,
             "holders": of,
-            "computational": math.isfinite(found.epsilon) and any(c.computational for c in charges),
+            "computational": math.isfinite(worst.epsilon) and any(c.computational for c in charges),
             "readers": {reader: number(value.epsilon) for reader, value in row.items()},
             "reason": reason,
         }
@@ -494,12 +496,12 @@ def report(
 
 
 def _relation(charge: Charge, unit: str) -> str:
-    """What a charge's figure holds under: of mashes, for their own unit, on the table of places alone."""
+    """The relation of a charge's figure: for mashes and their own unit, on the frozen table of places."""
     return charge.relation if unit == charge.unit else charge.relation.removesuffix(FROZEN)
 
 
 def number(value: float) -> float | str:
-    """JSON has no infinity: it is the string ``inf`` in every file. Rounded up, never to less than was spent.
+    """JSON has no infinity: it is the string ``inf`` in every file. Rounded up, so never less than was spent.
 
     >>> number(math.inf), number(1.23456)
     ('inf', 1.2346)

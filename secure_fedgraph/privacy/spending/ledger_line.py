@@ -1,4 +1,4 @@
-"""One line of ``ledger.jsonl``: one upload's cost to one client's data, as it is written."""
+"""One line of ``ledger.jsonl``: what one upload costs one client's data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class EventOnDisk(BaseModel):
-    """One event of the accountant: its kind, and the numbers that the kind has."""
+    """One event of the accountant: its kind, and the numbers of that kind."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
     __pydantic_extra__: dict[str, bool | int | float | str] = Field(init=False)

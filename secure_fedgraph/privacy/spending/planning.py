@@ -1,4 +1,4 @@
-"""Planning: the noise of all channels of a run together, from one budget."""
+"""Planning: the noise of all channels of a run, from one budget."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
 from secure_fedgraph.protocol.channel import Channel
 
 WIDTH = 2**24
-"""Values of an upload that a plan provides for: what they add to delta is far below anything else."""
+"""Values of an upload that a plan assumes: what they add to delta is far below anything else."""
 TRAINING = "training"
-"""What a plan calls the noisy steps inside clients, beside its channels and what is randomised."""
+"""The name of clients' noisy steps in a plan, beside its channels and randomised inputs."""
 _AGAIN = 1e3
-"""More noise than a search found that is tried before it is given up."""
+"""How many times more noise than the search gave is tried before planning gives up."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run may send, and with how much noise.
+    """How often a run may send on each channel, and with how much noise.
 
     Args:
         policy: with the noise filled in.
@@ -56,18 +56,18 @@ def plan(
     """The least noise with which a whole run keeps to a budget.
 
     A channel's part of the budget is its part of the sum of inverse squared multipliers, over all its
-    uploads: what Gaussian releases compose by. The ledger's own accountant decides whether it is enough.
+    uploads: as Gaussian releases compose. The ledger's own accountant decides whether it is enough.
 
     Args:
         make: noise multipliers by channel -> the policy.
         uses: channel -> how often each client is asked on it.
         shares: channel -> weight; 1 each by default.
-        occurrences: in how many training records one unit is, where clients train under noise.
-        before: what clients have spent of it already.
+        occurrences: how many training records one unit is in, where clients train under noise.
+        before: what each client has spent already.
 
     Raises:
         BudgetExhausted: where a channel's noise does not protect the unit: no noise is enough then.
-        BadInput: for shares of channels that are none, or that are not positive.
+        BadInput: for shares of unknown channels, or that are not positive.
     """
     trial = make({})
     trained = trial.steps is not None and trial.steps.unit == budget.unit
@@ -78,12 +78,12 @@ def plan(
     ]
     if trained:
         paying.append(TRAINING)
-    drawn = [one.kind for one in trial.drawn if one.unit == budget.unit]
-    paying = drawn or paying  # whatever else is sent is made of these
+    kinds = [one.kind for one in trial.drawn if one.unit == budget.unit]
+    paying = kinds or paying  # all that is sent is computed from these
     parts = _parts(shares or {}, paying)
     asked = {name: max(uses.get(name, 1), 1) for name in paying}
-    # releases compose by their number; steps are counted in their own events
-    once = (TRAINING, *drawn)
+    # releases compose by their number; an event of steps holds their number itself
+    once = (TRAINING, *kinds)
     unscaled = {n: math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in paying}
 
     template = _costs(make(unscaled).bind(channels, clients), uses, budget, occurrences)
@@ -102,7 +102,7 @@ def plan(
         if high > 1e9:
             raise BudgetExhausted(
                 f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with any noise: what "
-                "does not depend on it, or was spent before, comes to "
+                "does not depend on it, or was spent before, costs "
                 f"{_least(scaled(1e9), earlier, budget):.4g}"
             )
     while high / low > 1 + 1e-4:
@@ -112,38 +112,38 @@ def plan(
     while True:
         multipliers = {name: high * z for name, z in unscaled.items()}
         policy = make(multipliers)
-        found = _costs(policy.bind(channels, clients), uses, budget, occurrences)
-        if holds(found):
-            return Plan(policy, budget, multipliers, asked, parts, _epsilon(found, budget))
+        planned = _costs(policy.bind(channels, clients), uses, budget, occurrences)
+        if holds(planned):
+            return Plan(policy, budget, multipliers, asked, parts, _epsilon(planned, budget))
         if high > most:
             raise BudgetExhausted(
                 f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with the noise that "
                 "was set by hand: whatever is planned beside it, it comes to "
-                f"{_least(found, earlier, budget):.4g}; give a larger protection.multiplier"
+                f"{_least(planned, earlier, budget):.4g}; give a larger protection.multiplier"
             )
-        # a grid may round a little otherwise at other noise; what was set by hand does not grow along
+        # a grid may round differently at other noise; noise that was set by hand does not grow
         high *= 1.001 if high < most / _AGAIN * 1.02 else 1.2
 
 
 def check_first(budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occurrences: int = 1) -> float:
-    """Before round 1, where the noise was set by hand: that the budget holds one upload a channel.
+    """Checks before round 1, where noise was set by hand, that the budget holds one upload a channel.
 
     Returns:
-        What the whole run would come to; where that is more, it will stop.
+        The epsilon of the whole run; where that exceeds the budget, the run will stop.
 
     Raises:
-        BudgetExhausted: saying the smallest budget that does.
+        BudgetExhausted: naming the smallest budget that does.
     """
     once = _epsilon(_costs(bound, dict.fromkeys(uses, 1), budget, occurrences), budget)
     if math.isinf(once):
         raise BudgetExhausted(
-            f"epsilon {budget.epsilon:g} is too small for one round with this noise, and no number is not: "
+            f"epsilon {budget.epsilon:g} is too small for one round with this noise, and so is any other: "
             "it protects nobody; give a larger --multiplier"
         )
     if once > budget.epsilon:
         raise BudgetExhausted(
-            f"epsilon {budget.epsilon:g} is too small for one round with this noise: the smallest that is "
-            f"not is {math.ceil(once * 100) / 100:g}; give that, or a larger --multiplier"
+            f"epsilon {budget.epsilon:g} is too small for one round with this noise, which takes "
+            f"{math.ceil(once * 100) / 100:g}; give that, or a larger --multiplier"
         )
     return _epsilon(_costs(bound, uses, budget, occurrences), budget)
 
@@ -161,19 +161,19 @@ def _parts(shares: Mapping[str, float], paying: Sequence[str]) -> dict[str, floa
 def split(
     budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occurrences: int = 1
 ) -> list[dict[str, float | str | int | None]]:
-    """How a budget is spent: a row for whatever costs anything of it.
+    """How a budget is spent: one row for each part that costs some of it.
 
     Returns:
         ``channel`` (or what is randomised, or ``training``); the ``unit`` that its noise was scaled to; its
-        noise ``multiplier``, None where it is no Gaussian; what all its ``uses`` together cost ``epsilon``
-        if nothing else were sent. Those add up to more than the whole: together they compose better.
+        noise ``multiplier``, None where it is no Gaussian; its ``uses``; the ``epsilon`` of all these uses if
+        nothing else were sent. These add up to more than the epsilon of the whole, as they compose better.
     """
-    told: list[dict[str, float | str | int | None]] = []
+    rows: list[dict[str, float | str | int | None]] = []
     noise = 0.0 if bound.steps is None else bound.steps.noise
     for name, cost, times in _charged(bound, uses, occurrences):
         events = cost.at(budget.unit, budget.against, budget.holders)
         if events is not None and not events:
-            continue  # made of what was drawn once
+            continue  # computed from randomised inputs
         trained = budget.unit in dict(cost.steps)
         row: dict[str, float | str | int | None] = {
             "channel": name,
@@ -188,14 +188,14 @@ def split(
             )
             if trained and bound.steps is not None:
                 row |= {"channel": f"{name} ({TRAINING})", "unit": bound.steps.unit, "multiplier": noise}
-        told.append({**row, "epsilon": _epsilon({cost: times}, budget)})
-    return told
+        rows.append({**row, "epsilon": _epsilon({cost: times}, budget)})
+    return rows
 
 
 def _charged(
     bound: BoundPolicy, uses: Mapping[str, int], occurrences: int
 ) -> Iterator[tuple[str, Cost, int]]:
-    """What the ledger will charge one client in a run: for what, what each costs, and how often."""
+    """What the ledger will charge one client in a run: name, cost of one use, number of uses."""
     free = {one.unit: () for one in bound.drawn}
     for name, one in bound.bounds.items():
         if one.protection in (OUTSIDE, SILENT) or not uses.get(name):
@@ -211,8 +211,8 @@ def _charged(
 
 
 def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:
-    """All of it, counted."""
-    found: Counter[Cost] = Counter()
+    """All that the ledger will charge, counted."""
+    costs: Counter[Cost] = Counter()
     for name, cost, times in _charged(bound, uses, occurrences):
         if cost.at(budget.unit, budget.against, budget.holders) is None:
             protection = bound[name].protection.name
@@ -221,8 +221,8 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
                 f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
                 + _mend(protection, budget)
             )
-        found[cost] += times
-    return found
+        costs[cost] += times
+    return costs
 
 
 def _mend(protection: str, budget: Budget) -> str:
@@ -237,9 +237,9 @@ def _mend(protection: str, budget: Budget) -> str:
 
 def _scaled(cost: Cost, scale: float) -> Cost:
     def louder(
-        found: frozenset[tuple[str, tuple[Event, ...]]],
+        released: frozenset[tuple[str, tuple[Event, ...]]],
     ) -> frozenset[tuple[str, tuple[Event, ...]]]:
-        return frozenset((who, tuple(event.louder(scale) for event in events)) for who, events in found)
+        return frozenset((who, tuple(event.louder(scale) for event in events)) for who, events in released)
 
     return replace(cost, releases=louder(cost.releases), steps=louder(cost.steps))
 

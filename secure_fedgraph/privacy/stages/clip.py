@@ -22,8 +22,8 @@ class Clip(Stage):
         - every row that leaves has ``||row||_2 <= norm``, also after rounding to float32; with ``whole`` all
           rows of an upload together have, and then it is the client that noise protects;
         - a row within the norm is unchanged;
-        - where a row is a sum over units, which the door has clipped one by one already, it does nothing: a
-          clip behind the sum would take from everybody and bound nobody.
+        - where a row is a sum over units, it does nothing: each unit's part is clipped before the sum. A clip
+          of the sum would shrink every part and bound none.
 
     Args:
         norm: the bound; a row is a whole upload on client channels, one unit's values on others.

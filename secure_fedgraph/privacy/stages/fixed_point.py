@@ -1,4 +1,4 @@
-"""The integer road: real values on a fixed-point grid, so that sums are exact in a ring."""
+"""Real values on a fixed-point grid, so that sums are exact in a ring."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class FixedPoint(Stage):
     Guarantees:
         - a sum over ``m`` uploads that hold no value beyond the limit is within ``m * step / 2`` of the real
           one;
-        - a value beyond the limit is cut to it, never wrapped and never refused: a server that chooses how
-          large values are would read them off the refusals. One more word of each upload says whether
+        - a value beyond the limit is cut to it, never wrapped and never refused: a server that can change
+          how large values are would learn them from refusals. One more word of each upload says whether
           anything in it was cut, and only the sum of these words is read: how many uploads were.
     Needs:
         - a carrier that adds in a ring.
@@ -94,8 +94,8 @@ class FixedPoint(Stage):
         # scaling by a power of two is exact in floating point, and so is the rounding of what it gives
         scaled: np.ndarray = np.multiply(matrix, matrix.dtype.type(1 / self.step), out=matrix)
         np.rint(scaled, out=scaled)
-        grid: np.ndarray = scaled.astype(np.int32 if self.limit / self.step < 2**31 else np.int64)
-        return grid
+        numbers: np.ndarray = scaled.astype(np.int32 if self.limit / self.step < 2**31 else np.int64)
+        return numbers
 
     def tally(self, matrix: np.ndarray) -> np.ndarray:
         """1 for an upload that holds a value beyond the limit, else 0.

@@ -19,10 +19,10 @@ from secure_fedgraph.protocol.guarantee import Reader
 STEPS = 2**12
 """Whole steps to a standard deviation: far finer than what any noise leaves of a value."""
 COARSEST = 2**6
-"""The fewest to a share's, where a ring has no more room; sums of such discrete Gaussians are still Gaussian
-to far below any delta."""
+"""The fewest to the deviation of one share, where a ring has no more room; sums of such discrete Gaussians
+are still Gaussian to far below any delta."""
 EXACT = {"client": 2**50, "server": 2**24}
-"""Whole steps up to here are held exactly: where the noise is added, and before that on the way there."""
+"""Whole steps up to this are exact floats: where the noise is added, and on the way there."""
 SIDES = ("client", "server", "shares")
 
 
@@ -37,8 +37,8 @@ class Gaussian(Stage):
 
     Guarantees:
         - the noise's standard deviation is at least ``multiplier`` times the sensitivity handed down by the
-          stages before it; nobody types a sensitivity. Rounding towards zero adds nothing to it: a rounded
-          value is never further from zero than the value;
+          stages before it; a user never sets a sensitivity. Rounding towards zero adds nothing to it: a
+          rounded value is never further from zero than the value;
         - under ``by="client"`` every upload carries the noise before it leaves, so it holds against the
           server too; under ``by="server"`` the server sees every upload before the noise, and the noise
           holds against everybody who sees released values only; under ``by="shares"`` every upload carries a
@@ -97,12 +97,12 @@ class Gaussian(Stage):
 
     @property
     def gives(self) -> Domain:  # type: ignore[override]
-        """Shares stay in the ring that they cancel nothing of; other noise goes back to real numbers."""
+        """Noise in shares stays in the ring; other noise gives real numbers."""
         return Domain.RING if self.by == "shares" else Domain.REAL
 
     @property
     def grid(self) -> float:  # type: ignore[override]
-        """The step that parts of sums over units are put on before they are added up."""
+        """The step that parts of sums over units are rounded to before they are added up."""
         return self.step
 
     def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
@@ -114,13 +114,13 @@ class Gaussian(Stage):
                 "it bounds one: put Clip(norm) in front"
             )
         if sensitivity.noised_by:
-            # the grid and the largest value would be cut into the first noise, and it would earn nothing more
+            # the rounding and the limit would change the first noise, and a second would improve no epsilon
             raise Incompatible(
                 f"channel {channel.name!r}: noise is added by the {sensitivity.noised_by} already: keep one "
                 "Gaussian, with the larger multiplier"
             )
         honest, room = self._honest(terms), self._room(terms)
-        wanted = self.multiplier * sensitivity.l2 / math.sqrt(honest)
+        deviation = self.multiplier * sensitivity.l2 / math.sqrt(honest)
         # a client's upload has no coordinate beyond its norm; a sum over units often no bound of its own
         touches = channel.touches
         largest = min(self.limit, sensitivity.l2 if touches is None else touches.largest)
@@ -132,19 +132,19 @@ class Gaussian(Stage):
         needed, sigma = largest if math.isfinite(largest) else sensitivity.l2, STEPS
         # twice as many steps at most, where the server adds it
         finer = 2 if self.by == "server" else 1
-        while finer * (needed / wanted * sigma + self._sampler(sigma).reach) >= room:
+        while finer * (needed / deviation * sigma + self._sampler(sigma).reach) >= room:
             if sigma == COARSEST or self.by != "shares":
                 raise Incompatible(
                     f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
-                    f"{needed:.3g} and noise of {wanted:.3g} among {len(terms.clients)} clients: use more "
+                    f"{needed:.3g} and noise of {deviation:.3g} among {len(terms.clients)} clients: use more "
                     "noise, a larger ring (under masks protection.bits=32) or a smaller protection.limit"
                 )
             sigma //= 2
-        step = wanted / sigma
+        step = deviation / sigma
         if self.by == "server":
             # a power of two: whole steps are then whole in the floats on the way, and in sums of many
             step = 2.0 ** math.floor(math.log2(step))
-            sigma = math.ceil(wanted / step)
+            sigma = math.ceil(deviation / step)
         limit = min(largest, (room - self._sampler(sigma).reach) * step)
         bound = replace(
             self,
@@ -166,8 +166,8 @@ class Gaussian(Stage):
             np.trunc(steps * (HAIR / self.step), out=steps)
         if self.by != "server":
             steps += self._draw(steps.shape)
-        made: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
-        return made
+        noisy: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
+        return noisy
 
     def undo(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The server's noise on what it opened, or the sum's real numbers."""
@@ -197,12 +197,12 @@ class Gaussian(Stage):
 
     def release(self, width: int) -> tuple[Event, ...]:
         """The events of one upload of so many values, once the stage is bound."""
-        apart = min(self.honest * width * self._sampler(self.sigma).total_variation, 1.0)
+        total_variation = min(self.honest * width * self._sampler(self.sigma).total_variation, 1.0)
         if self.by != "shares":
-            return GaussianRelease(self.multiplier), SamplingError(apart)
+            return GaussianRelease(self.multiplier), SamplingError(total_variation)
         return (
             DiscreteRelease(
-                self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=apart
+                self.multiplier, self.honest, sigma=self.sigma, width=width, total_variation=total_variation
             ),
         )
 

@@ -278,7 +278,7 @@ def test_by_hand_it_is_held_to_the_budget():
     found = experiment(unit="label", epsilon=2.0, labels=1.5)
     made = execute(found, None)
     assert made.privacy("label")["epsilon"] == pytest.approx(1.5, abs=1e-3)
-    with pytest.raises(BudgetExhausted, match="smallest that is not is 3"):
+    with pytest.raises(BudgetExhausted, match="takes 3"):
         execute(experiment(unit="label", epsilon=2.0, labels=3.0), None)
 
 

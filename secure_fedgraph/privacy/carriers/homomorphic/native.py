@@ -74,7 +74,7 @@ class Scratch:
 
     def write(self, data: bytes | memoryview) -> None:
         os.pwrite(self.fd, data, 0)
-        os.ftruncate(self.fd, len(data))  # after, so that pages are used again
+        os.ftruncate(self.fd, len(data))  # afterwards, so that memory pages are reused
 
     def close(self) -> None:
         os.close(self.fd)
@@ -153,12 +153,12 @@ def secret_key(ring: Ring, seed: bytes) -> seal.SecretKey:
 
 def encrypt(ring: Ring, key: seal.SecretKey, slots: Iterable[np.ndarray]) -> bytes:
     """Seeded symmetric ciphertexts of N int64 slots each: one polynomial, and a seed for the other."""
-    here, plain = context(ring), seal.Plaintext()
-    encryptor, encode = seal.Encryptor(here, key), _encoding(ring)
+    seal_context, plain = context(ring), seal.Plaintext()
+    encryptor, encode = seal.Encryptor(seal_context, key), _encoding(ring)
     pieces = []
     with Scratch() as file:
-        for one in slots:
-            encode(one, plain)
+        for values in slots:
+            encode(values, plain)
             encryptor.encrypt_symmetric(plain).save(file.path)
             pieces.append(file.read())
     return join(pieces)
@@ -195,11 +195,11 @@ def add(ring: Ring, terms: int, paths: Iterable[str]) -> bytes:
         terms: how many are in a sum.
         paths: where they are, sum by sum; a path may hold another one as soon as the next is asked for.
     """
-    evaluator, one, total, sums = seal.Evaluator(context(ring)), seal.Ciphertext(), seal.Ciphertext(), []
+    evaluator, summand, total, sums = seal.Evaluator(context(ring)), seal.Ciphertext(), seal.Ciphertext(), []
     with Scratch() as file:
         for number, path in enumerate(paths):
             if number % terms:
-                evaluator.add_inplace(total, _load(ring, path, one))
+                evaluator.add_inplace(total, _load(ring, path, summand))
             else:
                 _load(ring, path, total)
             if number % terms == terms - 1:
@@ -246,7 +246,7 @@ def _rounded(ring: Ring) -> Reading:
     encoder = seal.CKKSEncoder(context(ring))
 
     def read(_: seal.Ciphertext, plain: seal.Plaintext) -> np.ndarray:
-        # What lies between two whole numbers tells of the key (Li and Micciancio 2021): it ends here.
+        # The distance to a whole number depends on the key (Li and Micciancio 2021): it stays here.
         values = np.array(encoder.decode_complex(plain), dtype=np.complex128).view(np.float64)
         whole = np.rint(values)
         if not np.abs(values - whole).max() <= OFF_GRID:  # also where it is not a number
@@ -322,7 +322,7 @@ TASKS: Mapping[bytes, Task] = {
     b"o": _opens(CKKS, stamped=False),
     b"t": _opens(CKKS, stamped=True),
 }
-"""Adding, opening, and opening what tokens are looked for in; capitals for BFV."""
+"""Adding, opening, and opening where tokens are checked afterwards; capitals for BFV."""
 
 
 def serve(
@@ -336,8 +336,8 @@ def serve(
     replies.flush()
     for task, plain_bits, data_bits, parts in _requests(requests, replies, shelves):
         try:
-            done = tasks[task](plain_bits, data_bits, parts)
-            reply = b"+" + _LENGTH.pack(len(done)) + done
+            output = tasks[task](plain_bits, data_bits, parts)
+            reply = b"+" + _LENGTH.pack(len(output)) + output
         except Exception as error:  # SEAL throws many kinds; the parent names the sender and refuses
             reason = str(error).encode()[:200]
             reply = b"-" + _LENGTH.pack(len(reason)) + reason
@@ -348,7 +348,7 @@ def serve(
 
 
 def work(tasks: Mapping[bytes, Task] = TASKS) -> None:
-    """A worker's whole life; its arguments are the paths that pieces come under."""
+    """Runs a worker to its end; its arguments are the paths of the files that hold pieces."""
     _confine()
     # Whatever the native library prints must not end up between two replies.
     with os.fdopen(os.dup(1), "wb") as out:

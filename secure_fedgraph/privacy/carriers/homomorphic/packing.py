@@ -1,4 +1,4 @@
-"""Whole numbers side by side in the slots of a ciphertext: what a ciphertext costs, it costs per slot."""
+"""Several whole numbers in each slot of a ciphertext: bytes and time are paid for each slot."""
 
 from __future__ import annotations
 
@@ -80,26 +80,26 @@ class Packing:
 
     def unpack(self, packed: np.ndarray) -> np.ndarray:
         """The numbers, int64, in the slots of a sum."""
-        used, found = self._used(len(packed)), np.empty(self.numbers(len(packed)), dtype=np.int64)
+        used, numbers = self._used(len(packed)), np.empty(self.numbers(len(packed)), dtype=np.int64)
         rest = packed[:used]
         for field in range(self.fields):
-            found[field * used : (field + 1) * used] = low = _centred(rest, self.width)
+            numbers[field * used : (field + 1) * used] = low = _centred(rest, self.width)
             rest = (rest - low) >> self.width
         if self.cut:
             shifts = self.piece * np.arange(self.cut)[:, None]
-            found[self.fields * used :] = (rest.reshape(self.cut, -1) << shifts).sum(axis=0)
-        return found
+            numbers[self.fields * used :] = (rest.reshape(self.cut, -1) << shifts).sum(axis=0)
+        return numbers
 
     def _used(self, slots: int) -> int:
         return slots - slots % self.cut if self.cut else slots
 
 
 def packings(bound: int, contributors: int, slot_bits: int) -> list[Packing]:
-    """All ways to fill slots of so many bits that leave out no field that would fit."""
-    found = []
+    """All packings for slots of so many bits: from one field to as many as fit, with every cut."""
+    choices = []
     for fields in range(1, slot_bits // Packing(bound, contributors, 1).width + 1):
-        found += [Packing(bound, contributors, fields, cut) for cut in (0, *range(2, _LONGEST_CUT + 1))]
-    return found
+        choices += [Packing(bound, contributors, fields, cut) for cut in (0, *range(2, _LONGEST_CUT + 1))]
+    return choices
 
 
 def _centred(numbers: np.ndarray, bits: int) -> np.ndarray:

@@ -38,8 +38,8 @@ class RingParameters:
         - under BFV no slot can wrap (``2 * reach < t``), and the noise leaves a bit to spare
           (``88 * contributors * t < q``);
         - under CKKS no coefficient can wrap, and a slot is off by at most a quarter of the grid for noise and
-          encoding (``N * 22 * contributors <= scale / 4``) and an eighth for floating point: what is rounded
-          to the grid is the sum;
+          encoding (``N * 22 * contributors <= scale / 4``) and an eighth for floating point: rounding to
+          the grid gives the sum;
         - at least 128-bit security by the HomomorphicEncryption.org tables.
 
     Args:
@@ -72,19 +72,19 @@ class RingParameters:
             )
         if self.scheme not in SCHEMES:
             raise unknown_name("scheme", self.scheme, SCHEMES)
-        found = (_smallest if self.scheme == BFV else _scaled)(self.bound, self.contributors)
-        if found is None:
+        chosen = (_smallest if self.scheme == BFV else _scaled)(self.bound, self.contributors)
+        if chosen is None:
             largest = _largest_bound(self.contributors, self.scheme)
             raise Incompatible(
                 f"A homomorphic sum ({self.scheme}) of {self.contributors} uploads within ±{self.bound} fits "
                 f"no ring: for {self.contributors} uploads the bound is at most {largest}."
             )
-        for name, value in zip(("plain_bits", "data_bits", "packing"), found, strict=True):
+        for name, value in zip(("plain_bits", "data_bits", "packing"), chosen, strict=True):
             object.__setattr__(self, name, value)
 
     @property
     def ring(self) -> Ring:
-        """What the native library is told."""
+        """The ring, as the native library takes it."""
         return Ring(self.scheme, self.plain_bits, self.data_bits)
 
     @property

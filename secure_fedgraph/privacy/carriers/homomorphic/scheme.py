@@ -2,8 +2,8 @@
 
 The clients hold one secret key; the server adds what they encrypted and cannot read it. Integers that are
 small enough for the ring come out exactly: under BFV by construction, under CKKS because what opens is
-rounded to whole numbers, in the process that opens it, and nobody sees what lies between (Li and
-Micciancio 2021).
+rounded to whole numbers in the process that opens it, and the digits that rounding takes off never leave it
+(Li and Micciancio 2021).
 
 References: Fan and Vercauteren 2012 (BFV); Cheon et al. 2017 (CKKS); Microsoft SEAL through TenSEAL's
 ``sealapi``.
@@ -30,8 +30,8 @@ __all__ = ["Adder", "RingParameters", "SecretKey"]
 _SUMS_WORTH_A_WORKER = 16
 _ADD, _OPEN = {native.BFV: b"A", native.CKKS: b"a"}, {native.BFV: (b"O", b"T"), native.CKKS: (b"o", b"t")}
 
-# Other processes than the opener's, so that the server's never see a key, also where one program plays all
-# parties. One for each core, which start as they are needed.
+# The opener has a process of its own, so that the server's never see a key, also where one program plays all
+# parties. The server has one for each core; each starts when it is needed.
 _server_side = tuple(NativeWorker() for _ in range(min(os.cpu_count() or 1, 8)))
 _client_side = NativeWorker()
 
@@ -44,8 +44,8 @@ class SecretKey(Secret):
         - a sum under another key, with noise it should not have, or outside
           ``±bound * contributors`` is refused, not returned;
         - every ciphertext carries secret tokens of its sender's stamp, so that a sum in which an upload is
-          missing, stands twice, or comes from another exchange is refused by whoever opens it with the
-          right stamps: no choice of whole multiples of uploads passes but with probability
+          missing, stands twice, or comes from another exchange is refused by the client that opens it with
+          the right stamps: any other choice of whole multiples of uploads passes with probability
           ``(2 * bound + 1) ** -4`` for each ciphertext.
 
     Needs:
@@ -119,23 +119,23 @@ class SecretKey(Secret):
         """
         ours = self.parameters
         pieces = ours.divided(ciphertext, length, polynomials=(1, 2))
-        found = np.empty(len(pieces) * ours.values, dtype=np.int64)
+        values = np.empty(len(pieces) * ours.values, dtype=np.int64)
         tokens = np.empty((len(pieces), TOKENS), dtype=np.int64)
         if not length:
-            return found
+            return values
         task = _OPEN[ours.scheme][stamps is not None]
         opened = _client_side.call(task, ours.plain_bits, ours.data_bits, [self._seed], pieces)
         slots = np.frombuffer(opened, dtype="<i8").reshape(len(pieces), native.DEGREE)
         for number, piece in enumerate(slots):
             numbers = ours.packing.unpack(piece)
             tokens[number] = numbers[:TOKENS]
-            found[number * ours.values : (number + 1) * ours.values] = numbers[TOKENS:]
+            values[number * ours.values : (number + 1) * ours.values] = numbers[TOKENS:]
         if stamps is not None and not self._genuine(tokens, stamps):
-            raise HostileMessage("A sum does not hold the upload of everybody in the cohort once.")
+            raise HostileMessage("A sum does not hold each upload of the cohort exactly once.")
         reach = ours.bound * ours.contributors
-        if found[length:].any() or not -reach <= found.min() <= found.max() <= reach:
+        if values[length:].any() or not -reach <= values.min() <= values.max() <= reach:
             raise HostileMessage("A sum opens to values that no honest uploads add up to.")
-        return found[:length]
+        return values[:length]
 
     def _slots(self, values: np.ndarray, stamp: bytes) -> Iterator[np.ndarray]:
         ours = self.parameters
@@ -168,7 +168,7 @@ class Adder:
         - bytes that crash the native library end a worker process, not the server.
 
     Needs:
-        - uploads whose senders were checked, each there once: it cannot tell a copy from a client.
+        - uploads whose senders were checked, one for each: it cannot tell a copy from a client.
     """
 
     parameters: RingParameters

@@ -31,8 +31,8 @@ class Homomorphic(Carrier):
     Guarantees, against an honest-but-curious server that colludes with no client:
         - it learns the sum of the cohort and no single upload;
         - the sum is exact in the ring, under both schemes (the proof is in :class:`RingParameters`);
-        - who opens sees a wrong count: each upload carries secret tokens of its client, its sum, and what the
-          client was given, and a sum without each of the cohort's tokens once is refused.
+        - the opener notices a missing or repeated upload: each carries secret tokens of its client, its sum,
+          and what the client was given, and a sum that does not hold each client's tokens once is refused.
     Needs:
         - a server that follows the protocol. The tokens notice copies, gaps and old uploads; they are no
           proof against all that a server can compute on ciphertexts;
@@ -88,8 +88,8 @@ class Homomorphic(Carrier):
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> bytes:
         """The ciphertexts."""
-        # one client opens, only what it contributed to, and that once: another order of the same cohort, or a
-        # part of it, would make an opener of everybody, each for a sum of the asker's choice
+        # One client opens, once, and only a sum that it contributed to. If another order of the cohort, or a
+        # part of it, would do, every client could be asked to open a sum of the server's choice.
         if party.name == scope.cohort[0]:
             stamps = [_stamp(scope, name) for name in scope.cohort]
             kept = (scope.channel, scope.cohort, matrix.size, stamps)
@@ -159,7 +159,7 @@ def _key(party: Party) -> SecretKey:
 
 
 def _pair_key(party: Party, peer: str, scope: Scope) -> bytes:
-    # dealt and taken under two exchange numbers, once a run: the pair's key must not depend on them
+    # dealt in one exchange and taken in another, once a run: the pair's key must not depend on them
     return key_agreement.shared_key(party, peer, replace(scope, exchange=0, given=""), "homomorphic key")
 
 

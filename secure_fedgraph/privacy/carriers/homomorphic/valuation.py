@@ -31,7 +31,7 @@ LONGEST = 128.0
 scale 2^180 that is 2^213, of a modulus of 2^240."""
 SHORTEST = 5e-4
 """An update shorter than this is too near to the holder's noise (3e-11 on a squared length) for its direction
-to be told within 1e-3: its alignment counts as 0."""
+to be known within 1e-3: its alignment counts as 0."""
 
 _SECRET, _PUBLIC, _SEALED = "valuation/secret", "valuation/public", "valuation/sealed"
 _PIECE = (
@@ -46,19 +46,18 @@ _client_side = NativeWorker(script=Path(valuation_native.__file__))
 
 @dataclass(frozen=True)
 class EncryptedValues(Carrier):
-    """Updates under a public key; the server multiplies them, and one client opens what it cannot recognise.
+    """Updates under a public key; the server multiplies them, and one client opens blinded results.
 
     The key holder, one of the clients, makes the keys; the others learn the public one and check that it is
     the holder's. The server adds ciphertexts up by weight, multiplies each with the sum and with itself,
     hides every result under a plaintext that is uniform in the ring and a fresh encryption of zero, and has
-    the holder open
-    it: of the sum every coefficient, of a product the one that is the inner product.
+    the holder open it: of the sum every coefficient, of a product the one that is the inner product.
 
     Guarantees, against a server and a key holder that follow the protocol and do not collude:
         - the server learns the weighted sum, every update's inner product with it and its length, and no
           update;
         - the holder learns the weights, which it checks, and no update: what it opens is uniform;
-        - what the holder hands back says nothing on its key: it adds noise of its own to each number;
+        - what the holder hands back reveals nothing of its key: it adds noise of its own to each number;
         - other clients learn nothing;
         - the weighted sum has at least ``least`` effective contributors, ``(sum w)^2 / sum w^2``.
     Values carry the noise of their ciphertexts, so a run that is resumed, or made again, agrees in them to
@@ -70,9 +69,9 @@ class EncryptedValues(Carrier):
         - a holder that does not collude with the server: it has the key to every update.
 
     Args:
-        holder: which client; by default one that is drawn for the run.
+        holder: which client; by default one chosen at random for the run.
         least: effective contributors of a sum.
-        public: the server's note of the keys of a run.
+        public: the run's public keys, kept by the server.
 
     References:
         Cheon et al., Homomorphic Encryption for Arithmetic of Approximate Numbers, 2017.
@@ -93,8 +92,8 @@ class EncryptedValues(Carrier):
         """Checks the holder's name.
 
         Raises:
-            BadInput: for a holder that is no client, or fewer effective contributors than more than one.
-            Refused: for clients too few to have so many effective contributors with unequal weights.
+            BadInput: for a holder that is no client, or ``least`` of 1 or below.
+            Refused: for so few clients that unequal weights leave too few effective contributors.
         """
         if self.holder and self.holder not in terms.clients:
             raise BadInput(f"protection.holder = {self.holder!r}: name one of {', '.join(terms.clients)}")
@@ -103,7 +102,7 @@ class EncryptedValues(Carrier):
         if len(terms.clients) <= self.least:
             raise Refused(
                 f"channel {terms.channel.name!r}: {len(terms.clients)} clients make {self.least:g} effective "
-                "contributors only while all weigh the same, which values end after a round: give "
+                "contributors only while all have the same weight, which values change after a round: give "
                 f"{math.floor(self.least) + 1} clients or more, or set training.valuation=plain"
             )
         return replace(self, public={})
@@ -120,7 +119,7 @@ class EncryptedValues(Carrier):
         )
 
     def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
-        """Has the holder make the keys, and carries the public one with the holder's word for it."""
+        """Has the holder make the keys, and carries the public one with the holder's sealed digest of it."""
         holder = self.holder or secrets.choice(clients)
         dealt = ask("deal", {holder: {}})[holder]
         for key in ("public", "relinearisation"):
@@ -128,8 +127,11 @@ class EncryptedValues(Carrier):
                 raise HostileMessage(f"{holder} dealt no {key} key")
             self.public[key] = bytes(dealt[key])
         self.public["holder"] = holder
-        told = {"public": self.public["public"], "holder": holder}
-        ask("take", {name: {**told, "sealed": dealt.get(name, b"")} for name in clients if name != holder})
+        announced = {"public": self.public["public"], "holder": holder}
+        ask(
+            "take",
+            {name: {**announced, "sealed": dealt.get(name, b"")} for name in clients if name != holder},
+        )
 
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
         """The client's half: deal, take, open."""
@@ -139,9 +141,9 @@ class EncryptedValues(Carrier):
         return steps[step](given, scope, party)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> bytes:
-        """The ciphertexts; of an update longer than :data:`LONGEST`, shortened to it.
+        """The ciphertexts of an update; one longer than :data:`LONGEST` is shortened to it.
 
-        It is never refused: a server that chooses how long updates are would read them off the refusals.
+        None is refused: a server that can change how long updates are would learn lengths from refusals.
         """
         if _PUBLIC not in party.secrets:
             raise HostileMessage(f"{party.name} was asked to encrypt before it had a key")
@@ -169,7 +171,7 @@ class EncryptedValues(Carrier):
 
         Raises:
             Refused: where the weights leave too few effective contributors, or an upload is missing.
-            HostileMessage: for ciphertexts or openings that are none.
+            HostileMessage: for an upload that is no ciphertext, or an opening that is malformed.
         """
         length, names = layout.rows * layout.width, tuple(sealed)
         holder = str(self.public.get("holder"))
@@ -188,22 +190,22 @@ class EncryptedValues(Carrier):
                 )
         keys = [self.public["public"], self.public["relinearisation"]]
         uploads = [bytes(upload) for upload in sealed.values()]
-        made = _server_side.call(b"V", 0, 0, [*keys, shares.astype("<f8").tobytes(), *uploads])
-        aggregate, cover, products, covers = native.split(made)
-        asked = {
+        blinded = _server_side.call(b"V", 0, 0, [*keys, shares.astype("<f8").tobytes(), *uploads])
+        aggregate, cover, products, covers = native.split(blinded)
+        request = {
             "aggregate": aggregate,
             "products": products,
             "exchange": scope.exchange,
             "weights": shares.astype(np.float64),
         }
-        reply = ask("open", {holder: asked})[holder]
+        reply = ask("open", {holder: request})[holder]
         opened, numbers = reply.get("aggregate"), reply.get("products")
         if not isinstance(opened, BYTES) or not isinstance(numbers, BYTES) or len(opened) != len(cover):
             raise HostileMessage(f"channel {scope.channel!r}: {holder} opened something of another size")
         if len(numbers) != len(covers):
             raise HostileMessage(f"channel {scope.channel!r}: {holder} opened another number of values")
-        found = np.frombuffer(_server_side.call(b"D", 0, 0, [bytes(opened), cover]), dtype="<f8")
-        mean = found[:length] / GAIN
+        values = np.frombuffer(_server_side.call(b"D", 0, 0, [bytes(opened), cover]), dtype="<f8")
+        mean = values[:length] / GAIN
         inner, squares = _values(bytes(numbers), covers)
         lengths = {name: math.sqrt(max(0.0, s)) for name, s in zip(names, squares, strict=True)}
         whole = float(np.linalg.norm(mean))
@@ -233,7 +235,7 @@ class EncryptedValues(Carrier):
         }
 
     def _take(self, given: Tree, scope: Scope, party: Party) -> Tree:
-        holder, public, word = given.get("holder"), given.get("public"), given.get("sealed")
+        holder, public, sealed = given.get("holder"), given.get("public"), given.get("sealed")
         if (
             _PUBLIC in party.secrets
             or not isinstance(holder, str)
@@ -241,13 +243,13 @@ class EncryptedValues(Carrier):
             or holder == party.name
             or self.holder not in ("", holder)
             or not isinstance(public, BYTES)
-            or not isinstance(word, BYTES)
+            or not isinstance(sealed, BYTES)
         ):
             raise HostileMessage(
                 f"{party.name} was handed a key out of order, or by another than the key holder"
             )
-        said = unseal(_pair_key(party, holder, scope), bytes(word), _parcel(scope, holder, party.name))
-        if hashlib.sha256(public).digest() != said:
+        digest = unseal(_pair_key(party, holder, scope), bytes(sealed), _parcel(scope, holder, party.name))
+        if hashlib.sha256(public).digest() != digest:
             raise HostileMessage(f"{party.name} was handed a key that is not {holder}'s")
         party.secrets[_PUBLIC] = bytes(public)
         return {}
@@ -282,20 +284,20 @@ def _shares(weights: list[float], least: float, channel: str) -> np.ndarray | No
     Raises:
         Refused: where they are those of too few.
     """
-    found = np.array(weights, dtype=np.float64)
-    if not np.isfinite(found).all() or (found < 0).any():
+    shares = np.array(weights, dtype=np.float64)
+    if not np.isfinite(shares).all() or (shares < 0).any():
         raise BadInput(f"channel {channel!r}: weights of a sum are finite and not negative")
-    if not found.any():
+    if not shares.any():
         return None
-    grid = valuation_native.WEIGHT_SCALE
-    found = np.array(np.rint(found / found.sum() * grid) / grid)
-    effective = float(found.sum() ** 2 / np.square(found).sum())
+    scale = valuation_native.WEIGHT_SCALE
+    shares = np.array(np.rint(shares / shares.sum() * scale) / scale)
+    effective = float(shares.sum() ** 2 / np.square(shares).sum())
     if effective < least:
         raise Refused(
             f"channel {channel!r}: these weights make a sum of {effective:.2f} effective contributors, and "
             f"fewer than {least:g} would nearly open one client's update: nothing was opened"
         )
-    return found
+    return shares
 
 
 def _values(opened: bytes, covers: bytes) -> tuple[list[float], list[float]]:
@@ -315,10 +317,10 @@ def _sized(packed: bytes, pieces: int) -> bool:
     if len(packed) > pieces * (4 + _PIECE[1]):
         return False
     try:
-        found = native.split(packed)
+        ciphertexts = native.split(packed)
     except ValueError:
         return False
-    return len(found) == pieces and all(_PIECE[0] <= len(piece) <= _PIECE[1] for piece in found)
+    return len(ciphertexts) == pieces and all(_PIECE[0] <= len(piece) <= _PIECE[1] for piece in ciphertexts)
 
 
 def _pair_key(party: Party, peer: str, scope: Scope) -> bytes:

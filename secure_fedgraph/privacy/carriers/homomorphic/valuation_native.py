@@ -1,7 +1,7 @@
 """CKKS through SEAL for values of updates that nobody reads; also the process that may crash in it.
 
-Run as a script this file is the worker of the module ``valuation`` beside it: it imports its neighbour
-``native`` by its place, and nothing else of the package.
+Run as a script this file is the worker of the module ``valuation`` beside it: it imports
+``native`` from its own folder, and nothing else of the package.
 
 A sum over all slots is N/2 times a plaintext's constant coefficient, so an inner product needs no rotations
 and no rescaling: products of chunks are added up, relinearised once, and one coefficient is opened.
@@ -29,7 +29,7 @@ from collections.abc import Sequence
 import numpy as np
 import tenseal.sealapi as seal
 
-if __name__ == "__main__":  # behind the standard library, where no file of this folder can stand before it
+if __name__ == "__main__":  # at the end of the path, so that no file of this folder shadows a library
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     import native  # type: ignore[import-not-found]
 else:
@@ -99,7 +99,7 @@ def encrypt(public: bytes, values: bytes) -> bytes:
 
 
 def value(public: bytes, relinearisation: bytes, weights: bytes, *uploads: bytes) -> bytes:
-    """What the key holder is asked to open, and the blinds that take it apart again.
+    """What the key holder is asked to open, and the blinds to subtract from what it opens.
 
     Returns:
         ``join([aggregate, its blinds, products, their blinds])``: the weighted sum, piece by piece; each
@@ -144,8 +144,8 @@ def open_blinded(seed: bytes, aggregate: bytes, products: bytes) -> bytes:
         sums = []
         for piece, limit in zip(pieces, limits, strict=True):
             noise = secrets.randbelow(2 * limit + 1) - limit
-            found = _total(_words(decryptor, piece, file))
-            sums.append([(one + DEGREE * noise) % prime for one, prime in zip(found, PRIMES, strict=True)])
+            totals = _total(_words(decryptor, piece, file))
+            sums.append([(one + DEGREE * noise) % prime for one, prime in zip(totals, PRIMES, strict=True)])
     return bytes(native.join([b"".join(words), np.array(sums, dtype=_WORD).tobytes()]))
 
 
@@ -155,25 +155,25 @@ def _flooded(words: bytes) -> bytes:
     Doubles have 53 bits and the noise has more, so a second, finer layer fills up what the first leaves zero.
     """
     encoder, shape = seal.CKKSEncoder(context()), (len(PRIMES), DEGREE)
-    found = np.frombuffer(words, dtype=_WORD).reshape(shape)
+    noisy = np.frombuffer(words, dtype=_WORD).reshape(shape)
     for limit in (FLOOD, FLOOD * 2.0**-40):
-        drawn = np.frombuffer(os.urandom(8 * DEGREE), dtype=_WORD) >> 11  # 53 bits
-        parts = (drawn.astype(np.float64) * 2.0**-52 - 1) * limit
+        uniform = np.frombuffer(os.urandom(8 * DEGREE), dtype=_WORD) >> 11  # 53 bits
+        parts = (uniform.astype(np.float64) * 2.0**-52 - 1) * limit
         plain = seal.Plaintext()
         encoder.encode((parts[:SLOTS] + 1j * parts[SLOTS:]).tolist(), SCALE * WEIGHT_SCALE, plain)
-        found = (found + _read(plain).reshape(shape)) % np.array(PRIMES, dtype=_WORD)[:, None]
-    return found.tobytes()
+        noisy = (noisy + _read(plain).reshape(shape)) % np.array(PRIMES, dtype=_WORD)[:, None]
+    return noisy.tobytes()
 
 
 def unblind(opened: bytes, blinds: bytes) -> bytes:
     """The aggregate as float64: SLOTS values of each piece."""
     shape = (-1, len(PRIMES), DEGREE)
-    found = _less(
+    unblinded = _less(
         np.frombuffer(opened, dtype=_WORD).reshape(shape), np.frombuffer(blinds, dtype=_WORD).reshape(shape)
     )
     encoder, values = seal.CKKSEncoder(context()), []
     with native.Scratch() as file:
-        for piece in found:
+        for piece in unblinded:
             plain = _plaintext(piece.tobytes(), SCALE * WEIGHT_SCALE, file)
             values.append(np.array(encoder.decode_double(plain), dtype="<f8").tobytes())
     return b"".join(values)
@@ -187,7 +187,7 @@ def numbers(opened: bytes, blinds: bytes) -> list[int]:
     """
     modulus, width = math.prod(PRIMES), len(PRIMES)
     first, second = (np.frombuffer(raw, dtype=_WORD).reshape(-1, width).tolist() for raw in (opened, blinds))
-    found = []
+    centred = []
     for shown, cover in zip(first, second, strict=True):
         coefficient = 0
         for prime, a, b in zip(PRIMES, shown, cover, strict=True):
@@ -195,8 +195,8 @@ def numbers(opened: bytes, blinds: bytes) -> list[int]:
             other = modulus // prime
             coefficient += residue * other * pow(other, -1, prime)
         coefficient %= modulus
-        found.append(coefficient - modulus if coefficient > modulus // 2 else coefficient)
-    return found
+        centred.append(coefficient - modulus if coefficient > modulus // 2 else coefficient)
+    return centred
 
 
 def _weighted(
@@ -247,11 +247,11 @@ def _blinded(
 
 def _uniform(prime: int) -> np.ndarray:
     """DEGREE words below a prime of 60 bits, from the operating system, by rejection."""
-    found = np.empty(0, dtype=_WORD)
-    while len(found) < DEGREE:
-        drawn = np.frombuffer(os.urandom(9 * DEGREE), dtype=_WORD) & _WORD.type(2**60 - 1)
-        found = np.concatenate([found, drawn[drawn < prime]])
-    return found[:DEGREE]
+    words = np.empty(0, dtype=_WORD)
+    while len(words) < DEGREE:
+        candidates = np.frombuffer(os.urandom(9 * DEGREE), dtype=_WORD) & _WORD.type(2**60 - 1)
+        words = np.concatenate([words, candidates[candidates < prime]])
+    return words[:DEGREE]
 
 
 def _plaintext(words: bytes, scale: float, file: native.Scratch) -> seal.Plaintext:

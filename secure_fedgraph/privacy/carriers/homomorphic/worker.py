@@ -37,7 +37,7 @@ class NativeWorker:
         - lengths that were checked before: this class does not know what is in the bytes.
 
     Args:
-        seconds: that a call may take, and a second a megabyte.
+        seconds: that a call may take, plus one for each megabyte.
         script: what the child runs.
     """
 
@@ -67,7 +67,7 @@ class NativeWorker:
             pieces: bytes that it takes one after the other, as files; never a key.
 
         Raises:
-            HostileMessage: the child refused the bytes, died of them or did not come back.
+            HostileMessage: the child refused the bytes, crashed on them or took too long.
         """
         with self._lock:
             process = self._running()
@@ -109,7 +109,7 @@ class NativeWorker:
         if self._process is not None and self._owner != os.getpid():
             self._process = None  # this is a fork: the child, and the pipes to it, are our parent's
         elif self._process is not None and self._process.poll() is not None:
-            self._end()  # it died between two calls, so of nobody's bytes
+            self._end()  # it died between two calls, so no client's bytes killed it
         if self._process is None:
             self._shelves = [native.Scratch() for _ in range(_SHELVES)]
             # A fresh interpreter: a fork would carry this process's keys, and spawn would run its main.
@@ -131,7 +131,7 @@ class NativeWorker:
         process, self._process = self._process, None
         if process is None or self._owner != os.getpid():
             return
-        process.kill()  # it keeps no state, so there is nothing to say good-bye to
+        process.kill()  # it keeps no state
         process.wait()
         for file in self._shelves:
             file.close()

@@ -1,4 +1,4 @@
-"""The deck of one masked sum: the signed keys of all present, the same for everybody or nothing cancels."""
+"""The signed keys of one masked sum: where clients are given different ones, no mask cancels."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class KeyAdvertisements:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of everything in it. The neighbour graph and every mask hang on it."""
+        """SHA-256 of everything in it. The neighbour graph and every mask depend on it."""
         return hashlib.sha256(encode(self.to_tree())).digest()
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where each client stands, from 0; its shares are taken at one more."""
+        """Each client's position, from 0; the point of its shares is one more."""
         return {name: place for place, name in enumerate(self.names)}
 
     def row(self, name: str, key: str) -> bytes:
@@ -76,7 +76,7 @@ class KeyAdvertisements:
 
 
 def check_advert(name: str, advert: Tree, scope: Scope | None = None, identity: bytes | None = None) -> None:
-    """That a client advertised keys, as the server sees it: the others would refuse what is wrong with them.
+    """Checks the keys that a client advertised, in the server: other clients would refuse wrong ones.
 
     Args:
         scope, identity: of the exchange and of the client, where its signature is to be checked too.
@@ -97,24 +97,26 @@ def check_advert(name: str, advert: Tree, scope: Scope | None = None, identity: 
 
 
 def check_no_copies(public: np.ndarray) -> None:
-    """That no two clients have one key: who adds the mask with one and subtracts the other's has none.
+    """Checks that no two clients have one key: adding one's mask and subtracting the other's cancels both.
 
     Raises:
         HostileMessage: where two have.
     """
     if len({row.tobytes() for row in public}) < len(public):
-        raise HostileMessage("the keys of a masked sum have one key twice: somebody copied another's")
+        raise HostileMessage("the keys of a masked sum have one key twice: a client copied another's")
 
 
 def check_not_copied(name: str, adverts: Mapping[str, Tree]) -> None:
-    """That no other client advertised the same key: both are left out, as nobody can tell whose it is.
+    """Checks that no other client advertised the same key.
+
+    Both are left out then, as the server cannot tell whose it is.
 
     Raises:
         HostileMessage: naming the other.
     """
-    mine = bytes(adverts[name]["public"])
+    public = bytes(adverts[name]["public"])
     for other, advert in adverts.items():
-        if other != name and bytes(advert["public"]) == mine:
+        if other != name and bytes(advert["public"]) == public:
             raise HostileMessage(f"{name} advertised the same key as {other}: one of them copied it")
 
 
@@ -130,13 +132,13 @@ def statement(scope: Scope, name: str, public: bytes, commitment: bytes) -> byte
 @lru_cache(maxsize=64)
 def _place(run: str, round: int, exchange: int, channel: str, cohort: tuple[str, ...]) -> bytes:
     """A digest of the sum that a statement is about: the same for all of its clients."""
-    found = {"run": run, "round": round, "exchange": exchange, "channel": channel, "cohort": _hashed(cohort)}
-    return hashlib.sha256(encode(found)).digest()
+    facts = {"run": run, "round": round, "exchange": exchange, "channel": channel, "cohort": _hashed(cohort)}
+    return hashlib.sha256(encode(facts)).digest()
 
 
 def context(scope: Scope, deck: KeyAdvertisements) -> bytes:
-    """What every mask of the sum is bound to: also the broadcast that the client was given."""
-    found = {
+    """What every mask of the sum is bound to; the broadcast that the client was given is part of it."""
+    facts = {
         "run": scope.run,
         "round": scope.round,
         "exchange": scope.exchange,
@@ -145,7 +147,7 @@ def context(scope: Scope, deck: KeyAdvertisements) -> bytes:
         "given": scope.given,
         "deck": deck.digest,
     }
-    return hashlib.sha256(encode(found)).digest()
+    return hashlib.sha256(encode(facts)).digest()
 
 
 def agreement(bound_to: bytes, survivors: tuple[str, ...]) -> bytes:
@@ -154,7 +156,7 @@ def agreement(bound_to: bytes, survivors: tuple[str, ...]) -> bytes:
 
 
 def commitment(seed: bytes) -> bytes:
-    """What is advertised of the seed of a client's own mask: it gives the seed away to nobody."""
+    """The commitment to the seed of a client's own mask: it does not give the seed away."""
     return derive(seed, b"masked: commitment")
 
 
@@ -164,7 +166,7 @@ def own_key(seed: bytes, bound_to: bytes) -> bytes:
 
 
 def pair_info(bound_to: bytes) -> bytes:
-    """What a pair's mask key is derived for; the agreement adds both public keys."""
+    """The purpose that a pair's mask key is derived for; the key agreement adds both public keys."""
     return b"masked: pair" + bound_to
 
 

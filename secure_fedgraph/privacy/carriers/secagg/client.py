@@ -1,4 +1,4 @@
-"""A client's half of one masked sum: its secrets, what it holds for others, the order it insists on."""
+"""A client's half of one masked sum: its secrets, the shares it holds for others, the order of its steps."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def advertise(scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
     if unfinished > allowed:
         raise Refused(
             f"channel {scope.channel!r}: {unfinished} of the {uploaded} sums that {party.name} uploaded for "
-            f"in this run were abandoned, and {allowed} are let go: protection.abandoned allows more"
+            f"in this run were abandoned, and at most {allowed} may be: protection.abandoned allows more"
         )
     mask_seed, own_seed = random_secret(), random_secret()
     key = AgreementKey.from_seed(_bytes(mask_seed))
     committed = decks.commitment(_bytes(own_seed))
-    party.secrets[_SESSION] = Session(scope, mask_seed, own_seed, key)  # the one before is over
+    party.secrets[_SESSION] = Session(scope, mask_seed, own_seed, key)  # the session before it is over
     signed = party.identity.sign(decks.statement(scope, party.name, key.public, committed))
     return {"public": _array(key.public), "commitment": _array(committed), "signature": _array(signed)}
 
@@ -103,12 +103,12 @@ def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) 
         signed = decks.statement(session.scope, name, public, committed)
         party.verify(name, deck.row(name, "signature"), signed)
     points = {name: deck.places[name] + 1 for name in (*neighbours, party.name)}
-    made = split((session.mask_seed, session.own_seed), numbers.shares, list(points.values()))
-    pieces = {name: tuple(_bytes(one) for one in made[point]) for name, point in points.items()}
+    shares = split((session.mask_seed, session.own_seed), numbers.shares, list(points.values()))
+    pieces = {name: tuple(_bytes(one) for one in shares[point]) for name, point in points.items()}
     sealed = np.empty((len(neighbours), SEALED_SHARES), dtype=np.uint8)
     for row, name in zip(sealed, neighbours, strict=True):
-        where = decks.parcel(deck, party.name, name)
-        row[:] = _array(seal(_pair(party, name, scope), b"".join(pieces[name]), where))
+        binding = decks.parcel(deck, party.name, name)
+        row[:] = _array(seal(_pair(party, name, scope), b"".join(pieces[name]), binding))
     session.deck, session.shape, session.neighbours = deck, numbers, neighbours
     session.held = {party.name: (pieces[party.name][0], pieces[party.name][1])}
     session.next = "accept"
@@ -116,7 +116,7 @@ def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) 
 
 
 def accept(part: Tree, scope: Scope, party: Party) -> None:
-    """Takes the shares that came with the request for the upload: from now on these are who may be alive."""
+    """Takes the shares that came with the request for the upload: only their senders may be survivors."""
     session = _next(scope, party, "accept")
     deck, numbers = _settled(session)
     senders, rows = part.get(SENDERS), part.get(SHARES)
@@ -141,7 +141,7 @@ def accept(part: Tree, scope: Scope, party: Party) -> None:
 
 
 def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
-    """Keys of the streams that the upload is masked with, once: those added, and those subtracted."""
+    """The keys of the streams that mask the upload, those added and those subtracted; given out once."""
     session = _next(scope, party, "upload")
     deck, _ = _settled(session)
     if scope != session.scope:
@@ -160,13 +160,13 @@ def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
 
 
 def bound_to(party: Party) -> bytes:
-    """What the masks of the upload that was just made are bound to; a hash of what all know."""
+    """What the masks of the latest upload are bound to: a hash of what all parties know."""
     session: Session = party.secrets[_SESSION]
     return session.bound_to
 
 
 def agree(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
-    """Signs the list of survivors, once, if it is one that this client answers for."""
+    """Signs the list of survivors, once, if this client accepts it."""
     session = _next(scope, party, AGREE)
     deck, numbers = _settled(session)
     text = given.get("survivors")
@@ -196,12 +196,12 @@ def unmask(given: Tree, scope: Scope, party: Party) -> Tree:
         [_array(session.held[name][name in session.survivors]) for name in sorted(session.held)]
     )
     party.secrets[_UNFINISHED] -= 1
-    del party.secrets[_SESSION]  # once: nobody gets the other share
+    del party.secrets[_SESSION]  # once: the other share of each pair is never revealed
     return {"shares": shares}
 
 
 def _check_signatures(given: Tree, session: Session, party: Party, needed: int) -> None:
-    """That so many clients signed the list this client signed: in this sum, given the same broadcast."""
+    """Checks that enough clients signed the list that this one signed, after the same broadcast."""
     text, rows = given.get("names"), given.get("signatures")
     names = tuple(text.split("\n")) if isinstance(text, str) else ()
     if (
@@ -236,8 +236,8 @@ def _next(scope: Scope, party: Party, step: str) -> Session:
     session: Session | None = party.secrets.get(_SESSION)
     if session is None or session.next != step:
         raise HostileMessage(f"{party.name} was asked to {step} out of order, or a second time")
-    mine = session.scope
-    if (mine.run, mine.round, mine.channel, mine.cohort) != (
+    expected = session.scope
+    if (expected.run, expected.round, expected.channel, expected.cohort) != (
         scope.run,
         scope.round,
         scope.channel,
@@ -261,7 +261,7 @@ def _large_enough(scope: Scope, party: Party, found: int, needed: int) -> None:
 
 
 def _pair(party: Party, peer: str, scope: Scope) -> bytes:
-    """The key that shares between two clients are sealed under: of the run, reconstructed by nobody."""
+    """The key that seals shares between two clients: one for a run, and no shares rebuild it."""
     keys: dict[str, bytes] = party.secrets.setdefault(_PAIRS, {})
     if peer not in keys:
         once = Scope(scope.run, 0, 0, "", ())

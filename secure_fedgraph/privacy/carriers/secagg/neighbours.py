@@ -1,12 +1,12 @@
-"""Who masks with whom, and how many shares open what: complete for small cohorts, k-regular for large ones.
+"""Who masks with whom, and how many shares open a secret: complete for small cohorts, k-regular for large.
 
 Two numbers bind the clients of one masked sum:
 
 - ``signatures``: a client reveals shares only for a list of survivors that this many clients of the cohort
   signed. ``2 * signatures > cohort + colluders``, so two lists cannot both be answered. Colluders are a share
-  of the roster, whatever part of it the server picks: all of them may be in a cohort of few.
-- ``shares``: as many holders give a secret back. In the complete graph the same number; in a k-regular one
-  the holders of a client's secrets are its neighbours and itself.
+  of the roster, not of the cohort: the server picks the cohort, and a small one may hold all of them.
+- ``shares``: so many holders together give a secret back. In the complete graph this is the same number; in
+  a k-regular one the holders of a client's secrets are its neighbours and itself.
 
 In the k-regular graph the degree is the smallest even one for which both of these hold, with ``shares`` the
 largest number that meets the second:
@@ -15,12 +15,12 @@ largest number that meets the second:
         with least = min(2 * shares - (degree + 1), shares - 1)
     P[Hypergeometric(present, dropped, degree + 1) > degree + 1 - shares] * present <= 2**-AVAILABILITY
 
-In the first, ``2 * shares - (degree + 1)`` is ``2 * shares > holders + colluders`` among the holders of
-each client's secrets, for a client that helps to open nothing; ``shares - 1`` is for one that does: it
-insists on so many living neighbours, and they must not all be colluders. Whoever opens
-a client's own mask has ``shares`` of them; the client masked with ``shares - 1`` at least, whatever the
-server handed it; so some honest one is in both, alive on the one list of survivors, and the mask with it
-stays on. No upload is opened by itself then, however the server lies about who shared or dropped out.
+In the first, ``2 * shares - (degree + 1)`` comes from ``2 * shares > holders + colluders`` among the holders
+of each client's secrets, for a client that takes no part in unmasking. ``shares - 1`` is for one that does:
+it insists on so many living neighbours, and they must not all be colluders. To open a client's own mask takes
+``shares`` of the holders; the client masked with at least ``shares - 1`` of them, whatever the server handed
+it. So some honest neighbour is in both groups and alive on the one list of survivors, and the mask shared
+with it stays on. No upload is opened by itself then, however the server lies about who shared or dropped out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SECURITY, GRINDING, AVAILABILITY = 40, 40, 20
-"""Bits. The graph hangs on a hash that a server can try again by leaving clients out: 2**GRINDING times."""
+"""Bits. The graph depends on a hash. A server that leaves clients out gets another: 2**GRINDING tries."""
 COMPLETE = 32
 """The largest cohort in which everybody masks with everybody."""
 
@@ -82,7 +82,7 @@ def shape(cohort: int, present: int, colluders: float, dropouts: float, roster: 
 
 
 def circle(names: tuple[str, ...], seed: bytes) -> tuple[str, ...]:
-    """The names in the order of a hash with the seed: near on this circle is neighbour in the graph."""
+    """The names in the order of a hash with the seed: who is near on this circle is a neighbour."""
     return tuple(sorted(names, key=lambda name: hashlib.sha256(seed + name.encode()).digest()))
 
 
@@ -116,8 +116,8 @@ def _available(present: int, dropped: int, degree: int) -> int:
 
 def _rare(population: int, marked: int, draws: int, least: int, times: int) -> bool:
     """Whether ``P[Hypergeometric >= least] * times <= 1``, in exact integers."""
-    found = sum(
+    ways = sum(
         math.comb(marked, hit) * math.comb(population - marked, draws - hit)
         for hit in range(least, min(marked, draws) + 1)
     )
-    return found * times <= math.comb(population, draws)
+    return ways * times <= math.comb(population, draws)

@@ -1,4 +1,4 @@
-"""Pairwise masks alone, without recovery: what sums between peers are added up under."""
+"""Pairwise masks alone, without drop-out recovery: for sums that a peer reads."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Pairwise(Carrier):
         return words
 
     def context(self, scope: Scope, party: Party) -> str:
-        """Of what the client was given, and of the cohort: masks of other cohorts do not cancel."""
-        told = encode({"cohort": "\n".join(scope.cohort), "given": scope.given})
-        return hashlib.sha256(told).hexdigest()
+        """A hash of the cohort and of what the client was given: where these differ, masks do not cancel."""
+        encoded = encode({"cohort": "\n".join(scope.cohort), "given": scope.given})
+        return hashlib.sha256(encoded).hexdigest()
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
         """The sum, in which the masks have cancelled; int32, centred."""
@@ -87,7 +87,7 @@ class Pairwise(Carrier):
         if set(sealed) - set(scope.cohort):
             raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")
         # checked before the total is made: a layout's promise allocates nothing
-        found = [checked_array(data, _WORD, layout, name).reshape(-1) for name, data in sealed.items()]
+        uploads = [checked_array(data, _WORD, layout, name).reshape(-1) for name, data in sealed.items()]
         total = np.zeros(layout.rows * layout.width, dtype=_WORD)
-        accumulate(total, found)
+        accumulate(total, uploads)
         return total.view(np.int32).reshape(layout.rows, layout.width)

@@ -20,7 +20,7 @@ GROUP = 256
 
 
 def word(bits: int) -> np.dtype[Any]:
-    """The type that words of so many bits are added in, maybe wider than the ring, whose size divides its."""
+    """The type in which words of so many bits are added; the ring's size divides its size."""
     return np.dtype("<u2") if bits == 16 else np.dtype("<u4")
 
 
@@ -47,18 +47,18 @@ def accumulate(
             if not first:
                 for array in arrays:
                     np.add(out, array[start : start + step], out=out)
-            got = piece[: out.size]
-            view = got.data.cast("B")
+            chunk = piece[: out.size]
+            view = chunk.data.cast("B")
             for into, add in streams:
                 into(view)
                 if add:
-                    np.add(out, got, out=out)
+                    np.add(out, chunk, out=out)
                 else:
-                    np.subtract(out, got, out=out)
+                    np.subtract(out, chunk, out=out)
 
 
 def pack(words: np.ndarray, bits: int) -> np.ndarray:
-    """As the words travel: 32 bits as they are, fewer as bytes."""
+    """The words as they travel: 32 bits as they are, fewer as bytes."""
     if bits == 32:
         return words
     if bits == 16:
@@ -85,8 +85,8 @@ def checked(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
         )
     if bits == 20 and size % 2 and data[-1] >> 4:
         raise HostileMessage(f"{name}'s upload holds more than {size} values of {bits} bits")
-    found: np.ndarray = data
-    return found
+    packed: np.ndarray = data
+    return packed
 
 
 def unpack(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
@@ -95,18 +95,18 @@ def unpack(data: Any, bits: int, layout: Layout, name: str) -> np.ndarray:
     Raises:
         HostileMessage: for anything else.
     """
-    found, size = checked(data, bits, layout, name), layout.rows * layout.width
+    packed, size = checked(data, bits, layout, name), layout.rows * layout.width
     if bits == 32:
-        return found
+        return packed
     if bits == 16:
-        return np.ascontiguousarray(found).view("<u2")
-    both = found[2 * size :]
-    words = np.empty(2 * both.size, dtype="<u4")
-    words[0::2] = both & 15
-    words[1::2] = both >> 4
+        return np.ascontiguousarray(packed).view("<u2")
+    high = packed[2 * size :]
+    words = np.empty(2 * high.size, dtype="<u4")
+    words[0::2] = high & 15
+    words[1::2] = high >> 4
     words = words[:size]
     words <<= np.uint32(16)
-    words |= np.ascontiguousarray(found[: 2 * size]).view("<u2")
+    words |= np.ascontiguousarray(packed[: 2 * size]).view("<u2")
     return words
 
 

@@ -31,10 +31,10 @@ from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.protocol.wire import Tree
 
 ABANDONED = 16
-"""Sums of a run that a client lets go unfinished by default, beyond the share that may drop out."""
+"""Sums of a run that may stay unfinished by default, beyond the share that may drop out."""
 PARTS = (
     "a server that lies about who dropped out may open a sum in parts, of two honest uploads or more, where "
-    "enough clients between them collude or are said to be gone: a larger quorum leaves it no such place"
+    "enough clients collude or are reported as dropped out: a larger quorum prevents it"
 )
 """The excess of sums over clients that mask with some of the others only, at a small quorum."""
 
@@ -51,33 +51,33 @@ class Masked(Carrier):
     Guarantees:
         - to anybody who lacks its own mask's seed or one of its pairs' keys, an upload's words are uniform in
           the ring: to the server, and to a coalition with up to ``colluders`` of the roster;
-        - the server learns one sum, over more than half of the cohort, never fewer than the quorum, and two
-          clients more than may collude: a client signs one list and reveals once, for a list that
-          ``(cohort + colluders) // 2 + 1`` clients signed, so two lists cannot both be answered, and never
-          both shares for one client. How many collude is a share of the roster: the server picks the cohort;
+        - the server learns one sum: over more than half of the cohort, at least the quorum, and at least two
+          clients more than may collude. A client signs one list and reveals once, for a list that
+          ``(cohort + colluders) // 2 + 1`` clients signed, so two lists cannot both be answered; and it never
+          reveals both shares for one client. Colluders are a share of the roster: the server picks cohorts;
         - below that many survivors nothing is opened; above, the sum is exact in the ring;
-        - a client that answers nonsense at whatever step is left out like one that dropped out there, and
-          wrong shares from some of those that hold them are put right. One that dealt shares of other secrets
+        - a client with an invalid answer at any step is left out as if it had dropped out at that step, and
+          wrong shares from some of those that hold them are corrected. One that dealt shares of other secrets
           than it advertised is noticed at the end only: nothing is opened then, and the error names it;
         - any secret that shares can give back serves one sum, and is compared with what was advertised;
-        - clients that were shown other keys, another cohort or another broadcast do not mask or sign as one.
+        - masks and signatures of clients that were shown different keys, cohorts or broadcasts do not fit.
     Needs:
         - a roster of identity keys that the server did not hand out;
         - for cohorts above 32, where clients mask with some neighbours only: at most ``colluders`` of the
-          roster with the server. One that lies about who dropped out may then open the sum in parts, each of
-          at least two honest uploads but with the probability that the module of neighbours states; one that
-          follows the protocol opens the whole.
+          roster that work with the server. A server that lies about who dropped out may then open the sum in
+          parts, each of at least two honest uploads, except with the probability that the module
+          ``neighbours`` states; one that follows the protocol opens the whole.
 
     Args:
         bits: of the ring and of a word on the wire: 16, 20 or 32.
         colluders: the share of the roster that may work with the server, from 0 to below 1.
         dropouts: the share of a cohort that may drop out by chance, for the number of neighbours in large
             cohorts.
-        batch: clients are summed in whole batches of this many, so that no two sums, of whatever rounds, tell
-            fewer apart; 1 is off. A drop-out costs its batch: of clients that answer with probability ``q``,
-            ``q**batch`` are summed.
-        abandoned: how many sums of a run a client uploads for and is never shown to be complete, beyond the
-            share ``dropouts`` of those that it uploads for: then it takes part in no further one.
+        batch: clients are summed in whole batches of this many, so that any two sums, of any rounds, differ
+            by whole batches; 1 is off. A drop-out costs its batch: of clients that answer with probability
+            ``q``, ``q**batch`` are summed.
+        abandoned: how many of the sums that a client uploads for may stay unfinished in a run, beyond the
+            share ``dropouts`` of them; after that it takes part in no more.
         quorum, batches, roster: filled in by binding.
         dealt: the server's half of one sum, filled in by :meth:`prepare`.
 
@@ -118,7 +118,7 @@ class Masked(Carrier):
         if self.abandoned < 0:
             raise BadInput(f"abandoned {self.abandoned}: a number of sums, from 0")
         if self.batch < 1:
-            raise BadInput(f"batch {self.batch}: a number of clients; 1 sums whoever is there")
+            raise BadInput(f"batch {self.batch}: a number of clients, from 1; 1 is off")
 
     @property
     def ring(self) -> int:  # type: ignore[override]
@@ -139,31 +139,30 @@ class Masked(Carrier):
         batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
         # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
         least = 1 if terms.channel.accepted else terms.channel.least
-        # whatever the colluders subtract, two others are left in it
+        # whatever the colluders subtract, two others are left in the sum
         pair = 2 + conspirators(len(names), self.colluders)
         if pair > len(names):
             raise Refused(
-                f"channel {terms.channel.name!r}: of {len(names)} clients a share of protection.colluders = "
-                f"{self.colluders:g} leaves fewer than two that a sum hides from the others: add clients, or "
-                "set protection.colluders lower"
+                f"channel {terms.channel.name!r}: with protection.colluders = {self.colluders:g}, fewer "
+                f"than two of {len(names)} clients are left for a sum to hide: add clients, or set "
+                "protection.colluders lower"
             )
         return replace(self, quorum=max(terms.quorum, pair, least), batches=batches, roster=len(names))
 
     def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
-        told = DIFFERENCES
+        difference = DIFFERENCES
         if self.batch > 1:
-            told = (
+            difference = (
                 f"two sums that differ in one batch of {self.batch} clients give that batch's by subtraction"
             )
         if len(terms.clients) == 2:
-            return told, SUBTRACTION
-        return (told, PARTS) if self._parts_open(terms) else (told,)
+            return difference, SUBTRACTION
+        return (difference, PARTS) if self._parts_open(terms) else (difference,)
 
     def _parts_open(self, terms: BindContext) -> bool:
-        """Whether a server that lies could find more colluders and gone clients than a client has neighbours:
-        those between two parts of the circle, which then share no mask. In complete graphs there is no such
-        place."""
+        """Whether colluders and clients reported as gone may be as many as a client's neighbours: where they
+        stand between two parts of the circle, the parts share no mask. A complete graph has no parts."""
         count = len(terms.clients)
         if count <= COMPLETE:
             return False
@@ -172,8 +171,8 @@ class Masked(Carrier):
 
     def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
         """Those in whole batches."""
-        there = set(uploaded)
-        left_out = {name for batch in self.batches if not there.issuperset(batch) for name in batch}
+        present = set(uploaded)
+        left_out = {name for batch in self.batches if not present.issuperset(batch) for name in batch}
         return tuple(name for name in uploaded if name not in left_out)
 
     # --- the client's half ----------------------------------------------------------------------------------
@@ -206,7 +205,7 @@ class Masked(Carrier):
         return ring_words.pack(words, self.bits)
 
     def context(self, scope: Scope, party: Party) -> str:
-        """Of the broadcast that the client was given and the keys that it was handed."""
+        """A hash of the broadcast that the client was given and the keys that it was handed."""
         return client.bound_to(party).hex()
 
     # --- the server's half ----------------------------------------------------------------------------------
@@ -217,13 +216,13 @@ class Masked(Carrier):
         Raises:
             Refused: where too few clients are left.
         """
-        found = ask(client.ADVERTISE, {name: {} for name in cohort})
+        offers = ask(client.ADVERTISE, {name: {} for name in cohort})
         scope, roster = (ask.scope, ask.roster) if isinstance(ask, TolerantAsk) else (None, {})
         adverts = keep_valid(
-            ask, found, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
+            ask, offers, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
         )
-        shown = dict(adverts)
-        adverts = keep_valid(ask, shown, lambda name, _: decks.check_not_copied(name, shown))
+        signed = dict(adverts)
+        adverts = keep_valid(ask, signed, lambda name, _: decks.check_not_copied(name, signed))
         least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
         require(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
         deck = KeyAdvertisements.of(adverts)
@@ -242,11 +241,11 @@ class Masked(Carrier):
         return replace(self, dealt=SumSession(cohort, deck, numbers, least, neighbours, shares))
 
     def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
-        """Each client that is still there, with the shares that its neighbours sealed to it."""
+        """Each client that is still present, with the shares that its neighbours sealed to it."""
         return self._dealt.parts()
 
     def check(self, data: Any, layout: Layout, name: str) -> None:
-        """That an upload holds words of this ring, as many as its layout promises."""
+        """Checks that an upload holds words of this ring, as many as its layout promises."""
         ring_words.checked(data, self.bits, layout, name)
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
@@ -258,15 +257,15 @@ class Masked(Carrier):
         if not set(sealed) <= set(self._dealt.shares):
             raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")
         # checked before the total is made: a layout's promise allocates nothing
-        found = {name: ring_words.unpack(data, self.bits, layout, name) for name, data in sealed.items()}
-        survivors = self.contributors(tuple(found))
+        uploads = {name: ring_words.unpack(data, self.bits, layout, name) for name, data in sealed.items()}
+        survivors = self.contributors(tuple(uploads))
         plus, minus = self.unmasking(survivors, scope, ask)
         total = np.zeros(layout.rows * layout.width, dtype=ring_words.word(self.bits))
-        ring_words.accumulate(total, [found[name] for name in survivors], plus, minus)
+        ring_words.accumulate(total, [uploads[name] for name in survivors], plus, minus)
         return ring_words.centred(total, self.bits).reshape(layout.rows, layout.width)
 
     def unmasking(self, survivors: Iterable[str], scope: Scope, ask: Ask) -> Keys:
-        """Has the survivors agree and unmask: the keys of the streams that their sum is still under.
+        """Has the survivors agree and unmask: the keys of the streams that still mask their sum.
 
         A server that cannot hold all uploads adds them up as they come and takes these off at the end.
         """
@@ -274,19 +273,19 @@ class Masked(Carrier):
         names, of = tuple(sorted(survivors)), len(dealt.cohort)
         bound_to = decks.context(scope, dealt.deck)
         require(ask, len(names), dealt.least, of, channel, "had uploaded")
-        shown = {"survivors": "\n".join(names)}
+        survivor_list = {"survivors": "\n".join(names)}
         roster = ask.roster if isinstance(ask, TolerantAsk) else {}
         agreed = decks.agreement(bound_to, names)
         signed = keep_valid(
             ask,
-            ask(client.AGREE, dict.fromkeys(names, shown)),
+            ask(client.AGREE, dict.fromkeys(names, survivor_list)),
             lambda name, tree: _check_signature(name, tree, agreed, roster.get(name)),
         )
         require(ask, len(signed), dealt.least, of, channel, "had signed the list of survivors")
-        given = _signatures(dict(list(signed.items())[: dealt.least]))  # who checks them checks no more
+        signatures = _signatures(dict(list(signed.items())[: dealt.least]))  # clients check no more
         revealed = keep_valid(
             ask,
-            ask(client.UNMASK, dict.fromkeys(signed, given)),
+            ask(client.UNMASK, dict.fromkeys(signed, signatures)),
             lambda name, tree: dealt.check_shares(name, tree, channel),
         )
         return dealt.keys(names, revealed, bound_to, channel, ask)

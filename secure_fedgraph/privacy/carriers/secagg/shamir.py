@@ -15,7 +15,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 PRIME = 2**255 - 19
 BYTES = 32
 TRIES = 256
-"""Sets of shares that are tried before a secret is given up as shared or returned wrongly."""
+"""Sets of shares that are tried before a secret counts as wrongly shared or wrongly returned."""
 
 
 def random_secret() -> int:
@@ -33,7 +33,7 @@ def split(values: Sequence[int], threshold: int, points: Sequence[int]) -> dict[
     Args:
         values: the secrets, each from 0 to ``PRIME - 1``.
         threshold: how many shares give a secret back.
-        points: where the holders stand: distinct, from 1 to ``PRIME - 1``.
+        points: one for each holder: distinct, from 1 to ``PRIME - 1``.
 
     Returns:
         Point -> a share of each secret, in order.
@@ -63,38 +63,38 @@ def weights(points: tuple[int, ...]) -> list[int]:
         BadInput: for points that repeat or are zero.
     """
     if len(set(points)) != len(points) or not all(0 < point < PRIME for point in points):
-        raise BadInput("shares to put together stand at distinct points that are not zero")
+        raise BadInput("shares are combined at distinct points that are not zero")
     product = 1
     for point in points:
         product = product * point % PRIME
-    below = []
+    denominators = []
     for point in points:
-        found = point
+        denominator = point
         for other in points:
             if other != point:
-                found = found * (other - point) % PRIME
-        below.append(found)
-    return [product * inverse % PRIME for inverse in _inverses(below)]
+                denominator = denominator * (other - point) % PRIME
+        denominators.append(denominator)
+    return [product * inverse % PRIME for inverse in _inverses(denominators)]
 
 
 def are_shares(rows: np.ndarray) -> list[bool]:
     """Which rows of 32 bytes, little-endian, are numbers of the field."""
     top = rows[:, 31] == 0x7F
     beyond = top & (rows[:, 1:31] == 0xFF).all(axis=1) & (rows[:, 0] >= 0xED)
-    found: list[bool] = (~((rows[:, 31] > 0x7F) | beyond)).tolist()
-    return found
+    in_field: list[bool] = (~((rows[:, 31] > 0x7F) | beyond)).tolist()
+    return in_field
 
 
 def combine(shares: Mapping[int, int]) -> int:
-    """The secret that these shares lie on: point -> share, exactly as many as the threshold."""
+    """The secret that these shares give: point -> share, exactly as many as the threshold."""
     return sum(w * share for w, share in zip(weights(tuple(shares)), shares.values(), strict=True)) % PRIME
 
 
 def candidates(shares: Mapping[int, int], threshold: int) -> Iterator[int]:
-    """The secrets that the shares may stand for: the first one, unless a share is wrong.
+    """The secrets that the shares may give: the first one, unless a share is wrong.
 
-    Whoever reconstructs compares each with what was advertised, and takes the one that fits. Where up to half
-    of the shares above ``threshold`` are wrong, the second one does. Where more are, some subsets are tried.
+    The caller compares each with what was advertised, and takes the one that fits. If up to half of the
+    shares above ``threshold`` are wrong, the second one fits. If more are, some subsets are tried.
 
     Raises:
         HostileMessage: for a share that is no number of the field.
@@ -104,8 +104,8 @@ def candidates(shares: Mapping[int, int], threshold: int) -> Iterator[int]:
     subsets = islice(combinations(shares, threshold), TRIES - 1)
     for points in islice(subsets, 1):
         yield combine({point: shares[point] for point in points})
-    if len(shares) > threshold + 1 and (found := decoded(shares, threshold)) is not None:
-        yield found
+    if len(shares) > threshold + 1 and (secret := decoded(shares, threshold)) is not None:
+        yield secret
     for points in subsets:
         yield combine({point: shares[point] for point in points})
 
@@ -122,32 +122,32 @@ def decoded(shares: Mapping[int, int], threshold: int) -> int | None:
         quotient, remainder = _divided(before, rest)
         before, rest = rest, remainder
         factor_before, factor = factor, _less(factor_before, _times(quotient, factor))
-    found, remainder = _divided(rest, factor)
-    return None if any(remainder) or len(found) > threshold else found[0]
+    polynomial, remainder = _divided(rest, factor)
+    return None if any(remainder) or len(polynomial) > threshold else polynomial[0]
 
 
 def _through(shares: Mapping[int, int]) -> tuple[list[int], list[int]]:
-    """Lowest coefficient first: what is zero at all points, and what goes through all the shares."""
+    """Two polynomials, lowest coefficient first: zero at all points, and through all the shares."""
     zero = [1]
     for point in shares:
         zero = _times(zero, [-point % PRIME, 1])
-    apart = []
+    factors = []
     for point in shares:
         quotient, _ = _divided(zero, [-point % PRIME, 1])
-        apart.append((quotient, _evaluate(quotient[::-1], point)))
-    inverses, total = _inverses([at for _, at in apart]), [0] * len(shares)
-    for (quotient, _), share, inverse in zip(apart, shares.values(), inverses, strict=True):
+        factors.append((quotient, _evaluate(quotient[::-1], point)))
+    inverses, total = _inverses([at for _, at in factors]), [0] * len(shares)
+    for (quotient, _), share, inverse in zip(factors, shares.values(), inverses, strict=True):
         factor = share * inverse % PRIME
         total = [(a + factor * b) % PRIME for a, b in zip(total, quotient, strict=True)]
     return zero, _trimmed(total)
 
 
 def _times(one: list[int], other: list[int]) -> list[int]:
-    found = [0] * (len(one) + len(other) - 1)
+    product = [0] * (len(one) + len(other) - 1)
     for i, a in enumerate(one):
         for j, b in enumerate(other):
-            found[i + j] = (found[i + j] + a * b) % PRIME
-    return _trimmed(found)
+            product[i + j] = (product[i + j] + a * b) % PRIME
+    return _trimmed(product)
 
 
 def _less(one: list[int], other: list[int]) -> list[int]:
@@ -174,17 +174,17 @@ def _trimmed(polynomial: list[int]) -> list[int]:
 
 
 def _evaluate(polynomial: Sequence[int], point: int) -> int:
-    found = 0
+    total = 0
     for coefficient in polynomial:
-        found = (found * point + coefficient) % PRIME
-    return found
+        total = (total * point + coefficient) % PRIME
+    return total
 
 
 def _inverses(values: Sequence[int]) -> list[int]:
     """All inverses for the price of one (Montgomery's trick)."""
     before = list(running(values, lambda a, b: a * b % PRIME, initial=1))
-    inverse, found = pow(before[-1], -1, PRIME), []
+    inverse, inverses = pow(before[-1], -1, PRIME), []
     for value, earlier in zip(reversed(values), reversed(before[:-1]), strict=True):
-        found.append(inverse * earlier % PRIME)
+        inverses.append(inverse * earlier % PRIME)
         inverse = inverse * value % PRIME
-    return found[::-1]
+    return inverses[::-1]

@@ -1,4 +1,4 @@
-"""The server's half of one masked sum: what it was dealt, and what it puts together of it at the end."""
+"""The server's half of one masked sum: sealed shares that it carries, keys that it rebuilds at the end."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class SumSession:
 
     @cached_property
     def held(self) -> dict[str, tuple[str, ...]]:
-        """Client -> whose shares it holds, its own among them, sorted."""
-        there = set(self.shares)
-        return {n: tuple(sorted({*self.neighbours[n], n} & there)) for n in self.shares}
+        """Client -> the clients whose shares it holds, itself among them, sorted."""
+        sharers = set(self.shares)
+        return {n: tuple(sorted({*self.neighbours[n], n} & sharers)) for n in self.shares}
 
     def parts(self) -> dict[str, Tree]:
         """The sealed shares by reader."""
-        found: dict[str, Tree] = {}
+        by_reader: dict[str, Tree] = {}
         places = {name: {n: i for i, n in enumerate(self.neighbours[name])} for name in self.shares}
         for reader, held in self.held.items():
             senders = [name for name in held if name != reader]
             rows = [self.shares[name][places[name][reader]] for name in senders]
             stacked = np.stack(rows) if rows else np.empty((0, client.SEALED_SHARES), dtype=np.uint8)
-            found[reader] = {client.SENDERS: "\n".join(senders), client.SHARES: stacked}
-        return found
+            by_reader[reader] = {client.SENDERS: "\n".join(senders), client.SHARES: stacked}
+        return by_reader
 
     def check_shares(self, holder: str, tree: Tree, channel: str) -> None:
-        """That a client revealed as many shares as it holds."""
+        """Checks that a client revealed as many shares as it holds."""
         rows, count = tree.get("shares"), len(self.held[holder])
         if not bytes_of(rows, (count, BYTES)):
             raise HostileMessage(f"channel {channel!r}: {holder} revealed something that is no shares")
@@ -66,10 +66,10 @@ class SumSession:
         channel: str,
         ask: Ask,
     ) -> Keys:
-        """The keys of what is left in the sum: survivors' own masks, pairs with those that dropped out."""
+        """The keys of the masks left in the sum: survivors' own, and those of pairs with a dropped client."""
         alive, by_owner = set(survivors), self._by_owner(revealed)
         needed = [n for n in self.shares if n in alive or alive.intersection(self.neighbours[n])]
-        # before anything is put together: below the threshold of one, nothing of anybody is
+        # before any secret is rebuilt: where one is below its threshold, none is
         for name in needed:
             require(ask, len(by_owner.get(name, ())), self.shape.shares, len(self.neighbours[name]) + 1,
                    channel, f"of those that hold shares of {name}'s secrets had revealed one")  # fmt: skip
@@ -87,16 +87,14 @@ class SumSession:
         return plus, minus
 
     def _by_owner(self, revealed: Mapping[str, Tree]) -> dict[str, dict[int, int]]:
-        found: dict[str, dict[int, int]] = {}
+        by_owner: dict[str, dict[int, int]] = {}
         for holder, tree in revealed.items():
             rows = tree["shares"]
             for owner, row, is_share in zip(self.held[holder], rows, are_shares(rows), strict=True):
-                if (
-                    is_share
-                ):  # what is none counts against whoever dealt it, not against all that this one holds
+                if is_share:  # a wrong one counts against its owner, not against the holder's others
                     share = int.from_bytes(row.tobytes(), "little")
-                    found.setdefault(owner, {})[self.deck.places[holder] + 1] = share
-        return found
+                    by_owner.setdefault(owner, {})[self.deck.places[holder] + 1] = share
+        return by_owner
 
     def _own_seed(self, name: str, shares: Mapping[int, int]) -> bytes:
         committed = self.deck.row(name, "commitment")
@@ -114,7 +112,7 @@ class SumSession:
         raise _wrong(name)
 
     def _seeds(self, shares: Mapping[int, int]) -> Iterable[bytes]:
-        return (found.to_bytes(BYTES, "little") for found in candidates(shares, self.shape.shares))
+        return (secret.to_bytes(BYTES, "little") for secret in candidates(shares, self.shape.shares))
 
 
 def _wrong(name: str) -> HostileMessage:
