@@ -202,14 +202,14 @@ class Attack(ABC):
 
     def single_uploads(self, view: View) -> list[Any]:
         """The single uploads of this attack's channel, or Blind in the view's own words."""
-        found = view.uploads(self.channel)
-        if not found:
+        uploads = view.uploads(self.channel)
+        if not uploads:
             raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
-        return found
+        return uploads
 
     def opened_sums(self, view: View) -> list[Any]:
         """The opened sums of this attack's channel, or Blind."""
-        found = view.sums(self.channel)
-        if not found:
+        sums = view.sums(self.channel)
+        if not sums:
             raise Blind(f"{self.id}: no sum of channel {self.channel!r} was opened in this view")
-        return found
+        return sums

@@ -81,9 +81,9 @@ def single(G: Array, g: Array, W: Array, b: Array, scale: float, *, slots: int =
     >>> single(np.outer(g, h), g, W, b, 1.0, slots=1).round(6).tolist()
     [[1.0, 0.0]]
     """
-    big, small, matrix, bias = (_double(value) for value in (G, g, W, b))
-    h = big.T @ small / small.square().sum()
-    x, _ = _invert(h[None], small[None], matrix, bias, scale, slots)
+    weight_gradient, bias_gradient, matrix, bias = (_double(value) for value in (G, g, W, b))
+    h = weight_gradient.T @ bias_gradient / bias_gradient.square().sum()
+    x, _ = _invert(h[None], bias_gradient[None], matrix, bias, scale, slots)
     return x[0].numpy()
 
 
@@ -124,14 +124,14 @@ def batch(
         Blind: for a gradient of zeros.
     """
     start = time.monotonic()
-    big, small, matrix, bias = (_double(value) for value in (G, g, W, b))
-    space, found = _activations(big, nodes, slots, seconds, search, seed, progress)
+    weight_gradient, bias_gradient, matrix, bias = (_double(value) for value in (G, g, W, b))
+    space, coordinates = _activations(weight_gradient, nodes, slots, seconds, search, seed, progress)
     # p_v: orthogonal to every other node's g, so that G' p_v is a multiple of h_v alone.
-    directions = found / space.values
-    alone = directions @ (space.left.T @ small)
-    hidden = (found @ space.basis.T) / alone[:, None]
+    directions = coordinates / space.values
+    alone = directions @ (space.left.T @ bias_gradient)
+    hidden = (coordinates @ space.basis.T) / alone[:, None]
     zeros = (hidden.abs() < 1e-3 * hidden.square().mean(1, keepdim=True).sqrt()).double().mean(1)
-    complete = len(found) == space.rank
+    complete = len(coordinates) == space.rank
     if complete:
         coefficients = torch.linalg.pinv(hidden @ space.basis) * space.values[:, None]
         parts = (space.left @ coefficients).T
@@ -139,7 +139,7 @@ def batch(
         parts = _alone(space, directions, alone, hidden, matrix, bias, scale, slots)
     x, saturated = _invert(hidden, parts, matrix, bias, scale, slots)
     rows, rejected, used = [], 0, []
-    for i in range(len(found)):
+    for i in range(len(coordinates)):
         off = float((x[i] - x[i].round().clamp(0, 1)).abs().nan_to_num(0).max())
         if binary and off > 0.25:
             rejected += 1
@@ -152,14 +152,14 @@ def batch(
             )
         )
     kept = x[used].round().clamp(0, 1) if binary else x[used]
-    again = _gradients(hidden[used], kept, matrix, bias, scale)
+    rebuilt = _gradients(hidden[used], kept, matrix, bias, scale)
     return BatchResult(
         rows,
         space.rank,
         space.gap,
         complete,
-        float((again.T @ hidden[used] - big).norm() / big.norm()),
-        float((again.sum(0) - small).norm() / small.norm()),
+        float((rebuilt.T @ hidden[used] - weight_gradient).norm() / weight_gradient.norm()),
+        float((rebuilt.sum(0) - bias_gradient).norm() / bias_gradient.norm()),
         rejected,
         time.monotonic() - start,
     )
@@ -184,13 +184,13 @@ def _activations(
         left = deadline - time.thread_time()
         # A level that resists must not use up the time of the ones below it.
         share = left if last else left / 4
-        found = sparse_rows(
+        coordinates = sparse_rows(
             space, seconds=share, search=search, known=known, seed=seed + slot, progress=progress
         )
-        known = found @ space.basis.T
+        known = coordinates @ space.basis.T
     if space is None:
         raise Blind("the gradient of the generator's last layer is zero: no node was answered for")
-    return space, found
+    return space, coordinates
 
 
 def _invert(
@@ -210,8 +210,8 @@ def _invert(
 def _gradients(hidden: Tensor, x: Tensor, W: Tensor, b: Tensor, scale: float) -> Tensor:
     """The bias gradient of each node again, ``[n, slots * words]``; zero in slots that are NaN."""
     xhat = torch.tanh(hidden @ W.T + b)
-    away = xhat - x.reshape(len(x), xhat.shape[1])
-    return (2 * scale * away * (1 - xhat.square())).nan_to_num(0)
+    errors = xhat - x.reshape(len(x), xhat.shape[1])
+    return (2 * scale * errors * (1 - xhat.square())).nan_to_num(0)
 
 
 def _alone(
@@ -259,9 +259,11 @@ def _robust(A: Tensor, target: Tensor, steps: int = 30) -> Tensor:
     for step in range(steps):
         weighted = A * weights[:, None]
         y: Tensor = torch.linalg.lstsq(weighted.T @ A, weighted.T @ target).solution
-        away = (A @ y - target).abs()
-        floor = away.median() + 1e-14 * target.abs().max()
-        weights = 1 / (away + floor) if step < steps // 2 else 1 / (away.square() + floor.square())
+        deviations = (A @ y - target).abs()
+        floor = deviations.median() + 1e-14 * target.abs().max()
+        weights = (
+            1 / (deviations + floor) if step < steps // 2 else 1 / (deviations.square() + floor.square())
+        )
         weights = weights / weights.max()
     return y
 

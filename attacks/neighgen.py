@@ -87,10 +87,10 @@ class _GeneratorFeedback(Attack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of each owner that answered the exchange."""
-        found = self._answers(view)
-        question = self._question(view, found[0])
-        solved = {seen.clients[0]: self._rows(view, question, seen, 1) for seen in found}
-        return _guess(solved, {s.clients[0]: s.clients for s in found}, len(found))
+        answers = self._answers(view)
+        question = self._question(view, answers[0])
+        solved = {seen.clients[0]: self._rows(view, question, seen, 1) for seen in answers}
+        return _guess(solved, {s.clients[0]: s.clients for s in answers}, len(answers))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of all owners that answered, from their sum."""
@@ -112,15 +112,15 @@ class _GeneratorFeedback(Attack):
             and note.sender not in {SERVER, *view.parties}
         ]
         if passed:  # the server's: the answers pass it
-            found = view.uploads(self.channel, min(passed))
+            answers = view.uploads(self.channel, min(passed))
         elif self.channel in view.public.get("channels", {}):
-            found = view.delivered(self.channel)
-            found = [seen for seen in found if seen.exchange == min(s.exchange for s in found)]
+            answers = view.delivered(self.channel)
+            answers = [seen for seen in answers if seen.exchange == min(s.exchange for s in answers)]
         else:
-            found = []
-        if not found:
+            answers = []
+        if not answers:
             raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
-        return found
+        return answers
 
     def _question(self, view: View, answer: Seen) -> Question:
         offer = view.offer(self.channel, answer.exchange)
@@ -132,15 +132,15 @@ class _GeneratorFeedback(Attack):
         expected = int(question.counts.sum()) * owners
         words, stopped = int(view.public["schema"]["features"]), None
         if "outputs" in answer.values:
-            found = _from_outputs(answer.values["outputs"], question, owners, view.public["settings"])
-            expected = len(found)  # a sum holds their mean, once
+            rows = _from_outputs(answer.values["outputs"], question, owners, view.public["settings"])
+            expected = len(rows)  # a sum holds their mean, once
         elif not np.any(answer.values[_BIAS]):
-            found = np.zeros((0, words))
+            rows = np.zeros((0, words))
         else:
             solved = self._solved(answer.values, question, owners)
-            found, stopped = solved.rows, solved.stopped
-        missing = np.full((max(0, expected - len(found)), words), np.nan)
-        return Solved(np.concatenate([found, missing]).astype(np.float32), stopped)
+            rows, stopped = solved.rows, solved.stopped
+        missing = np.full((max(0, expected - len(rows)), words), np.nan)
+        return Solved(np.concatenate([rows, missing]).astype(np.float32), stopped)
 
     def _solved(self, values: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
         """The same gradient in two adversaries' views is solved once: it is the same work."""
@@ -222,8 +222,8 @@ class GeneratorBatch(_GeneratorFeedback):
         seconds, patience = (self.effort or own for own in (self.seconds, self.patience))
         started = time.thread_time()
 
-        def hopeful(found: int, rank: int) -> None:
-            if not found and time.thread_time() > started + patience:
+        def hopeful(count: int, rank: int) -> None:
+            if not count and time.thread_time() > started + patience:
                 raise _GivenUp
 
         try:

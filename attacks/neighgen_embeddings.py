@@ -88,8 +88,8 @@ class EmbeddingDecoder(_Offers):
         )
         fgen.eval()
         with torch.no_grad():
-            found: np.ndarray = fgen(z, torch.zeros_like(z)).mean(1).numpy()
-        return found
+            features: np.ndarray = fgen(z, torch.zeros_like(z)).mean(1).numpy()
+        return features
 
 
 class EmbeddingLinks(_Offers):
@@ -105,8 +105,8 @@ class EmbeddingLinks(_Offers):
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
         z = np.asarray(offer["z"], dtype=np.float64)
         unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
-        found: np.ndarray = unit @ unit.T
-        return found
+        similarity: np.ndarray = unit @ unit.T
+        return similarity
 
 
 class EmbeddingCounts(_Offers):
@@ -120,5 +120,5 @@ class EmbeddingCounts(_Offers):
     about = MISSING
 
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
-        found: np.ndarray = np.asarray(offer["counts"]).round().astype(int)
-        return found
+        counts: np.ndarray = np.asarray(offer["counts"]).round().astype(int)
+        return counts

@@ -154,17 +154,17 @@ def _decoder(inputs: np.ndarray, words: np.ndarray) -> Callable[[np.ndarray], np
 
 
 def _answers(attack: Attack, knowledge: Knowledge) -> Mapping[str, Answers]:
-    found: Mapping[str, Answers] = knowledge.facts[ANSWERS]
-    if not found:
+    answers: Mapping[str, Answers] = knowledge.facts[ANSWERS]
+    if not answers:
         raise Blind(f"{attack.id}: no classifier of nodes was released ({NO_FOLDER})")
-    return found
+    return answers
 
 
 def _pairs(answers: Mapping[str, np.ndarray]) -> Guess:
     values = {}
-    for owner, told in answers.items():
+    for owner, log_probabilities in answers.items():
         # log-probabilities up to a constant are scores, whose differences are what the last layer read
-        scores = told - told.mean(1, keepdims=True)
+        scores = log_probabilities - log_probabilities.mean(1, keepdims=True)
         lengths = np.square(scores).sum(1)
         apart = lengths[:, None] + lengths[None] - 2 * scores @ scores.T
         values[owner] = -apart[np.triu_indices(len(scores), 1)]

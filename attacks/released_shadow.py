@@ -88,9 +88,9 @@ class NodeMembership(Attack):
         return Guess(MEMBERS, values, {owner: (owner,) for owner in values}, 0)
 
     def _candidates(self, knowledge: Knowledge) -> Mapping[str, Candidates]:
-        found: Mapping[str, Candidates] = knowledge.facts[CANDIDATES]
-        if not found:
+        candidates: Mapping[str, Candidates] = knowledge.facts[CANDIDATES]
+        if not candidates:
             raise Blind(
                 f"{self.id}: no classifier of nodes was released ({NO_FOLDER}), or it is not known how"
             )
-        return found
+        return candidates

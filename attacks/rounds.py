@@ -66,15 +66,15 @@ class CohortDifferencing(Attack):
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The mean update of every owner that the cohorts single out."""
         names, cohorts, sums = self._system(view)
-        alone = singled_out(cohorts)
-        if not alone.any():
+        single = singled_out(cohorts)
+        if not single.any():
             raise Blind(
                 f"{self.id}: {len(sums)} sums of channel {self.channel!r} are over cohorts whose differences "
                 "single nobody out"
             )
-        found = means(cohorts, sums)
-        chosen = [name for name, one in zip(names, alone, strict=True) if one]
-        values = dict(zip(chosen, found[alone], strict=True))
+        estimates = means(cohorts, sums)
+        chosen = [name for name, one in zip(names, single, strict=True) if one]
+        values = dict(zip(chosen, estimates[single], strict=True))
         return Guess(MEAN_UPDATE, values, {name: (name,) for name in chosen}, len(sums))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
@@ -82,9 +82,9 @@ class CohortDifferencing(Attack):
         names, cohorts, sums = self._system(view)
         together = groups(cohorts)
         joint = np.stack([cohorts[:, members[0]] for members in together], axis=1)
-        alone, found = singled_out(joint), means(joint, sums)
+        single, estimates = singled_out(joint), means(joint, sums)
         values, targets = {}, {}
-        for members, one, estimate in zip(together, alone, found, strict=True):
+        for members, one, estimate in zip(together, single, estimates, strict=True):
             if one:
                 key = " + ".join(names[i] for i in members)
                 values[key], targets[key] = estimate, tuple(names[i] for i in members)
@@ -155,11 +155,11 @@ class OwnShareSubtraction(Attack):
             raise Blind(f"{self.id}: no owner is in this view, so there is nothing to subtract")
         seen = [*view.own_uploads(self.channel), *self._readable(view)]
         first = min((one.round for one in seen), default=0)
-        found = {one.clients[0]: one.values for one in reversed(seen) if one.round == first}
-        missing = [name for name in mine if name not in found]
+        uploads = {one.clients[0]: one.values for one in reversed(seen) if one.round == first}
+        missing = [name for name in mine if name not in uploads]
         if missing:
             raise Blind(f"{self.id}: what {missing[0]} uploaded was not kept in full in this view")
-        return found
+        return uploads
 
     def _readable(self, view: View) -> list[Seen]:
         return [s for s in view.uploads(self.channel) if s.clients[0] in view.parties]
@@ -173,11 +173,11 @@ class OwnShareSubtraction(Attack):
             return vector(first.values), first.clients
         if view.public["algorithm"] not in UNWEIGHTED or view.public["settings"].get("weighted"):
             raise Blind(f"{self.id}: the step between broadcasts is no plain mean of the updates")
-        told = {seen.round: seen.values for seen in view.asked(self.channel)}
-        if len(told) < 2:
+        broadcasts = {seen.round: seen.values for seen in view.asked(self.channel)}
+        if len(broadcasts) < 2:
             raise Blind(f"{self.id}: one broadcast shows no step: it takes two rounds")
-        first_round, second = sorted(told)[:2]
-        before, after = told[first_round], told[second]
+        first_round, second = sorted(broadcasts)[:2]
+        before, after = broadcasts[first_round], broadcasts[second]
         scale = len(clients) / update_unit(before)
         shown = {k: scale * (np.asarray(after[k], float) - np.asarray(before[k], float)) for k in before}
         # what travels beside the weights moves no broadcast: nothing is known of it but one's own

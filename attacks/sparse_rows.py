@@ -131,24 +131,24 @@ def _search(
 ) -> Tensor:
     deadline = time.thread_time() + seconds
     basis = space.basis[space.basis.norm(dim=1) > 1e-6 * space.basis.norm() / len(space.basis) ** 0.5]
-    found = basis.new_zeros(0, space.rank)
+    vectors = basis.new_zeros(0, space.rank)
     if known is not None and len(known):
-        found = _distinct(found, _proven(space, basis, known @ space.basis, 10.0))
+        vectors = _distinct(vectors, _proven(space, basis, known @ space.basis, 10.0))
     generator = torch.Generator().manual_seed(seed)
     if space.rank == 1:
         return _proven(space, basis, space.basis[:0], 1.0)
     # In small spaces chosen columns always get there, which few and similar activations need.
     turns = [search, "columns"] if space.rank <= 12 else [search]
     for turn in cycle(turns):
-        if len(found) >= space.rank:
+        if len(vectors) >= space.rank:
             break
         loose = 1e3 if turn == "columns" else 10.0
-        found = _distinct(found, _proven(space, basis, SEARCHES[turn](basis, found, generator), loose))
+        vectors = _distinct(vectors, _proven(space, basis, SEARCHES[turn](basis, vectors, generator), loose))
         if progress:
-            progress(len(found), space.rank)
+            progress(len(vectors), space.rank)
         if time.thread_time() > deadline:
             break
-    return found[: space.rank]
+    return vectors[: space.rank]
 
 
 def by_columns(basis: Tensor, found: Tensor, generator: torch.Generator) -> Tensor:

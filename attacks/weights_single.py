@@ -93,8 +93,8 @@ def _ratio(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     alike = np.abs(rows[:, None] - rows[None]).max(2) <= CLOSE * scale
     chosen = alike[np.lexsort((-np.abs(bias[moved]), -alike.sum(1)))[0]]
     used = bias[moved] * chosen
-    found: np.ndarray = used @ weight[moved] / np.square(used).sum()
-    return found
+    row: np.ndarray = used @ weight[moved] / np.square(used).sum()
+    return row
 
 
 def _separated(weight: np.ndarray, bias: np.ndarray, owners: int) -> np.ndarray:
@@ -124,10 +124,10 @@ def _separated(weight: np.ndarray, bias: np.ndarray, owners: int) -> np.ndarray:
 
 def _distinct(columns: np.ndarray, near: float) -> tuple[np.ndarray, np.ndarray]:
     """The different columns, and for each column which of them it is."""
-    found: list[np.ndarray] = []
+    different: list[np.ndarray] = []
     place = np.full(len(columns), -1)
-    while (place < 0).any() and len(found) <= 2**MOST:
+    while (place < 0).any() and len(different) <= 2**MOST:
         first = columns[np.argmax(place < 0)]
-        place[(place < 0) & (np.abs(columns - first).max(1) <= near)] = len(found)
-        found.append(first)
-    return np.stack(found), np.maximum(place, 0)
+        place[(place < 0) & (np.abs(columns - first).max(1) <= near)] = len(different)
+        different.append(first)
+    return np.stack(different), np.maximum(place, 0)

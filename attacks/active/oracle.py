@@ -93,14 +93,14 @@ class GeneratorOracle(Attack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of each owner that answered."""
-        found = view.delivered(self.channel) if self.channel in view.public["channels"] else []
-        answers = {(seen.exchange, seen.clients): seen for seen in found}
+        delivered = view.delivered(self.channel) if self.channel in view.public["channels"] else []
+        answers = {(seen.exchange, seen.clients): seen for seen in delivered}
         if not answers:
             raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
-        by: dict[str, list[Seen]] = {}
+        by_owner: dict[str, list[Seen]] = {}
         for seen in answers.values():
-            by.setdefault(seen.clients[0], []).append(seen)
-        values = {owner: self._rows(view, seen) for owner, seen in sorted(by.items())}
+            by_owner.setdefault(seen.clients[0], []).append(seen)
+        values = {owner: self._rows(view, seen) for owner, seen in sorted(by_owner.items())}
         return Guess(COVERED, values, {owner: (owner,) for owner in values}, len(answers))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
@@ -109,7 +109,7 @@ class GeneratorOracle(Attack):
         return Guess(COVERED, {ALL: self._rows(view, sums)}, {ALL: sums[0].clients}, len(sums))
 
     def _rows(self, view: View, answers: list[Seen]) -> np.ndarray:
-        found = []
+        rows = []
         for seen in answers:
             offer = view.offer(self.channel, seen.exchange)
             if offer is None or not crafted(offer.values):
@@ -120,8 +120,8 @@ class GeneratorOracle(Attack):
                 raise Blind(f"{self.id}: answers are gradients at the outputs, which c1 reads as they are")
             asked = Asked(offer.values, 1 / (len(offer.values["z"]) * SLOTS))
             gradient = seen.values[_WEIGHT]
-            found.append(rows_of(gradient, asked, len(seen.clients)))
-        return np.unique(np.concatenate(found), axis=0)
+            rows.append(rows_of(gradient, asked, len(seen.clients)))
+        return np.unique(np.concatenate(rows), axis=0)
 
 
 def rows_of(gradient: np.ndarray, asked: Asked, owners: int) -> np.ndarray:
@@ -165,12 +165,12 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
             binary = bool(((client.graph.x == 0) | (client.graph.x == 1)).all())
             units = min(QUERIES // SLOTS, s.generator_hidden[1], s.exchange_batch)
             repeats = max(1, min(REPEATS, s.exchange_batch // units)) if binary else 1
-            found = client.memory.get(_FOUND, torch.zeros(0, words)).numpy()
+            known = client.memory.get(_FOUND, torch.zeros(0, words)).numpy()
             rng = np.random.default_rng(client.generator("oracle").initial_seed())
             if binary:
-                points = 0.5 + SPREAD * directions(units * SLOTS, words, found, rng)
+                points = 0.5 + SPREAD * directions(units * SLOTS, words, known, rng)
             else:
-                points = far_points(units * SLOTS, words, found, rng)
+                points = far_points(units * SLOTS, words, known, rng)
             made = craft(
                 points.reshape(units, SLOTS, words),
                 repeats,

@@ -66,11 +66,11 @@ def directions(queries: int, words: int, found: np.ndarray, rng: np.random.Gener
     w = TIES * rng.standard_normal((queries, words)) - rng.uniform(0, LEAN, (queries, 1))
     w[np.arange(queries), asked] += 1
     for node in found:
-        its = np.flatnonzero(node)
+        held = np.flatnonzero(node)
         hit = np.flatnonzero(node[asked])
-        if len(its) > 1 and len(hit):
-            against = its[rng.integers(0, len(its) - 1, len(hit))]
-            against = np.where(against == asked[hit], its[-1], against)
+        if len(held) > 1 and len(hit):
+            against = held[rng.integers(0, len(held) - 1, len(hit))]
+            against = np.where(against == asked[hit], held[-1], against)
             w[hit, against] = np.minimum(w[hit, against], -1)
     return w.clip(-2, 2)
 
@@ -179,12 +179,12 @@ def read(gradient: np.ndarray, asked: Asked, owners: int, *, binary: bool = True
     many = np.median(pulled / point, axis=1, keepdims=True)
     lit = np.abs(many[:, 0]) > 1e-6
     share = point[lit] - pulled[lit] / many[lit]  # at each word the sum of shares of the owners that have it
-    found: list[np.ndarray] = []
+    recovered: list[np.ndarray] = []
     plain = ((np.abs(share) < _NEAR) | (np.abs(share - 1) < _NEAR)).all(1)
-    found.append((share[plain] > 0.5).astype(np.float32))
+    recovered.append((share[plain] > 0.5).astype(np.float32))
     if owners > 1:
-        found += [_told_apart(row, owners) for row in share[~plain]]
-    rows = np.concatenate([np.zeros((0, words), np.float32), *found])
+        recovered += [_told_apart(row, owners) for row in share[~plain]]
+    rows = np.concatenate([np.zeros((0, words), np.float32), *recovered])
     rows = rows[rows.any(1)]
     return np.unique(rows, axis=0) if len(rows) else rows
 
@@ -232,5 +232,5 @@ def _alone(point: np.ndarray, pulled: np.ndarray) -> np.ndarray:
     length along ``c`` counts the rows.
     """
     rows = (pulled * point).sum(1) / np.square(point).sum(1)
-    found: np.ndarray = (point - pulled)[(rows > 0.5) & (rows < 1.5)].astype(np.float32)
-    return found
+    features: np.ndarray = (point - pulled)[(rows > 0.5) & (rows < 1.5)].astype(np.float32)
+    return features

@@ -49,10 +49,10 @@ class MashMixing(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each client ``[training nodes]`` places in the pool."""
-        found = self.each(view)
+        by_client = self.each(view)
         mixing, x = self._known(knowledge)
-        values = {c: self._solved(rounds, [mixing[c]], x) for c, rounds in found.items()}
-        return Guess(IDENTITIES, values, {c: (c,) for c in values}, sum(len(r) for r in found.values()))
+        values = {c: self._solved(rounds, [mixing[c]], x) for c, rounds in by_client.items()}
+        return Guess(IDENTITIES, values, {c: (c,) for c in values}, sum(len(r) for r in by_client.values()))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """All owners' training nodes, in the order of their names, from the sums."""
@@ -81,10 +81,10 @@ def shares_of(numbers: np.ndarray, size: int) -> np.ndarray:
     Args:
         numbers: ``[mashes, n]``, -1 where a batch is short.
     """
-    found = np.zeros((len(numbers), size))
+    members = np.zeros((len(numbers), size))
     mash, place = np.nonzero(numbers >= 0)
-    found[mash, numbers[mash, place]] = 1
-    shares: np.ndarray = found / found.sum(1, keepdims=True)
+    members[mash, numbers[mash, place]] = 1
+    shares: np.ndarray = members / members.sum(1, keepdims=True)
     return shares
 
 
@@ -107,9 +107,9 @@ def identified(
     drift: Any = [0.0] * len(shares)
     for _ in range(turns):
         sides = np.concatenate([y - d for y, d in zip(mashes, drift, strict=True)])
-        found = cdist(inverse @ sides, mean).argmin(1)
-        if np.array_equal(found, guess):
+        nearest = cdist(inverse @ sides, mean).argmin(1)
+        if np.array_equal(nearest, guess):
             break
-        guess = found
+        guess = nearest
         drift = [share @ turned[t][guess] for t, share in enumerate(shares)]
     return guess

@@ -52,9 +52,9 @@ class MashAverage(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each client ``[prefixes, mashes, width + classes]`` means over the first 1, 2, 5 ... rounds."""
-        found = self.each(view)
-        values = {client: self._means(view, rounds) for client, rounds in found.items()}
-        return Guess(NOISED, values, {c: (c,) for c in values}, sum(len(r) for r in found.values()))
+        by_client = self.each(view)
+        values = {client: self._means(view, rounds) for client, rounds in by_client.items()}
+        return Guess(NOISED, values, {c: (c,) for c in values}, sum(len(r) for r in by_client.values()))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same of the opened sums."""
@@ -70,8 +70,8 @@ class MashAverage(MashAttack):
             raise Blind(f"{self.id}: mashes were released in one round only: there is nothing to average")
         centres = np.stack([np.concatenate([r.rows[:, 0], r.labels[:, 0]], axis=1) for r in rounds])
         means = np.cumsum(centres, axis=0) / np.arange(1, len(rounds) + 1)[:, None, None]
-        found: np.ndarray = means[[t - 1 for t in prefixes(len(rounds))]]
-        return found
+        chosen: np.ndarray = means[[t - 1 for t in prefixes(len(rounds))]]
+        return chosen
 
 
 def prefixes(rounds: int) -> list[int]:

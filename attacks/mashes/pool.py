@@ -39,10 +39,10 @@ class _Pool(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all candidates, for each client."""
-        found = dict(sorted(self.each(view).items())[: self.owners])
+        by_client = dict(sorted(self.each(view).items())[: self.owners])
         x = csr_matrix(knowledge.facts[POOL])
-        values = {c: self._scores(view, rounds, x, 1) for c, rounds in found.items()}
-        messages = sum(len(rounds) for rounds in found.values())
+        values = {c: self._scores(view, rounds, x, 1) for c, rounds in by_client.items()}
+        messages = sum(len(rounds) for rounds in by_client.values())
         return Guess(self._about(view), values, {c: (c,) for c in values}, messages)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
@@ -115,11 +115,11 @@ class MashDictionary(_Pool):
         return np.stack([nnls(reduced.T, side, maxiter=10 * len(reduced))[0] for side in centres])
 
     def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
-        found = np.zeros(x.shape[0])
+        scores = np.zeros(x.shape[0])
         for one in spread(rounds, self.coordinates):
             dictionary = one.reduced(x).T
-            found += np.max([nnls(dictionary, side, maxiter=30000)[0] for side in one.rows[:, 0]], axis=0)
-        return found
+            scores += np.max([nnls(dictionary, side, maxiter=30000)[0] for side in one.rows[:, 0]], axis=0)
+        return scores
 
 
 class MashFilter(_Pool):
@@ -157,12 +157,12 @@ class MashFilter(_Pool):
 
     def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
         batch, variance = int(view.public["settings"]["batch"]), noise_of(rounds) ** 2
-        found = np.zeros(x.shape[0])
+        scores = np.zeros(x.shape[0])
         for one in rounds:
             sizes = self.sizes(view, one)
             whole = one.rows[:, 0][sizes != sizes[-1]] if 0 < sizes[-1] < batch else one.rows[:, 0]
-            found += filtered(one.reduced(x), whole, batch * contributors, variance).max(0)
-        return found
+            scores += filtered(one.reduced(x), whole, batch * contributors, variance).max(0)
+        return scores
 
 
 def filtered(reduced: np.ndarray, mashes: np.ndarray, n: int, variance: float) -> np.ndarray:
@@ -179,5 +179,5 @@ def filtered(reduced: np.ndarray, mashes: np.ndarray, n: int, variance: float) -
     spread += (variance + 1e-13 * np.trace(spread) / len(spread)) * np.eye(len(spread))
     q = (reduced - mean) / n
     solved = np.linalg.solve(spread, q.T)
-    found: np.ndarray = (mashes - mean) @ solved - (q.T * solved).sum(0) / 2
-    return found
+    ratios: np.ndarray = (mashes - mean) @ solved - (q.T * solved).sum(0) / 2
+    return ratios

@@ -48,19 +48,21 @@ class MashSingle(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of each owner that sent a mash of one."""
-        found = self.each(view)
-        alone = {c: np.flatnonzero(self.sizes(view, rounds[0]) == 1) for c, rounds in found.items()}
-        lonely = {client: mashes for client, mashes in alone.items() if len(mashes)}
-        share = max(1, self.nodes // max(1, sum(len(mashes) for mashes in lonely.values())))
+        by_client = self.each(view)
+        all_singles = {c: np.flatnonzero(self.sizes(view, rounds[0]) == 1) for c, rounds in by_client.items()}
+        singles = {client: mashes for client, mashes in all_singles.items() if len(mashes)}
+        share = max(1, self.nodes // max(1, sum(len(mashes) for mashes in singles.values())))
         values: dict[str, np.ndarray] = {}
-        for client, mashes in lonely.items():
+        for client, mashes in singles.items():
             # only batches that are kept show the same node again
-            rounds = spread(found[client] if self.fixed(view) else found[client][:1], self.coordinates)
-            all_rounds = found[client] if self.fixed(view) else rounds
+            rounds = spread(
+                by_client[client] if self.fixed(view) else by_client[client][:1], self.coordinates
+            )
+            all_rounds = by_client[client] if self.fixed(view) else rounds
             rows = [_rows(rounds, all_rounds, int(mash), share) for mash in mashes]
             if sum(map(len, rows)):
                 values[client] = np.concatenate(rows)
-        if lonely and not values:
+        if singles and not values:
             raise Blind(
                 f"{self.id}: some mashes look as if they were of one ego-graph, and no features between 0 "
                 "and 1 make any of them: they are of several of one class, or features are no bags of words "
@@ -68,7 +70,7 @@ class MashSingle(MashAttack):
             )
         if not values:
             raise Blind(f"{self.id}: no mash is of one ego-graph alone: each mixes several, or is noised")
-        return Guess(FEATURES, values, {c: (c,) for c in values}, sum(len(found[c]) for c in values))
+        return Guess(FEATURES, values, {c: (c,) for c in values}, sum(len(by_client[c]) for c in values))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """A sum over owners mixes several ego-graphs by itself."""
@@ -104,10 +106,10 @@ def inverted(rounds: Sequence[Mashed], mash: int, place: int) -> np.ndarray:
     upper = np.concatenate([a, -a, off])
     bound = np.concatenate([y + TOLERANCE, TOLERANCE - y, limit + TOLERANCE])
     solved = linprog(np.ones(a.shape[1]), A_ub=upper, b_ub=bound, bounds=(0, 1), method="highs")
-    found = solved.x if solved.status == 0 else np.full(a.shape[1], np.nan)
-    near = np.abs(found - np.rint(found))
+    features = solved.x if solved.status == 0 else np.full(a.shape[1], np.nan)
+    near = np.abs(features - np.rint(features))
     # bags of words: a solution that is no such row is kept as it is, and is then no node
-    return (np.rint(found) if (near < 0.25).all() else found)[None]
+    return (np.rint(features) if (near < 0.25).all() else features)[None]
 
 
 def determined(rounds: Sequence[Mashed], mash: int, place: int) -> np.ndarray:
@@ -118,12 +120,12 @@ def determined(rounds: Sequence[Mashed], mash: int, place: int) -> np.ndarray:
     if len(a) <= a.shape[1]:
         return none
     left, sizes, right = np.linalg.svd(a, full_matrices=False)
-    found = right.T @ (left.T @ y / sizes)
-    away = a @ found - y
-    spread = np.sqrt(np.square(away).sum() / (len(a) - a.shape[1]))
+    features = right.T @ (left.T @ y / sizes)
+    residuals = a @ features - y
+    spread = np.sqrt(np.square(residuals).sum() / (len(a) - a.shape[1]))
     error = 3 * spread * np.sqrt(np.square(right / sizes[:, None]).sum(0).max())  # least squares' own
-    agrees = np.abs(away).max() < TOLERANCE and (off @ found < limit + 10 * TOLERANCE).all()
-    return found[None] if agrees and error < CERTAIN else none
+    agrees = np.abs(residuals).max() < TOLERANCE and (off @ features < limit + 10 * TOLERANCE).all()
+    return features[None] if agrees and error < CERTAIN else none
 
 
 def _conditions(

@@ -46,8 +46,8 @@ class Motifs:
 
     def mean_count(self) -> Tensor:
         """``[k]`` how often each motif occurs in a graph that holds it."""
-        found = torch.bincount(self.motif, weights=self.count.double(), minlength=len(self.codes))
-        return found / self.holding
+        totals = torch.bincount(self.motif, weights=self.count.double(), minlength=len(self.codes))
+        return totals / self.holding
 
 
 def width_of(rings: int) -> int:
@@ -112,19 +112,21 @@ def motifs_of(packed: Data, chosen: Tensor, rings: int = 4, categories: bool = F
     """
     if rings < 3:
         raise BadInput(f"rings of at most {rings} nodes: a ring has 3 or more")
-    found: list[Counter[Code]] = []
+    counters: list[Counter[Code]] = []
     for nodes, labels, links in _each(packed, chosen, categories):
-        found.append(_count(nodes, labels, links, rings))
-    codes = sorted(set().union(*found))
+        counters.append(_count(nodes, labels, links, rings))
+    codes = sorted(set().union(*counters))
     place = {code: i for i, code in enumerate(codes)}
-    entries = [(g, place[code], n) for g, counted in enumerate(found) for code, n in sorted(counted.items())]
+    entries = [
+        (g, place[code], n) for g, counted in enumerate(counters) for code, n in sorted(counted.items())
+    ]
     table = torch.tensor(entries, dtype=torch.long).reshape(-1, 3)
     return Motifs(
         torch.tensor(codes, dtype=torch.long).reshape(-1, width_of(rings)),
         table[:, 0],
         table[:, 1],
         table[:, 2],
-        len(found),
+        len(counters),
     )
 
 
@@ -165,15 +167,15 @@ def _count(nodes: int, labels: list[int], links: dict[tuple[int, int], int], rin
     for a, b in links:
         neighbours[a].add(b)
         neighbours[b].add(a)
-    found: Counter[Code] = Counter()
+    counter: Counter[Code] = Counter()
     on_ring: set[tuple[int, int]] = set()
     for ring in rings_of(neighbours, rings):
-        found[_padded((len(ring), *ring_form(tuple(labels[node] for node in ring))), width)] += 1
+        counter[_padded((len(ring), *ring_form(tuple(labels[node] for node in ring))), width)] += 1
         on_ring.update((a, b) if a < b else (b, a) for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
     for (a, b), kind in links.items():
         if (a, b) not in on_ring:
-            found[_padded((BOND, *sorted((labels[a], labels[b])), kind), width)] += 1
-    return found
+            counter[_padded((BOND, *sorted((labels[a], labels[b])), kind), width)] += 1
+    return counter
 
 
 def _padded(code: Code, width: int) -> Code:
@@ -186,14 +188,14 @@ def possible(labels: int, rings: int) -> int:
     >>> possible(3, 4)  # 6 bonds, 10 triangles, 21 squares
     37
     """
-    found = labels * (labels + 1) // 2
+    total = labels * (labels + 1) // 2
     for n in range(3, rings + 1):  # necklaces that may be turned over (Burnside)
         turns = sum(labels ** math.gcd(i, n) for i in range(n))
         flips = (
             n * labels ** ((n + 1) // 2) if n % 2 else n // 2 * (labels ** (n // 2) + labels ** (n // 2 + 1))
         )
-        found += (turns + flips) // (2 * n)
-    return found
+        total += (turns + flips) // (2 * n)
+    return total
 
 
 @cache
@@ -242,11 +244,11 @@ def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: i
     holding = found.holding
     rarity = idf(holding, found.graphs) if rarity is None else rarity
     score = found.mean_count() * rarity
-    there = (holding >= support).nonzero().flatten()
-    if not len(there):
-        return there
-    order = torch.argsort(score[there], descending=True, stable=True)
-    return there[order[: max(1, int(keep * len(there)))]].sort().values
+    supported = (holding >= support).nonzero().flatten()
+    if not len(supported):
+        return supported
+    order = torch.argsort(score[supported], descending=True, stable=True)
+    return supported[order[: max(1, int(keep * len(supported)))]].sort().values
 
 
 def places(codes: Tensor, vocabulary: Tensor) -> Tensor:

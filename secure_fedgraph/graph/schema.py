@@ -34,5 +34,5 @@ class Schema:
     @property
     def edge_fields(self) -> tuple[str, ...]:
         """What edges of a graph of nodes carry besides their ends."""
-        found = {"edge_weight": self.edge_weight, "edge_attr": self.edge_attr != NO_EDGE_ATTR}
-        return tuple(name for name, there in found.items() if there)
+        carried = {"edge_weight": self.edge_weight, "edge_attr": self.edge_attr != NO_EDGE_ATTR}
+        return tuple(name for name, present in carried.items() if present)

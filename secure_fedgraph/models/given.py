@@ -107,15 +107,15 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
     """
     whole, taken = graph.get("graph") is not None, _arguments(model)
     if whole and "edge_index" not in taken:
-        found: Tensor = model(graph) if generator is None else model(graph, generator)
-        return found
+        scores: Tensor = model(graph) if generator is None else model(graph, generator)
+        return scores
     more = {key: graph[key] for key in reads(model) if graph.get(key) is not None}
     if "batch" in taken and whole:
         more["batch"] = graph.graph
     elif "batch" in taken and taken["batch"].default is inspect.Parameter.empty:
         more["batch"] = torch.zeros(len(graph.x), dtype=torch.long)
-    found = model(graph.x, graph.edge_index, **more)
-    return found
+    scores = model(graph.x, graph.edge_index, **more)
+    return scores
 
 
 def reads(model: nn.Module) -> tuple[str, ...]:

@@ -115,8 +115,8 @@ class GraphSage(nn.Module):
             Scores ``[b, classes]``.
         """
         distinct, place = torch.unique(torch.cat([level.reshape(-1) for level in tree]), return_inverse=True)
-        there = (distinct >= 0).unsqueeze(1)
-        rows = x[distinct.clamp(min=0)] * there
+        present = (distinct >= 0).unsqueeze(1)
+        rows = x[distinct.clamp(min=0)] * present
         places = place.split([level.numel() for level in tree])
         first, *later = self._sage
         own, neighbour = first.own(rows), first.neighbour(rows)

@@ -83,8 +83,8 @@ class GraphConvolution(nn.Module):
         degree = torch.bincount(target, minlength=len(x)).to(x.dtype)
         if self.kind == "sage":
             total = torch.zeros_like(sent).index_add(0, target, messages)
-            found: Tensor = self.own(x) + total / degree.clamp(min=1).unsqueeze(1)
-            return found
+            output: Tensor = self.own(x) + total / degree.clamp(min=1).unsqueeze(1)
+            return output
         root = (degree + 1).rsqrt()
         weighed = messages * (root[source] * root[target]).unsqueeze(1)
         return (sent * root.square().unsqueeze(1)).index_add(0, target, weighed)
@@ -144,7 +144,8 @@ class GraphNet(nn.Module):
         )
         widths = [hidden[0], *hidden]
         self.layers = nn.ModuleList(
-            GraphConvolution(convolution, here, there, bonds) for here, there in itertools.pairwise(widths)
+            GraphConvolution(convolution, width_in, width_out, bonds)
+            for width_in, width_out in itertools.pairwise(widths)
         )
         self.dropout = dropout
         self.inner = nn.ModuleList(

@@ -42,10 +42,10 @@ def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
     if own.keys() != params.keys():
         raise HostileMessage(f"parameters do not fit: {sorted(own.keys() ^ params.keys())[:3]} differ")
     # all of them before the first is copied: a refused load changes nothing
-    values = {name: _fitting(name, params[name], there) for name, there in own.items()}
+    values = {name: _fitting(name, params[name], target) for name, target in own.items()}
     with torch.no_grad():
-        for name, there in own.items():
-            there.copy_(values[name])
+        for name, target in own.items():
+            target.copy_(values[name])
 
 
 def difference(after: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> Parameters:

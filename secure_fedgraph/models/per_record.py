@@ -80,14 +80,16 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
     rooted = _Rooted(model)
     parameters = {name: p.detach() for name, p in rooted.named_parameters()}
 
-    def loss(params: Any, values: Tensor, there: Tensor, answer: Tensor) -> Tensor:
-        scores = functional_call(rooted, params, (values[None], there[None]))
+    def loss(params: Any, values: Tensor, present: Tensor, answer: Tensor) -> Tensor:
+        scores = functional_call(rooted, params, (values[None], present[None]))
         return F.cross_entropy(scores, answer[None])
 
-    there = trees >= 0
-    values = x[trees.clamp(min=0)] * there.unsqueeze(-1)
-    found = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(parameters, values, there, answers)
-    return {name.removeprefix("model."): value for name, value in found.items()}
+    present = trees >= 0
+    values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
+        parameters, values, present, answers
+    )
+    return {name.removeprefix("model."): value for name, value in gradients.items()}
 
 
 def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
@@ -110,7 +112,7 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     layers = _linear(model)
     graphs = len(packed.y)
     inputs: dict[str, Tensor] = {}
-    found: Gradients = {}
+    gradients: Gradients = {}
 
     def note(name: str) -> Any:
         def hook(layer: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
@@ -129,7 +131,7 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
             start = back.new_zeros(graphs, *added[part].shape[1:])
             whole = start.index_add(0, rows, added[part])
             key = f"{name}.{part}"
-            found[key] = found[key] + whole if key in found else whole
+            gradients[key] = gradients[key] + whole if key in gradients else whole
 
     handles = [layer.register_forward_hook(note(name)) for name, layer in layers.items()]
     try:
@@ -138,4 +140,4 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
         for handle in handles:
             handle.remove()
         model.zero_grad()
-    return {name: found.get(name, p.new_zeros(graphs, *p.shape)) for name, p in model.named_parameters()}
+    return {name: gradients.get(name, p.new_zeros(graphs, *p.shape)) for name, p in model.named_parameters()}

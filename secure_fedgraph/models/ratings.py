@@ -57,7 +57,8 @@ class RatingNet(nn.Module):
             self.own = nn.Parameter(torch.zeros(nodes, hidden[0]))
         widths = [inputs, *hidden]
         self.layers = nn.ModuleList(
-            GraphConvolution(convolution, here, there) for here, there in itertools.pairwise(widths)
+            GraphConvolution(convolution, width_in, width_out)
+            for width_in, width_out in itertools.pairwise(widths)
         )
         self.offset = nn.Parameter(torch.zeros(1))
         self.use_habits = use_habits
@@ -81,8 +82,10 @@ class RatingNet(nn.Module):
         z = self._embedded(graph)
         scores = (z[users] * z[products]).sum(1) + self.offset + centre(graph)
         if self.use_habits:
-            found = habits(graph, chosen)
-            scores = scores + (self.outer(F.relu(self.inner(found))) + self.direct(found)).squeeze(1)
+            pair_habits = habits(graph, chosen)
+            scores = scores + (
+                self.outer(F.relu(self.inner(pair_habits))) + self.direct(pair_habits)
+            ).squeeze(1)
         return scores
 
     def _embedded(self, graph: Data) -> Tensor:

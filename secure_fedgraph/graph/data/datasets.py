@@ -165,9 +165,9 @@ def load_graph(name: str, *, seed: int = 0, allow_download: bool = True, **setti
             f"dataset {name!r} is {_SHAPES[KINDS[name]]}, which cannot be handed out to owners yet; "
             f"take one of {', '.join(key for key in KINDS if KINDS[key] == GraphDataset.kind)}."
         )
-    found = load(name, seed=seed, allow_download=allow_download, **settings)
-    assert isinstance(found, GraphDataset)
-    return found
+    dataset = load(name, seed=seed, allow_download=allow_download, **settings)
+    assert isinstance(dataset, GraphDataset)
+    return dataset
 
 
 def available() -> list[tuple[str, str, str]]:
@@ -183,10 +183,12 @@ def _made_elsewhere(
     known = [key for key in parameters if key != "seed"]
     if unknown := set(settings) - set(known):
         raise unknown_name(f"setting of {name}", min(unknown), known)
-    found = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
-    if not isinstance(found, GIVEN):
-        raise BadInput(f"dataset {name!r}: {make.__module__}.{make.__name__} gave a {type(found).__name__}")
-    dataset = own_dataset(found, seed) if isinstance(found, Data) else found
+    returned = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
+    if not isinstance(returned, GIVEN):
+        raise BadInput(
+            f"dataset {name!r}: {make.__module__}.{make.__name__} gave a {type(returned).__name__}"
+        )
+    dataset = own_dataset(returned, seed) if isinstance(returned, Data) else returned
     if dataset.kind != DATASETS[name].kind:
         raise BadInput(
             f"dataset {name!r}: {make.__name__} gave data of kind {dataset.kind!r} where its annotation says "
@@ -282,5 +284,5 @@ def _read(name: str, files: list[Path], settings: dict[str, Any], source: str) -
     else:
         tables = room.read(raw, files, settings)
         digest = room.digest(tables)
-    found: Dataset = room.build(name, tables, source, digest)
-    return found
+    dataset: Dataset = room.build(name, tables, source, digest)
+    return dataset

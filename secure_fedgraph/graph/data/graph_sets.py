@@ -116,9 +116,9 @@ def check(tables: Tables, name: str) -> None:
     if "x" in tables:
         of_node = np.repeat(np.arange(len(nodes)), nodes)
         wrong["has a feature that is not finite"] = of_node[~np.isfinite(tables["x"]).all(axis=1)]
-    for what, found in wrong.items():
-        if len(found):
-            raise BadInput(f"{name}: graph {int(found[0])} {what}; mend the files or drop that graph.")
+    for what, wrong_graphs in wrong.items():
+        if len(wrong_graphs):
+            raise BadInput(f"{name}: graph {int(wrong_graphs[0])} {what}; mend the files or drop that graph.")
 
 
 def _classes(y: NDArray[Any]) -> NDArray[np.int64]:

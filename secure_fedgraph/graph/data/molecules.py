@@ -106,7 +106,7 @@ def generate(
         "y": np.array([label for *_, label in made], dtype=np.int64),
         "nodes": np.array([len(x) for x, *_ in made], dtype=np.int64),
     }
-    found = [
+    molecules = [
         Data(
             x=torch.from_numpy(x),
             edge_index=torch.from_numpy(links),
@@ -115,7 +115,7 @@ def generate(
         )
         for x, links, kinds, label in made
     ]
-    return GraphSetDataset(NAME, found, f"generated with seed {seed}", digest_of(tables), len(ATOMS), 2)
+    return GraphSetDataset(NAME, molecules, f"generated with seed {seed}", digest_of(tables), len(ATOMS), 2)
 
 
 def _molecule(

@@ -49,15 +49,15 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         edge_index=data.edge_index.cpu().long(),
         y=data.y.cpu().long(),
     )
-    said = list(_dropped(data))
+    notes = list(_dropped(data))
     for key in EDGE_FIELDS:
         if data.get(key) is not None:
             graph[key] = _edge_field(key, data[key], graph.edge_index.shape[1])
     if any(data.get(key) is not None for key in MASKS):
-        said += _masked(graph, data, seed)
+        notes += _masked(graph, data, seed)
     plain = set(graph.keys()) == {"x", "edge_index", "y"}
-    if said:
-        warnings.warn(f"{NAME}: {'; '.join(said)}", DataWarning, stacklevel=4)
+    if notes:
+        warnings.warn(f"{NAME}: {'; '.join(notes)}", DataWarning, stacklevel=4)
     return GraphDataset(
         name=NAME,
         graph=graph,
@@ -84,11 +84,11 @@ def _edge_field(key: str, value: object, edges: int) -> Tensor:
         raise BadInput(f"{NAME}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
     if value.is_complex():
         raise BadInput(f"{NAME}: {key} has type {value.dtype}; give real numbers")
-    found = value.detach().cpu().to(torch.float32)
-    if not bool(torch.isfinite(found).all()):
-        row = int((~torch.isfinite(found)).nonzero()[0, 0])
+    numbers = value.detach().cpu().to(torch.float32)
+    if not bool(torch.isfinite(numbers).all()):
+        row = int((~torch.isfinite(numbers)).nonzero()[0, 0])
         raise BadInput(f"{NAME}: {key} is not finite, first at edge {row}; replace or drop it")
-    return found
+    return numbers
 
 
 def _masked(graph: Data, data: Data, seed: int) -> list[str]:
@@ -102,11 +102,13 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
                 f"{NAME}: {int(both.sum())} nodes are in {first} and in {second}, the first is node "
                 f"{int(both.nonzero()[0])}; put each into one"
             )
-    said = []
+    notes = []
     for key, mask in given.items():
         without = int((mask & ~labelled).sum())
         if without:
-            said.append(f"{without} of {int(mask.sum())} nodes in {key} have no label and are left out of it")
+            notes.append(
+                f"{without} of {int(mask.sum())} nodes in {key} have no label and are left out of it"
+            )
         given[key] = mask & labelled
     if "train_mask" in given and not bool(given["train_mask"].any()):
         raise BadInput(f"{NAME}: train_mask names no node with a label; give at least one")
@@ -116,7 +118,7 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
     missing = [key for key in MASKS if key not in given]
     derived = _derived(rest, graph.y, missing, seed)
     for key, mask in derived.items():
-        said.append(
+        notes.append(
             f"{key} is missing, so {int(mask.sum())} labelled nodes of no other mask are taken for it"
         )
     for key in MASKS:
@@ -125,7 +127,7 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
         raise BadInput(f"{NAME}: no labelled node is left to test on; give a test_mask that names some")
     if not bool(graph.train_mask.any()):
         raise BadInput(f"{NAME}: no labelled node is left to train on; give a train_mask that names some")
-    return said
+    return notes
 
 
 def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str, Tensor]:

@@ -43,10 +43,10 @@ def kept(
     with contextlib.suppress(Exception):  # unzipping and parsing raise what they like: it is made again
         return _unpack(store, digest)
     tables = read()
-    found = digest(tables)
+    computed = digest(tables)
     with contextlib.suppress(OSError):  # a cache folder that cannot be written only costs time
-        _pack(store, tables, found)
-    return tables, found
+        _pack(store, tables, computed)
+    return tables, computed
 
 
 def _pack(store: Path, tables: Tables, digest: str) -> None:

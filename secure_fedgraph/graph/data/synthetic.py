@@ -83,9 +83,9 @@ def _links(
     weight = np.minimum(rng.pareto(exponent - 1, nodes) + 1, np.sqrt(nodes))[by_class]
     mass = np.concatenate([[0.0], np.cumsum(weight)])
     edge_of_class = mass[np.searchsorted(y[by_class], np.arange(y.max() + 2))]
-    found = np.empty(0, dtype=np.int64)
+    keys = np.empty(0, dtype=np.int64)
     for _ in range(_DRAWS):
-        if (missing := wanted - len(found)) <= 0:
+        if (missing := wanted - len(keys)) <= 0:
             break
         first = _pick(mass, rng.random(missing) * mass[-1])
         label = y[by_class][first]
@@ -96,8 +96,8 @@ def _links(
         stay = (rng.random(missing) < homophily) | (size >= mass[-1])
         second = _pick(mass, np.where(stay, inside, outside))
         low, high = np.minimum(first, second), np.maximum(first, second)
-        found = np.union1d(found, (low * nodes + high)[low != high])
-    return by_class[np.stack([found // nodes, found % nodes])]
+        keys = np.union1d(keys, (low * nodes + high)[low != high])
+    return by_class[np.stack([keys // nodes, keys % nodes])]
 
 
 def _pick(mass: NDArray[np.float64], point: NDArray[np.float64]) -> NDArray[np.int64]:

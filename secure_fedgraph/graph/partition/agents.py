@@ -135,23 +135,23 @@ def rewired(graph: Data, share: float, rng: np.random.Generator) -> Data:
     moved = min(round(share * len(taken)), pairs - len(taken))
     if moved <= 0:
         return graph
-    gone = rng.choice(len(taken), moved, replace=False)
+    removed = rng.choice(len(taken), moved, replace=False)
     present: set[int] = set(taken.tolist())
-    fresh: list[tuple[int, int]] = []
-    while len(fresh) < moved:
+    added: list[tuple[int, int]] = []
+    while len(added) < moved:
         for a, b in rng.integers(0, nodes, size=(2 * moved + 8, 2)).tolist():
             key = min(a, b) * nodes + max(a, b)
-            if a != b and key not in present and len(fresh) < moved:
+            if a != b and key not in present and len(added) < moved:
                 present.add(key)
-                fresh.append((min(a, b), max(a, b)))
+                added.append((min(a, b), max(a, b)))
     links = links.copy()
-    links[:, gone] = np.array(fresh).T
+    links[:, removed] = np.array(added).T
     both = torch.from_numpy(np.concatenate([links, links[::-1]], axis=1))
-    found = Data(x=graph.x, edge_index=both, y=graph.y)
+    changed = Data(x=graph.x, edge_index=both, y=graph.y)
     if graph.get("edge_attr") is not None:
         kinds = graph.edge_attr[once]
-        found.edge_attr = torch.cat([kinds, kinds])
-    return found
+        changed.edge_attr = torch.cat([kinds, kinds])
+    return changed
 
 
 def _owner(graphs: list[Data], numbers: np.ndarray, train: float, validation: float, seed: int) -> Data:

@@ -62,7 +62,7 @@ def assign(
     whole.add_nodes_from(range(nodes))
     whole.add_edges_from(links.T.tolist())
     rng = np.random.default_rng(seed)
-    found = []
+    assignments = []
     for run_seed in rng.integers(2**31, size=runs).tolist():
         pieces: list[Nodes] = []
         for community in nx.community.louvain_communities(whole, seed=run_seed):
@@ -71,8 +71,8 @@ def assign(
                 members = _breadth_first(whole.subgraph(members.tolist()), members)
             size = max(1, int(nodes / owners - slack))
             pieces += [members[start : start + size] for start in range(0, len(members), size)]
-        found.append(_fill(pieces, nodes, owners, slack))
-    owner_of = min(found, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
+        assignments.append(_fill(pieces, nodes, owners, slack))
+    owner_of = min(assignments, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
     if classes:
         known = graph.y if graph.get("train_mask") is None else torch.where(graph.train_mask, graph.y, -1)
         owner_of = _repair(owner_of, known.numpy(), links, owners)

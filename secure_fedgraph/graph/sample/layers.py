@@ -56,10 +56,10 @@ def together(sets: Iterable[Tensor], nodes: int) -> Tensor:
     >>> together([torch.tensor([4, 1]), torch.tensor([1, 0])], nodes=5).tolist()
     [0, 1, 4]
     """
-    there = torch.zeros(nodes, dtype=torch.bool)
+    mask = torch.zeros(nodes, dtype=torch.bool)
     for some in sets:
-        there[some] = True
-    return there.nonzero().flatten()
+        mask[some] = True
+    return mask.nonzero().flatten()
 
 
 @dataclass(frozen=True)

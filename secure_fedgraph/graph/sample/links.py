@@ -55,7 +55,7 @@ def places_of(graph: Data, edges: Tensor) -> Tensor:
         place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
         return place, keys[place] == wanted
 
-    forth, there = first(*edges)
-    back, _ = first(*edges.flip(0))
-    places: Tensor = order[torch.where(there, forth, back)]
+    forward, matches = first(*edges)
+    backward, _ = first(*edges.flip(0))
+    places: Tensor = order[torch.where(matches, forward, backward)]
     return places

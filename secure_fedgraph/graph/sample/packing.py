@@ -42,15 +42,15 @@ def some(packed: Data, chosen: Tensor) -> Data:
     node_place = torch.full((len(packed.graph),), -1, dtype=torch.long)
     node_place[nodes] = torch.arange(len(nodes))
     links = (node_place[packed.edge_index[0]] >= 0).nonzero().flatten()
-    found = Data(
+    selected = Data(
         x=packed.x[nodes],
         edge_index=node_place[packed.edge_index[:, links]],
         y=packed.y[chosen],
         graph=of_node[nodes],
     )
     if packed.get("edge_attr") is not None:
-        found.edge_attr = packed.edge_attr[links]
-    return found
+        selected.edge_attr = packed.edge_attr[links]
+    return selected
 
 
 def without_answers(packed: Data) -> Data:

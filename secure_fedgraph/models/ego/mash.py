@@ -26,8 +26,8 @@ def crowded(rows: Tensor, least: int = LEAST) -> Tensor:
     >>> crowded(torch.tensor([[[0, 1], [2, -1]]]), least=2).tolist()
     [[[0, -1], [2, -1]]]
     """
-    lonely = (rows >= 0).sum(1, keepdim=True) < least
-    return torch.where(lonely, -1, rows)
+    underfilled = (rows >= 0).sum(1, keepdim=True) < least
+    return torch.where(underfilled, -1, rows)
 
 
 def capped(

@@ -107,13 +107,13 @@ class Feedback:
         asked = torch.arange(self.candidates) < counts[:, None]
         anchor = asked.nonzero()[:, 0]
         loss = scale * matched_distances(made[asked], neighbourhoods[anchor], targets).sum()
-        found = {}
+        gradients = {}
         deltas = torch.autograd.grad(loss, [out for _, out in seen])
         for name, (given, _), delta in zip(names, seen, deltas, strict=True):
             # a row goes through each layer once, so its gradient has rank one
-            found[f"{name}.weight"] = delta[:, :, None] * given[:, None, :]
-            found[f"{name}.bias"] = delta
-        return all_finite(found)
+            gradients[f"{name}.weight"] = delta[:, :, None] * given[:, None, :]
+            gradients[f"{name}.bias"] = delta
+        return all_finite(gradients)
 
     def output_gradient(
         self,

@@ -119,11 +119,11 @@ def nearest_distances(rows: Tensor, pool: Tensor) -> Tensor:
     with torch.no_grad():
         lengths = pool.square().sum(1)
         # |x|^2 is the same for all of a row's candidates
-        found = [
+        chunks = [
             torch.addmm(lengths, part, pool.T, alpha=-2).argmin(1)
             for part in rows.split(max(_SCRATCH // len(pool), 1))
         ]
-        nearest = torch.cat(found)
+        nearest = torch.cat(chunks)
     return (rows - pool[nearest]).square().sum(1)
 
 
