@@ -12,7 +12,7 @@ _COMMON, _DRIFTS, _FRESH = (0.0, 1.0, 10.0), (0.0, 1e-4, 1e-2, 1e-1), (_FLOOR, 1
 
 
 def singled_out(cohorts: np.ndarray) -> np.ndarray:
-    """Whose unit vector lies in the row space of the participation matrix.
+    """Which clients' unit vectors lie in the row space of the participation matrix, ``[clients]``.
 
     Args:
         cohorts: ``[rounds, clients]`` of zeros and ones.

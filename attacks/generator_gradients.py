@@ -36,17 +36,17 @@ class Recovered:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What was read from one gradient, and how well it hangs together.
+    """What was read from one gradient, and how consistent it is.
 
     Attributes:
-        rows: one entry per node that was found.
+        rows: one entry for each recovered node.
         rank: how many nodes the gradient is made of.
         gap: singular value at the rank over the next one; below about 3 the rank is a guess.
-        complete: whether every node's activation was found before the time was up.
+        complete: whether every node's activation was recovered in time.
         residual: relative error of ``G`` rebuilt from the rows (rounded ones, where binary is granted).
-        bias_residual: relative error of the bias gradient as the sum of the rows' gradients, which was
-            not used to find them where complete.
-        rejected: how many were found and thrown away because they are not binary.
+        bias_residual: relative error of the bias gradient as the sum of the rows' gradients. Where complete,
+            the rows were recovered without the bias gradient.
+        rejected: how many recovered rows were dropped because they are not binary.
         seconds: time spent.
     """
 
@@ -107,9 +107,9 @@ def batch(
     The row space of ``G`` is spanned by the nodes' sparse, non-negative activations ``h_v``; the search
     finds those. For each, the direction p_v that meets only its own gradient gives the scale:
     ``h_v = G' p_v / (p_v . g)``. Least squares then splits ``G`` into the g_v, and each is inverted as in
-    :func:`single`. Nodes with several slots are found first, in the rows of the later slots, where there
-    are fewer nodes. Where the time was up first, g_v of a node that was found is known up to r - 1
-    directions; they follow from most features being 0 (robust regression).
+    :func:`single`. Nodes with several slots are recovered first, in the rows of the later slots, which have
+    fewer nodes. If time runs out first, g_v of a recovered node is known up to r - 1 directions; these follow
+    from the fact that most features are 0 (robust regression).
 
     A sum over J owners, each with its own noise, is a batch of ``n * J``: pass that as ``nodes``.
 
@@ -117,7 +117,7 @@ def batch(
         G, g, W, b, scale, slots: as for :func:`single`; ``scale`` is the same for every owner.
         nodes: the most nodes that the gradient can be made of.
         seconds: of processor time for the search; the linear algebra around it takes more at Cora's size.
-        binary: granted that features are 0 or 1: rows are rounded, those far from it thrown away.
+        binary: granted that features are 0 or 1: rows are rounded, and those far from that are dropped.
         search: "contrast" or "columns" (the published one, exponential in the batch).
 
     Raises:
@@ -168,7 +168,7 @@ def batch(
 def _activations(
     G: Tensor, nodes: int, slots: int, seconds: float, search: str, seed: int, progress: Progress | None
 ) -> tuple[RowSpace, Tensor]:
-    """The row space of the whole gradient and what was found in it, later slots first."""
+    """The row space of the whole gradient and the activations recovered in it; later slots come first."""
     deadline = time.thread_time() + seconds
     words = len(G) // slots
     known, most, space = G.new_zeros(0, G.shape[1]), 0, None
@@ -182,7 +182,7 @@ def _activations(
             continue
         most = space.rank
         left = deadline - time.thread_time()
-        # A level that resists must not use up the time of the ones below it.
+        # A slot whose search is slow must not use up the time of the slots after it.
         share = left if last else left / 4
         coordinates = sparse_rows(
             space, seconds=share, search=search, known=known, seed=seed + slot, progress=progress
@@ -196,7 +196,7 @@ def _activations(
 def _invert(
     hidden: Tensor, parts: Tensor, W: Tensor, b: Tensor, scale: float, slots: int
 ) -> tuple[Tensor, Tensor]:
-    """Features ``[n, slots, words]`` from each node's activation and bias gradient; and what saturated."""
+    """Features ``[n, slots, words]`` from each node's activation and bias gradient; the saturated share."""
     n = len(hidden)
     xhat = torch.tanh(hidden @ W.T + b)
     slope = 1 - xhat.square()
@@ -208,7 +208,7 @@ def _invert(
 
 
 def _gradients(hidden: Tensor, x: Tensor, W: Tensor, b: Tensor, scale: float) -> Tensor:
-    """The bias gradient of each node again, ``[n, slots * words]``; zero in slots that are NaN."""
+    """The bias gradient of each node rebuilt, ``[n, slots * words]``; zero in slots that are NaN."""
     xhat = torch.tanh(hidden @ W.T + b)
     errors = xhat - x.reshape(len(x), xhat.shape[1])
     return (2 * scale * errors * (1 - xhat.square())).nan_to_num(0)
@@ -226,8 +226,8 @@ def _alone(
 ) -> Tensor:
     """Each node's bias gradient without the other nodes' activations, where most features are 0.
 
-    g_v lies in the column space, and its product with p_v is known. The rest of its coordinates make
-    ``2 scale (1 - xhat**2) x = gradient at x = 0 less g_v`` zero in most places.
+    g_v lies in the column space, and its product with p_v is known. Its other coordinates are chosen so that
+    ``2 scale (1 - xhat**2) x = gradient at x = 0 less g_v`` is zero in most places.
     """
     parts = hidden.new_zeros(len(hidden), len(W))
     for i in range(len(hidden)):
@@ -237,7 +237,7 @@ def _alone(
         free = space.left @ others
         xhat = torch.tanh(W @ hidden[i] + b)
         at_zero = 2 * scale * xhat * (1 - xhat.square())
-        # The rows of slots beyond the node's count hold 0 instead; a slot is asked which fits it better.
+        # In slots beyond the node's count g_v is 0 instead; each slot takes the target that fits better.
         target = at_zero - fixed
         y = _robust(free, target)
         for _ in range(2):
@@ -269,5 +269,5 @@ def _robust(A: Tensor, target: Tensor, steps: int = 30) -> Tensor:
 
 
 def _double(value: Array) -> Tensor:
-    """Float64, whatever it came as."""
+    """An array of any type as a float64 tensor."""
     return torch.as_tensor(value).detach().double()

@@ -32,11 +32,11 @@ def _exchange(nodes: int) -> Control:
 
 @dataclass(frozen=True)
 class Solved:
-    """What came out of one gradient.
+    """What was recovered from one gradient.
 
     Args:
-        rows: ``[found, words]``.
-        stopped: the processor seconds after which the search was ended; None where it was through.
+        rows: ``[rows, words]``.
+        stopped: the processor seconds after which the search was stopped; None where it finished.
     """
 
     rows: np.ndarray = field(repr=False)
@@ -69,8 +69,8 @@ class _GeneratorFeedback(Attack):
     """What C1 and C2 share: which messages they read, of the first exchange with an answer in it.
 
     :meth:`run` reads the answers of single owners, :meth:`residual` the sum that was delivered to the owner
-    that asked. ``values`` are rows of features, one for every vector that was asked for; those that were not
-    found are NaN.
+    that asked. ``values`` are rows of features, one for every vector that was asked for; rows that were not
+    recovered are NaN.
     """
 
     family = "neighgen"
@@ -111,7 +111,7 @@ class _GeneratorFeedback(Attack):
             and (note.channel, note.step) == (self.channel, ANSWER)
             and note.sender not in {SERVER, *view.parties}
         ]
-        if passed:  # the server's: the answers pass it
+        if passed:  # a server's view: the answers pass through the server
             answers = view.uploads(self.channel, min(passed))
         elif self.channel in view.public.get("channels", {}):
             answers = view.delivered(self.channel)
@@ -143,7 +143,7 @@ class _GeneratorFeedback(Attack):
         return Solved(np.concatenate([rows, missing]).astype(np.float32), stopped)
 
     def _solved(self, values: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
-        """The same gradient in two adversaries' views is solved once: it is the same work."""
+        """Solves a gradient; one that two adversaries see is solved once."""
         gradient = {name: np.array(values[name], dtype=np.float64) for name in (_WEIGHT, _BIAS)}
         mark = hashlib.sha256(f"{self.id}/{owners}/{question.scale}/{self.effort}".encode())
         mark.update(question.layer(_WEIGHT).tobytes())
@@ -166,7 +166,7 @@ def _guess(solved: Mapping[str, Solved], targets: Mapping[str, tuple[str, ...]],
 
 
 class _GivenUp(Exception):
-    """A search that found nothing for too long."""
+    """A search recovered no node within its patience."""
 
 
 class GeneratorSingle(_GeneratorFeedback):
@@ -214,10 +214,10 @@ class GeneratorBatch(_GeneratorFeedback):
     seconds: ClassVar[float] = 480.0
     """Processor seconds that a search may take where no effort is given."""
     patience: ClassVar[float] = 40.0
-    """The same without a single node found."""
+    """Processor seconds after which a search that has recovered no node gives up."""
 
     def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
-        """Rows of every node whose activation was found before the time was up."""
+        """Rows of every node whose activation was recovered in time."""
         words = question.layer(_WEIGHT).shape[0] // SLOTS
         seconds, patience = (self.effort or own for own in (self.seconds, self.patience))
         started = time.thread_time()
@@ -278,9 +278,9 @@ def _from_outputs(
 
 
 def _ones(rows: np.ndarray) -> np.ndarray:
-    """Rounded where nearly all features are 0 or 1: then rows that are far from it are not nodes.
+    """Rows rounded where nearly all features are 0 or 1; rows far from that are no nodes and are dropped.
 
-    Dense features that are small are near to 0 too, but they have no ones.
+    Small dense features are near 0 too, but have no ones: such rows are returned unchanged.
     """
     near = np.abs(rows - rows.round().clip(0, 1))
     if not len(rows) or (near < 0.25).mean() < 0.9 or (rows > 0.75).any(1).mean() < 0.5:

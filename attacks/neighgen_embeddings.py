@@ -1,4 +1,4 @@
-"""C5 on FedSage+: what the embeddings that an owner offers tell everybody who answers."""
+"""C5 on FedSage+: what the embeddings that an owner offers reveal to every owner that answers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NEIGHBOURS, EMBEDDED_LINKS, MISSING = (
 class _Offers(Attack):
     """What all forms of C5 share: each owner's first offer, which every other owner opens.
 
-    The one defence is that there is no offer; sealing hides it from the server only. There is no sum of
-    offers, so nothing is left to aim :meth:`residual` at.
+    The only defence is to make no offer; sealing hides it from the server only. Offers are never summed, so
+    :meth:`residual` has nothing to read.
     """
 
     family = "neighgen"
@@ -53,7 +53,7 @@ class _Offers(Attack):
         return Guess(self.about, values, {owner: (owner,) for owner in values}, len(first))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """Blind: offers are never added up."""
+        """Blind: offers are never summed."""
         raise Blind(f"{self.id}: embeddings are read one by one, so no sum of them is left")
 
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""F1, F2 and F8: single updates behind sums, by rounds, by collusion, and by noise that is drawn again."""
+"""F1, F2 and F8: single updates, by comparing rounds, by collusion, and by drawing the noise again."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class CohortDifferencing(Attack):
     """F1: single updates from sums over cohorts that change from round to round.
 
     With ``Q`` the participation matrix, ``Q U = S``. Client i is singled out where its unit vector lies in
-    the row space of ``Q``: by two sums that differ in one drop-out, for a start. Where updates do not drift
-    that gives the update exactly; else what is expected of it under Gaussian drift
+    the row space of ``Q``, for example by two sums that differ in one drop-out. Where updates do not drift
+    that gives the update exactly, otherwise its expected value under Gaussian drift
     (:func:`~secure_fedgraph.attacks.drifting_updates.means`).
 
     References:
@@ -100,10 +100,10 @@ class CohortDifferencing(Attack):
 
 
 class OwnShareSubtraction(Attack):
-    """F2: owners that collude subtract what they sent themselves; what is left is the others'.
+    """F2: colluding owners subtract their own uploads from the sum; the other owners' sum remains.
 
-    The sum need not be shown to them: of an unweighted mean they see it as the step between two broadcasts.
-    All but one owner read the last one's update, whatever hides it on its way.
+    They need not see the sum itself: of an unweighted mean it is the step between two broadcasts. If all
+    owners but one collude, they read the last one's update, however it is hidden on its way.
 
     References:
         Bonawitz et al., CCS 2017, section 6: the ideal functionality gives the sum, and own inputs are known.
@@ -180,16 +180,16 @@ class OwnShareSubtraction(Attack):
         before, after = broadcasts[first_round], broadcasts[second]
         scale = len(clients) / update_unit(before)
         shown = {k: scale * (np.asarray(after[k], float) - np.asarray(before[k], float)) for k in before}
-        # what travels beside the weights moves no broadcast: nothing is known of it but one's own
+        # values beside the weights do not change the broadcast: only the coalition's own are known
         kept = {k: sum(np.asarray(one[k], float) for one in own.values()) for k in next(iter(own.values()))}
         return vector({k: shown.get(k, mine) for k, mine in kept.items()}), clients
 
 
 class RedrawnNoise(Attack):
-    """F8: noise whose seed others know is drawn again and subtracted.
+    """F8: noise with a public seed is drawn again and subtracted.
 
-    A generator that follows from public things (a global seed, a round's number) gives everybody the same
-    noise. Under noise from the operating system what is drawn again is other noise, and subtracting it makes
+    A generator seeded with public values (a global seed, the round's number) gives everybody the same noise.
+    If noise comes from the operating system, drawing again gives different noise, and subtracting that makes
     the upload worse.
     """
 

@@ -1,4 +1,4 @@
-"""B6 on FedEgo: whoever knows which batches were mixed solves the mashes of some rounds for single nodes."""
+"""B6 on FedEgo: an attacker that knows the batches solves the mashes of some rounds for single nodes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import View
 
 IDENTITIES, MIXING = "who each training node is", "mixing"
-# eleven batches of 162 nodes have the rank after seventeen rounds; of 32 nodes each after thirty-three
+# 162 nodes in eleven batches reach full rank after 17 rounds; in batches of 32 nodes only after 33
 SEEDED = {**RELEASED, "training.batching": "seeded", "training.batch": 16, "rounds": 20}
 
 
 class MashMixing(MashAttack):
-    """B6: every training node's reduced features, and by them who it is, from batches that are known.
+    """B6: every training node's reduced features, and from these its identity, where batches are known.
 
-    With the 0-1 matrix of who is in which batch, ``A R = n Y``: solvable for every single node once A has as
-    many independent rows as the client has training nodes, which T rounds of B batches reach when
-    ``T (B - 1) + 1 >= N``. Each row of R is looked up in the public pool. Training turns the reduction from
-    round to round, so R is the mean over rounds, and what each looked-up node's features turned is taken off
-    Y and solved again.
+    Let ``A`` be the 0-1 matrix of which node is in which batch; then ``A R = n Y``. This is solvable for
+    every node once A has as many independent rows as the client has training nodes, which T rounds of B
+    batches reach when ``T (B - 1) + 1 >= N``. Each row of R is looked up in the public pool. Training changes
+    the reduction from round to round, so R stands for the mean over rounds; the change of each identified
+    node's features is then subtracted from Y, and the system is solved again.
 
     References:
         Carlini et al., S&P 2021, for demixing once the mixing is known.
@@ -76,7 +76,7 @@ class MashMixing(MashAttack):
 
 
 def shares_of(numbers: np.ndarray, size: int) -> np.ndarray:
-    """``[mashes, size]``: how much of a mash each training node is.
+    """``[mashes, size]``: the share of each training node in a mash.
 
     Args:
         numbers: ``[mashes, n]``, -1 where a batch is short.
@@ -97,7 +97,7 @@ def identified(
         shares: for each round ``[mashes, nodes]``.
         mashes: for each round ``[mashes, width]``.
         reduced: ``[rounds, candidates, width]``.
-        turns: how often what the candidates' features turned is taken off, at most.
+        turns: how often the change of the candidates' features is subtracted, at most.
     """
     mean = reduced.mean(0)
     turned = reduced - mean

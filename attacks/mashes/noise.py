@@ -1,4 +1,4 @@
-"""B3 on FedEgo: noise that is drawn afresh on the same mash every round is averaged away."""
+"""B3 on FedEgo: fresh noise on the same mash every round averages out."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ NONE = 1e-4
 class MashAverage(MashAttack):
     """B3: mashes under noise, as the mean over the rounds that sent them.
 
-    Of T releases of one value with fresh noise the mean has a variance of sigma^2 / T. A frozen reduction and
-    kept batches make it the same value; where the reduction is trained, the labels still are.
+    The mean of T releases of one value with fresh noise has a variance of sigma^2 / T. With a frozen
+    reduction and kept batches every round releases the same mash; where the reduction is trained, its labels
+    at least stay the same.
     """
 
     id = "b3-mash-average"
