@@ -16,11 +16,11 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 
 Code = tuple[int, ...]
-"""A motif: how many nodes, then their labels, for a bond its kind of link, and -1 up to the width."""
+"""A motif: its number of nodes, their labels, for a bond the kind of its link, then -1 up to the width."""
 
 BOND = 2
 PUBLIC_MOST = 4096
-"""The largest number of motifs that are listed whether they occur or not."""
+"""The largest vocabulary that lists every possible motif, whether it occurs or not."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def rings_of(neighbours: list[set[int]], longest: int) -> Iterator[tuple[int, ..
             for node in neighbours[last]:
                 if node <= first or node in path or any(node in neighbours[other] for other in inner):
                     continue
-                if node in around:  # it closes the ring; beyond it there would be a chord
+                if node in around:  # it closes the ring; a longer path through it would have a chord
                     if path[1] < node:  # each ring in one of its two directions
                         yield (*path, node)
                 elif len(path) + 1 < longest:
@@ -101,14 +101,14 @@ def motifs_of(packed: Data, chosen: Tensor, rings: int = 4, categories: bool = F
         packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
         chosen: ``[g]`` numbers of the graphs that are looked at; ``graph`` of the result counts along it.
         rings: the longest rings that count.
-        categories: whether columns are categories (as of molecules): then the first one is the label, and
-            that of ``edge_attr`` the kind.
+        categories: whether columns are categories (as for molecules): then the first column is the label, and
+            the first column of ``edge_attr`` the kind.
 
     Raises:
         BadInput: for rings of fewer than three nodes.
 
     References:
-        FairGraphFL (AAAI 2024), appendix A.2; rings there are a cycle basis up to rotation.
+        FairGraphFL (AAAI 2024), appendix A.2; its rings are a cycle basis up to rotation.
     """
     if rings < 3:
         raise BadInput(f"rings of at most {rings} nodes: a ring has 3 or more")
@@ -183,7 +183,7 @@ def _padded(code: Code, width: int) -> Code:
 
 
 def possible(labels: int, rings: int) -> int:
-    """How many motifs there can be over that many labels, links being of one kind.
+    """The number of possible motifs over that many labels, with one kind of link.
 
     >>> possible(3, 4)  # 6 bonds, 10 triangles, 21 squares
     37
@@ -211,10 +211,10 @@ def _every(labels: int, rings: int) -> tuple[Code, ...]:
 
 
 def every_motif(labels: int, rings: int = 4) -> Tensor:
-    """``[k, width]`` the codes of all motifs over some labels: a vocabulary that says nothing of any graph.
+    """``[k, width]`` the codes of all motifs over some labels: a vocabulary that depends on no graph.
 
     Raises:
-        BadInput: where there are more than :data:`PUBLIC_MOST`.
+        BadInput: for more motifs than :data:`PUBLIC_MOST`.
     """
     count = possible(labels, rings)
     if count > PUBLIC_MOST:
@@ -235,7 +235,7 @@ def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: i
 
     Args:
         keep: the share of motifs that is kept, rounded down, at least one; ties go to the smaller code.
-        rarity: ``[k]`` idf over more graphs than these; that of these graphs by default.
+        rarity: ``[k]`` idf over more graphs than these; by default the idf over these graphs.
         support: motifs in fewer graphs than this are left out first.
 
     Returns:
@@ -252,17 +252,17 @@ def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: i
 
 
 def places(codes: Tensor, vocabulary: Tensor) -> Tensor:
-    """``[k]`` where each code stands in a vocabulary, -1 where it is not in it."""
+    """``[k]`` the position of each code in a vocabulary, -1 for a code that is not in it."""
     where = {tuple(code): i for i, code in enumerate(vocabulary.tolist())}
     return torch.tensor([where.get(tuple(code), -1) for code in codes.tolist()], dtype=torch.long)
 
 
 def check_codes(codes: Tensor, labels: int, rings: int) -> str:
-    """What is wrong with a list of codes from somewhere else, in words; empty where nothing is.
+    """What is wrong with a list of codes from another party, in words; empty if nothing is.
 
     Args:
         codes: ``[k, width]`` of any type.
-        labels: how many there are.
+        labels: the number of labels.
     """
     width = width_of(rings)
     if codes.dim() != 2 or codes.shape[1] != width or not bool(torch.isfinite(codes.double()).all()):

@@ -19,8 +19,8 @@ class Schema:
             numbers.
         bonds: the same of a link's columns; empty where links have none.
         edge_weight: whether each edge has a weight.
-        edge_attr: columns of ``edge_attr``; 0 where it is one number an edge, ``[edges]``, and -1 where there
-            is none.
+        edge_attr: columns of ``edge_attr``; 0 where it is one number an edge, ``[edges]``, and -1 where edges
+            have none.
     """
 
     features: int

@@ -1,4 +1,4 @@
-"""A user's own graph: what is used of a PyG ``Data``, which nodes train, and what is said about the rest."""
+"""A user's own graph: which fields of a PyG ``Data`` are used, which nodes train, and warnings on the rest."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NAME = "your graph"
 
 
 class DataWarning(UserWarning):
-    """Something of a user's data is not used, or was added to it."""
+    """A part of a user's data is not used, or something was added to the data."""
 
 
 def own_dataset(data: Data, seed: int) -> GraphDataset:
     """A user's graph, checked, copied and completed.
 
     Guarantees:
-        - nodes outside a given ``train_mask`` are not trained on; the same of ``val_mask`` and ``test_mask``;
+        - nodes outside a given ``train_mask`` are not trained on; likewise ``val_mask`` and ``test_mask``;
         - nodes with ``y = -1`` are in no mask;
         - every field that is not used, and every mask that was derived, is named in one :class:`DataWarning`;
         - the given graph is not changed.
@@ -92,7 +92,7 @@ def _edge_field(key: str, value: object, edges: int) -> Tensor:
 
 
 def _masked(graph: Data, data: Data, seed: int) -> list[str]:
-    """Puts the three masks into the graph; says what was left out of them, and which were derived."""
+    """Sets the graph's three masks; returns notes on nodes that were left out and on derived masks."""
     nodes, labelled = len(graph.y), graph.y >= 0
     given = {key: _mask(key, data[key], nodes) for key in MASKS if data.get(key) is not None}
     for first, second in combinations(given, 2):
@@ -131,7 +131,7 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
 
 
 def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str, Tensor]:
-    """The missing masks, from the labelled nodes that are in none: all of them, class by class."""
+    """The missing masks: all labelled nodes that are in no given mask, divided class by class."""
     shares = {
         ("train_mask",): (1.0, 0.0),
         ("val_mask",): (1.0, 0.0),

@@ -1,4 +1,4 @@
-"""Made-up graphs that resemble the public ones, for tests, timings and worlds with a known answer."""
+"""Generated graphs that resemble the public ones, for tests, timings and data with a known answer."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def citation(
         seed: the same arguments give the same graph.
         mean_degree: links per node times two; fewer come out only where hardly more fit.
         homophily: share of links inside a class.
-        words_per_node: draws per node; of words only.
-        topic: share of draws from the class's own words; of words only.
+        words_per_node: draws per node; for ``words`` only.
+        topic: share of draws from the class's own words; for ``words`` only.
         exponent: of the degree distribution's tail, above 2; lower is more skewed.
         values: ``words``, 0 and 1; or ``dense``, real numbers about 0.
 

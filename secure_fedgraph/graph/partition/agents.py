@@ -16,7 +16,7 @@ from secure_fedgraph.graph.sample.packing import pack, without_answers
 from secure_fedgraph.graph.seeds import sub_seed
 
 LEAST = 4
-"""Graphs that an agent has to have: fewer leave nothing to train on and to test on."""
+"""The fewest graphs of an agent: fewer leave nothing to train on and to test on."""
 
 
 def agents(
@@ -49,12 +49,11 @@ def agents(
         global_test: share of all graphs, class by class, that only the referee has.
         own_test, own_validation: shares of an agent's graphs, class by class.
         perturbed: whether a share of every agent's links is rewired. Agents fall into three groups of
-            quality,
-            in their order: low, medium, high.
-        low, medium, high: these shares, by group. The paper's are lost; these are ours.
+            quality, in their order: low, medium, high.
+        low, medium, high: the share of each group. The paper's shares are not known; these are ours.
 
     Returns:
-        Agents that score their own tests themselves, and an exam that nobody owns.
+        Agents that score their own tests themselves, and a global test set that belongs to no agent.
 
     Raises:
         BadInput: for shares out of range, or fewer than four graphs for an agent.
@@ -123,9 +122,8 @@ file_order_agents = partial(agents, "file_order")
 def rewired(graph: Data, share: float, rng: np.random.Generator) -> Data:
     """The graph with a share of its links (rounded) moved to pairs that were not linked.
 
-    As many links as before, none of them a loop or double; where there are too few unlinked pairs, fewer are
-    randomised. Kinds of links stay with the links that stay, and new ones get the kinds of those they
-    replace.
+    The number of links stays the same, without loops or double links; where too few pairs are unlinked, fewer
+    links move. Links that stay keep their kinds, and new ones get the kinds of those they replace.
     """
     nodes = int(graph.num_nodes or 0)
     once = graph.edge_index[0] < graph.edge_index[1]

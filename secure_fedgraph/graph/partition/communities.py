@@ -20,7 +20,7 @@ from secure_fedgraph.graph.sample.links import undirected_links
 
 Nodes = NDArray[np.int64]
 PER_CLASS = 2
-"""Nodes of each class that every owner gets, as far as there are enough."""
+"""Nodes of each class that every owner gets, if the graph has enough."""
 
 
 def assign(
@@ -42,10 +42,10 @@ def assign(
             which only matters below 80 nodes per owner.
         inside: order in which a too large community is cut: ``arbitrary`` (seeded, as in the paper) or
             ``nearby`` (breadth first, so that fewer links are lost than the paper reports).
-        restarts: runs of Louvain, of which the one counts whose owners lose the fewest links; by default 3
-            up to 100,000 links and 1 above. One run alone scatters widely between seeds.
+        restarts: runs of Louvain; the run whose owners lose the fewest links is used. By default 3 up to
+            100,000 links and 1 above. A single run varies widely between seeds.
         classes: whether to make sure that every owner has 2 labelled nodes of each class; training nodes,
-            where the graph says which these are.
+            where the graph has a ``train_mask``.
 
     Returns:
         ``[N]`` owners, 0 to M - 1; every owner has at least one node.
@@ -90,9 +90,9 @@ def _breadth_first(part: nx.Graph, roots: Nodes) -> Nodes:
 def _fill(pieces: list[Nodes], nodes: int, owners: int, slack: float) -> Nodes:
     """Largest piece first into the current owner; on to the next when it does not fit or is full.
 
-    The published rule leaves two cases open, neither of which occurs on the paper's graphs: owners filled
-    beyond N/M could leave too little for the last ones, so a piece does not fit if it would; and a piece
-    that fits nowhere is cut to fill the emptiest owner up.
+    The published rule leaves two cases open, neither of which occurs on the paper's graphs. Owners filled
+    beyond N/M could leave too few nodes for the last ones: a piece that would cause this does not fit. And a
+    piece that fits nowhere is cut, to fill up the owner with the fewest nodes.
     """
     share = nodes / owners
     sizes = np.zeros(owners, dtype=np.int64)
@@ -121,8 +121,8 @@ def _fill(pieces: list[Nodes], nodes: int, owners: int, slack: float) -> Nodes:
 def _repair(owner_of: Nodes, y: Nodes, links: Nodes, owners: int) -> Nodes:
     """Move nodes, one at a time, from the owner with most of a class to one with fewer than ``PER_CLASS``.
 
-    A donor keeps ``PER_CLASS`` of that class. Of the donor's nodes goes the one whose move loses fewest
-    links; the smallest index settles ties.
+    A donor keeps ``PER_CLASS`` of that class. It gives the node whose move loses the fewest links; the
+    smallest index breaks ties.
     """
     owner_of = owner_of.copy()
     ends = np.concatenate([links, links[::-1]], axis=1)

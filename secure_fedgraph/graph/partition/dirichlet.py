@@ -40,14 +40,14 @@ def dirichlet(
 
     Returns:
         Owners with their training, validation and test graphs as one union, ``graph_id`` their numbers in the
-        set; the exam is on all validation and test graphs, each named under its owner.
+        set; the referee's test set has all validation and test graphs, each listed under its owner.
 
     Raises:
         BadInput: for settings out of range, or too few graphs for so many owners.
 
     References:
-        He et al., FedGraphNN, 2021: random 80/10/10, then Dirichlet sizes. Its own dealing is not documented
-        further; concentration and floor are ours.
+        He et al., FedGraphNN, 2021: random 80/10/10, then Dirichlet sizes. The paper documents no more;
+        concentration and floor are ours.
     """
     graphs = len(dataset.graphs)
     if clients < 1:

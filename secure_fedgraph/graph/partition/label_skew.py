@@ -41,18 +41,18 @@ def label_skew(
         graph: ``x``, ``edge_index``, ``y``.
         clients: how many owners.
         seed: of the global test and of each owner's draw, by sub-seeds.
-        local_share: of all nodes, drawn for each owner. The paper's tables were made with 0.5 for Cora and
+        local_share: share of all nodes that is drawn for each owner. The paper's tables use 0.5 for Cora and
             CiteSeer, 0.2 for WikiCS and 0.3 for CoraFull.
         local_tests: an owner's own test nodes: 200 for Cora and CiteSeer, 300 for the others.
         major_labels: classes that an owner prefers.
-        major_rate: of an owner's draw, from those classes.
-        global_tests: of all nodes.
+        major_rate: share of an owner's draw that comes from those classes.
+        global_tests: share of all nodes that are global test nodes.
         profile: ``released``: a later owner's local test nodes may be training nodes of an earlier one, as
-            in the released code, which flatters local scores; ``strict``: they are taken out there.
+            in the released code, which flatters local scores; ``strict``: no owner trains on them.
 
     Returns:
-        Owners in the order of their draw, with 20 % validation nodes; the exam is on the global test graph,
-        and owners score their own tests.
+        Owners in the order of their draw, with 20 % validation nodes; the referee's test set is the global
+        test graph, and owners score their own tests.
 
     Raises:
         BadInput: for settings out of range, or an owner that is left without training nodes.
@@ -111,7 +111,7 @@ def connected(graph: Data) -> Tensor:
 def _preferring(
     pool: np.ndarray, preferred: np.ndarray, wanted: int, rate: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """``wanted`` of the pool, ``rate`` of them from the preferred ones; as many as there are, where fewer."""
+    """``wanted`` nodes of the pool, a share ``rate`` of them preferred ones; fewer if the pool has fewer."""
     first = rng.permutation(pool[preferred])[: int(wanted * rate)]
     rest = rng.permutation(np.setdiff1d(pool, first, assume_unique=True))
     return np.concatenate([first, rest[: max(wanted - len(first), 0)]])

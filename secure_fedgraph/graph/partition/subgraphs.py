@@ -21,7 +21,7 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
     """Disjoint induced subgraphs by a rule of :mod:`~secure_fedgraph.graph.partition.partition`.
 
     Test nodes are the owners' own 20 %, classified on the whole graph with every link (the FedSage paper's
-    section 5.1); where the graph has masks, those that they say.
+    section 5.1); where the graph has masks, these name the test nodes.
 
     Args:
         rule: ``louvain`` or ``random``.

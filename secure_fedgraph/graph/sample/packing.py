@@ -13,8 +13,8 @@ def pack(graphs: Sequence[Data]) -> Data:
     """The disjoint union of some graphs.
 
     Returns:
-        ``Data`` with ``x [N, F]``, ``edge_index``, ``edge_attr`` where there is one, ``graph [N]`` (which
-        graph a node is of) and ``y [graphs]``.
+        ``Data`` with ``x [N, F]``, ``edge_index``, ``edge_attr`` where the graphs have it, ``graph [N]``
+        (which graph a node is of) and ``y [graphs]``.
 
     >>> one = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([1]))
     >>> pack([one, one]).edge_index.tolist(), pack([one, one]).graph.tolist()
