@@ -68,7 +68,7 @@ Features = Tensor | SparseRows
 
 
 def compact(x: Tensor) -> Features:
-    """The rows as they are multiplied fastest: by their non-zeros where few are not zero."""
+    """The rows as they are multiplied fastest: by their non-zeros where these are few."""
     few = int(x.count_nonzero()) <= SPARSE_BELOW * x.numel()
     return SparseRows.of(x) if few else x
 

@@ -1,4 +1,4 @@
-"""A user's own graph: which fields of a PyG ``Data`` are used, which nodes train, and warnings on the rest."""
+"""A user's own graph: which fields of a PyG ``Data`` are used, which nodes train, warnings on the rest."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def agents(
     if clients < 1:
         raise BadInput(f"clients is {clients}: give 1 or more")
     y = torch.cat([graph.y.flatten() for graph in dataset.graphs])
-    dealt_out, _, examined = stratified(y, sub_seed(seed, "global test"), 1 - global_test, 0.0)
+    dealt_out, _, in_test = stratified(y, sub_seed(seed, "global test"), 1 - global_test, 0.0)
     rest = dealt_out.nonzero().flatten().numpy()
     if len(rest) < LEAST * clients:
         raise BadInput(
@@ -90,19 +90,19 @@ def agents(
             graphs = [rewired(graph, shares[groups[number]], rng) for graph in graphs]
         local = sub_seed(seed, f"local split/{number}")
         owners.append(_owner(graphs, part, 1 - own_test - own_validation, own_validation, local))
-    examined_graphs = [dataset.graphs[i] for i in examined.nonzero().flatten().tolist()]
+    test_graphs = [dataset.graphs[i] for i in in_test.nonzero().flatten().tolist()]
     test_set = TestSet(Data(), torch.zeros(0, dtype=torch.long), {}, {}, own_tests=bool(own_test))
-    if examined_graphs:
-        exam_set = pack(examined_graphs)
-        nodes = {EVERYBODY: torch.arange(len(examined_graphs))}
-        test_set = TestSet(without_answers(exam_set), exam_set.y, nodes, {}, own_tests=bool(own_test))
+    if test_graphs:
+        test_union = pack(test_graphs)
+        nodes = {EVERYBODY: torch.arange(len(test_graphs))}
+        test_set = TestSet(without_answers(test_union), test_union.y, nodes, {}, own_tests=bool(own_test))
     elif not own_test:
         raise BadInput("split.global_test = 0 and split.own_test = 0 leave nothing to test on")
     facts = {
         "graphs": len(y),
         "sizes": [len(owner.y) for owner in owners],
         "training": [int(owner.train_mask.sum()) for owner in owners],
-        "tests": len(examined_graphs),
+        "tests": len(test_graphs),
         "classes": [owner.y.bincount(minlength=dataset.classes).tolist() for owner in owners],
     }
     if groups:

@@ -71,7 +71,7 @@ def dirichlet(
     whole = pack(dataset.graphs)
     owners = tuple(_owner(whole, [part[number] for part in parts]) for number in range(clients))
     held_out = np.sort(np.concatenate([*parts[1], *parts[2]]))
-    exam_set = some(whole, torch.from_numpy(held_out))
+    test_union = some(whole, torch.from_numpy(held_out))
     names = owner_names(clients)
     validations, tests = (
         {
@@ -80,7 +80,7 @@ def dirichlet(
         }
         for dealt in parts[1:]
     )
-    test_set = TestSet(without_answers(exam_set), exam_set.y, tests, validations)
+    test_set = TestSet(without_answers(test_union), test_union.y, tests, validations)
     facts = {
         "graphs": graphs,
         "sizes": [len(owner.y) for owner in owners],

@@ -72,7 +72,7 @@ def label_skew(
     nodes = len(whole)
     order = whole[_draw(seed, "global tests", nodes)]
     cut = int(nodes * global_tests)
-    exam_nodes, free = order[:cut].sort().values, order[cut:]
+    test_nodes, free = order[:cut].sort().values, order[cut:]
     names = owner_names(clients)
     owners: list[Data] = []
     tested = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
@@ -92,7 +92,7 @@ def label_skew(
         for own, name in zip(owners, names, strict=True):
             own.train_mask &= ~tested[own.node_id]
             _insist(bool(own.train_mask.any()), name, "the other owners' tests", local_tests)
-    test_graph = induced(graph, exam_nodes)
+    test_graph = induced(graph, test_nodes)
     carried = {key: test_graph[key] for key in EDGE_FIELDS if test_graph.get(key) is not None}
     inputs = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut, **carried)
     asked = (test_graph.y >= 0).nonzero().flatten()
