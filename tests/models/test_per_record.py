@@ -71,7 +71,7 @@ def test_rows_of_a_whole_graph_are_no_records():
         def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
             return x
 
-    with pytest.raises(BadInput, match="training.network=sage"):
+    with pytest.raises(BadInput, match=r"training\.network=sage"):
         tree_gradients(Whole(), drawn(6, 5), TREES, ANSWERS)
 
 
