@@ -27,9 +27,9 @@ from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 
 def _own() -> dict[str, type[Attack]]:
-    """By the code of the catalogue, A1 to G3; attacks of one code in the order of their module."""
-    found = classes_below(sys.modules[__name__], Attack, "id")  # type: ignore[type-abstract]
-    return dict(sorted(found.items(), key=lambda item: item[0].split("-")[0]))
+    """Ordered by catalogue code, A1 to G3; attacks of one code keep the order of their module."""
+    classes = classes_below(sys.modules[__name__], Attack, "id")  # type: ignore[type-abstract]
+    return dict(sorted(classes.items(), key=lambda item: item[0].split("-")[0]))
 
 
 def _checked(name: str, found: object) -> type[Attack]:

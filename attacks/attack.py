@@ -1,4 +1,4 @@
-"""What an attack is: it reads a view and what it was granted, and makes a guess. The truth is elsewhere."""
+"""The base of attacks: they read a view and what they were granted, and guess. Audits hold the truth."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Guess:
         values: for each target an array: scores or a reconstruction.
         targets: for each target the owners that it is about: one, or several where only their union shows.
         messages: how many messages were read.
-        stopped: for each target whose search was ended before it was through: after how many processor
-            seconds. What such a target's score says is a lower bound.
+        stopped: for each target whose search was stopped early, the processor seconds that it had run. The
+            score of such a target is a lower bound.
     """
 
     about: str
@@ -70,7 +70,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Control:
-    """Settings under which an attack is run besides the configured ones, so that its reach is seen.
+    """Further settings under which an attack is run, to show how far it reaches.
 
     Args:
         name: what a table calls it.
@@ -86,10 +86,11 @@ class Judge(Protocol):
 
     Args:
         guess: what an attack wrote down.
-        case: an ``audits.finished_run.FinishedRun``: the run with all that is true about it.
+        case: an ``audits.finished_run.FinishedRun``: the run and the truth about it.
 
     Returns:
-        a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either: the truth is not theirs.
+        a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either, as no attack may see the
+        truth.
     """
 
     def __call__(self, guess: Guess, case: Any, /) -> Any: ...
@@ -104,18 +105,18 @@ class Maker(Protocol):
 class Attack(ABC):
     """One way to learn something private from what was sent.
 
-    An attack has two aims: :meth:`run` at single owners, and :meth:`residual` at what is still there when a
-    defence hides the single uploads.
+    An attack has two aims: :meth:`run` attacks single owners, :meth:`residual` what remains when a defence
+    hides the single uploads.
 
-    Class attributes say, and ``list attacks`` prints: the adversaries, the channels read, what is granted,
-    the cost.
+    Class attributes name the adversaries, the channels read, what is granted and the cost; ``list attacks``
+    prints them.
 
     Args:
-        effort: processor seconds that one search may take, in place of the attack's own limits; those where
-            None. An attack that does not search has no use for it.
+        effort: processor seconds that one search may take; None for the attack's own limits. An attack that
+            does not search ignores it.
 
     Raises:
-        BadInput: for an effort that is no number of seconds.
+        BadInput: for an effort that is not a positive number of seconds.
     """
 
     id: ClassVar[str]
@@ -137,14 +138,14 @@ class Attack(ABC):
     first_rounds: ClassVar[int | None] = None
     """How many rounds it reads, from the first in which a channel is used; all of them where None."""
     reads_sums: ClassVar[bool] = False
-    """Whether it reads single owners from sums alone: what these give away by subtraction is declared."""
+    """Whether it learns about single owners from sums alone: channels declare what subtraction reveals."""
     grants: ClassVar[tuple[str, ...]] = ()
     """What the threat model grants beside the view, a sentence each."""
     needs: ClassVar[tuple[str, ...]] = ()
-    """The facts behind those sentences, by name; ``audits/surfaces`` or ``makers`` has who makes them."""
+    """Names of the facts behind those sentences; ``audits/surfaces`` or :meth:`makers` makes them."""
     cost: ClassVar[str] = "seconds"
     controls: ClassVar[tuple[Control, ...]] = ()
-    """Where it must succeed, or where its reach ends: printed beside the configured settings' result."""
+    """Settings where it must succeed, or where its reach ends; printed beside the configured settings."""
     depends_on: ClassVar[tuple[str, ...]] = ()
     """Dotted keys of the settings that decide how far it gets: printed with every cell."""
     stops: ClassVar[Mapping[str, str]] = {}
@@ -159,7 +160,7 @@ class Attack(ABC):
 
     @classmethod
     def in_words(cls) -> dict[str, str]:
-        """``title`` and ``subject``, for results: a report knows nothing of attacks but what these say."""
+        """``title`` and ``subject``, for results: the only words about attacks that a report has."""
         return {
             "title": cls.title or cls.summary,
             "subject": cls.subject or " ".join(cls.id.split("-")[1:]) or cls.id,
@@ -167,10 +168,10 @@ class Attack(ABC):
 
     @classmethod
     def judge(cls) -> Judge | None:
-        """The judge of its guesses; None: the one in ``audits/surfaces`` that ``Guess.about`` names.
+        """The judge of its guesses; None for the one in ``audits/surfaces`` that ``Guess.about`` names.
 
-        An attack of another package defines it and returns its own judge. Import what that needs of
-        ``secure_fedgraph.audits`` there, inside the method.
+        An attack of another package overrides this and returns its own judge. Import what the judge needs
+        from ``secure_fedgraph.audits`` inside this method.
         """
         return None
 
@@ -201,15 +202,15 @@ class Attack(ABC):
         """
 
     def single_uploads(self, view: View) -> list[Any]:
-        """The single uploads of this attack's channel, or Blind in the view's own words."""
-        found = view.uploads(self.channel)
-        if not found:
+        """The single uploads of this attack's channel, or Blind with the view's reason."""
+        uploads = view.uploads(self.channel)
+        if not uploads:
             raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
-        return found
+        return uploads
 
     def opened_sums(self, view: View) -> list[Any]:
         """The opened sums of this attack's channel, or Blind."""
-        found = view.sums(self.channel)
-        if not found:
+        sums = view.sums(self.channel)
+        if not sums:
             raise Blind(f"{self.id}: no sum of channel {self.channel!r} was opened in this view")
-        return found
+        return sums

@@ -12,7 +12,7 @@ _COMMON, _DRIFTS, _FRESH = (0.0, 1.0, 10.0), (0.0, 1e-4, 1e-2, 1e-1), (_FLOOR, 1
 
 
 def singled_out(cohorts: np.ndarray) -> np.ndarray:
-    """Whose unit vector lies in the row space of the participation matrix.
+    """Which clients' unit vectors lie in the row space of the participation matrix, ``[clients]``.
 
     Args:
         cohorts: ``[rounds, clients]`` of zeros and ones.
@@ -23,15 +23,15 @@ def singled_out(cohorts: np.ndarray) -> np.ndarray:
     matrix = np.asarray(cohorts, dtype=np.float64)
     _, sizes, right = np.linalg.svd(matrix, full_matrices=False)
     share = np.square(right[sizes > 1e-9 * sizes.max(initial=0.0)]).sum(0)
-    found: np.ndarray = share > 1 - 1e-9
-    return found
+    mask: np.ndarray = share > 1 - 1e-9
+    return mask
 
 
 def groups(cohorts: np.ndarray) -> list[np.ndarray]:
     """Clients that were always in or out together, as index arrays."""
-    _, of = np.unique(np.asarray(cohorts), axis=1, return_inverse=True)
-    of = of.reshape(-1)
-    return [np.flatnonzero(of == number) for number in range(of.max() + 1)]
+    _, group_of = np.unique(np.asarray(cohorts), axis=1, return_inverse=True)
+    group_of = group_of.reshape(-1)
+    return [np.flatnonzero(group_of == number) for number in range(group_of.max() + 1)]
 
 
 def means(cohorts: np.ndarray, sums: np.ndarray) -> np.ndarray:
@@ -49,12 +49,12 @@ def means(cohorts: np.ndarray, sums: np.ndarray) -> np.ndarray:
     rounds, clients = cohorts.shape
     inner = sums @ sums.T
     walk = np.minimum.outer(np.arange(rounds), np.arange(rounds)).astype(np.float64)
-    together = cohorts.sum(1)
-    alike = cohorts @ cohorts.T
+    sizes = cohorts.sum(1)
+    overlap = cohorts @ cohorts.T
     best: tuple[float, tuple[float, ...]] = (np.inf, ())
     for common, drift, fresh in product(_COMMON, _DRIFTS, _FRESH):
         spread = 1 + drift * walk
-        cov = spread * alike + common * spread * np.outer(together, together) + fresh * np.diag(together)
+        cov = spread * overlap + common * spread * np.outer(sizes, sizes) + fresh * np.diag(sizes)
         sign, size = np.linalg.slogdet(cov)
         if sign <= 0:
             continue
@@ -63,12 +63,12 @@ def means(cohorts: np.ndarray, sums: np.ndarray) -> np.ndarray:
         best = min(best, (float(loss), (common, drift, fresh)))
     common, drift, fresh = best[1]
     spread = 1 + drift * walk
-    cov = spread * alike + common * spread * np.outer(together, together) + fresh * np.diag(together)
+    cov = spread * overlap + common * spread * np.outer(sizes, sizes) + fresh * np.diag(sizes)
     weights = np.linalg.solve(cov, sums)
-    found = np.zeros((clients, sums.shape[1]))
+    expected = np.zeros((clients, sums.shape[1]))
     for client in range(clients):
-        there = cohorts[:, client] / max(cohorts[:, client].sum(), 1)
-        mine = (there @ spread) * cohorts[:, client] + common * (there @ spread) * together
-        mine += fresh * there * cohorts[:, client]
-        found[client] = mine @ weights
-    return found
+        averaging = cohorts[:, client] / max(cohorts[:, client].sum(), 1)
+        cross = (averaging @ spread) * cohorts[:, client] + common * (averaging @ spread) * sizes
+        cross += fresh * averaging * cohorts[:, client]
+        expected[client] = cross @ weights
+    return expected

@@ -36,17 +36,17 @@ class Recovered:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What was read from one gradient, and how well it hangs together.
+    """What was read from one gradient, and how consistent it is.
 
     Attributes:
-        rows: one entry per node that was found.
+        rows: one entry for each recovered node.
         rank: how many nodes the gradient is made of.
         gap: singular value at the rank over the next one; below about 3 the rank is a guess.
-        complete: whether every node's activation was found before the time was up.
+        complete: whether every node's activation was recovered in time.
         residual: relative error of ``G`` rebuilt from the rows (rounded ones, where binary is granted).
-        bias_residual: relative error of the bias gradient as the sum of the rows' gradients, which was
-            not used to find them where complete.
-        rejected: how many were found and thrown away because they are not binary.
+        bias_residual: relative error of the bias gradient as the sum of the rows' gradients. Where complete,
+            the rows were recovered without the bias gradient.
+        rejected: how many recovered rows were dropped because they are not binary.
         seconds: time spent.
     """
 
@@ -81,9 +81,9 @@ def single(G: Array, g: Array, W: Array, b: Array, scale: float, *, slots: int =
     >>> single(np.outer(g, h), g, W, b, 1.0, slots=1).round(6).tolist()
     [[1.0, 0.0]]
     """
-    big, small, matrix, bias = (_double(value) for value in (G, g, W, b))
-    h = big.T @ small / small.square().sum()
-    x, _ = _invert(h[None], small[None], matrix, bias, scale, slots)
+    weight_gradient, bias_gradient, matrix, bias = (_double(value) for value in (G, g, W, b))
+    h = weight_gradient.T @ bias_gradient / bias_gradient.square().sum()
+    x, _ = _invert(h[None], bias_gradient[None], matrix, bias, scale, slots)
     return x[0].numpy()
 
 
@@ -107,9 +107,9 @@ def batch(
     The row space of ``G`` is spanned by the nodes' sparse, non-negative activations ``h_v``; the search
     finds those. For each, the direction p_v that meets only its own gradient gives the scale:
     ``h_v = G' p_v / (p_v . g)``. Least squares then splits ``G`` into the g_v, and each is inverted as in
-    :func:`single`. Nodes with several slots are found first, in the rows of the later slots, where there
-    are fewer nodes. Where the time was up first, g_v of a node that was found is known up to r - 1
-    directions; they follow from most features being 0 (robust regression).
+    :func:`single`. Nodes with several slots are recovered first, in the rows of the later slots, which have
+    fewer nodes. If time runs out first, g_v of a recovered node is known up to r - 1 directions; these follow
+    from the fact that most features are 0 (robust regression).
 
     A sum over J owners, each with its own noise, is a batch of ``n * J``: pass that as ``nodes``.
 
@@ -117,21 +117,21 @@ def batch(
         G, g, W, b, scale, slots: as for :func:`single`; ``scale`` is the same for every owner.
         nodes: the most nodes that the gradient can be made of.
         seconds: of processor time for the search; the linear algebra around it takes more at Cora's size.
-        binary: granted that features are 0 or 1: rows are rounded, those far from it thrown away.
+        binary: granted that features are 0 or 1: rows are rounded, and those far from that are dropped.
         search: "contrast" or "columns" (the published one, exponential in the batch).
 
     Raises:
         Blind: for a gradient of zeros.
     """
     start = time.monotonic()
-    big, small, matrix, bias = (_double(value) for value in (G, g, W, b))
-    space, found = _activations(big, nodes, slots, seconds, search, seed, progress)
+    weight_gradient, bias_gradient, matrix, bias = (_double(value) for value in (G, g, W, b))
+    space, coordinates = _activations(weight_gradient, nodes, slots, seconds, search, seed, progress)
     # p_v: orthogonal to every other node's g, so that G' p_v is a multiple of h_v alone.
-    directions = found / space.values
-    alone = directions @ (space.left.T @ small)
-    hidden = (found @ space.basis.T) / alone[:, None]
+    directions = coordinates / space.values
+    alone = directions @ (space.left.T @ bias_gradient)
+    hidden = (coordinates @ space.basis.T) / alone[:, None]
     zeros = (hidden.abs() < 1e-3 * hidden.square().mean(1, keepdim=True).sqrt()).double().mean(1)
-    complete = len(found) == space.rank
+    complete = len(coordinates) == space.rank
     if complete:
         coefficients = torch.linalg.pinv(hidden @ space.basis) * space.values[:, None]
         parts = (space.left @ coefficients).T
@@ -139,7 +139,7 @@ def batch(
         parts = _alone(space, directions, alone, hidden, matrix, bias, scale, slots)
     x, saturated = _invert(hidden, parts, matrix, bias, scale, slots)
     rows, rejected, used = [], 0, []
-    for i in range(len(found)):
+    for i in range(len(coordinates)):
         off = float((x[i] - x[i].round().clamp(0, 1)).abs().nan_to_num(0).max())
         if binary and off > 0.25:
             rejected += 1
@@ -152,14 +152,14 @@ def batch(
             )
         )
     kept = x[used].round().clamp(0, 1) if binary else x[used]
-    again = _gradients(hidden[used], kept, matrix, bias, scale)
+    rebuilt = _gradients(hidden[used], kept, matrix, bias, scale)
     return BatchResult(
         rows,
         space.rank,
         space.gap,
         complete,
-        float((again.T @ hidden[used] - big).norm() / big.norm()),
-        float((again.sum(0) - small).norm() / small.norm()),
+        float((rebuilt.T @ hidden[used] - weight_gradient).norm() / weight_gradient.norm()),
+        float((rebuilt.sum(0) - bias_gradient).norm() / bias_gradient.norm()),
         rejected,
         time.monotonic() - start,
     )
@@ -168,7 +168,7 @@ def batch(
 def _activations(
     G: Tensor, nodes: int, slots: int, seconds: float, search: str, seed: int, progress: Progress | None
 ) -> tuple[RowSpace, Tensor]:
-    """The row space of the whole gradient and what was found in it, later slots first."""
+    """The row space of the whole gradient and the activations recovered in it; later slots come first."""
     deadline = time.thread_time() + seconds
     words = len(G) // slots
     known, most, space = G.new_zeros(0, G.shape[1]), 0, None
@@ -182,21 +182,21 @@ def _activations(
             continue
         most = space.rank
         left = deadline - time.thread_time()
-        # A level that resists must not use up the time of the ones below it.
+        # A slot whose search is slow must not use up the time of the slots after it.
         share = left if last else left / 4
-        found = sparse_rows(
+        coordinates = sparse_rows(
             space, seconds=share, search=search, known=known, seed=seed + slot, progress=progress
         )
-        known = found @ space.basis.T
+        known = coordinates @ space.basis.T
     if space is None:
         raise Blind("the gradient of the generator's last layer is zero: no node was answered for")
-    return space, found
+    return space, coordinates
 
 
 def _invert(
     hidden: Tensor, parts: Tensor, W: Tensor, b: Tensor, scale: float, slots: int
 ) -> tuple[Tensor, Tensor]:
-    """Features ``[n, slots, words]`` from each node's activation and bias gradient; and what saturated."""
+    """Features ``[n, slots, words]`` from each node's activation and bias gradient; the saturated share."""
     n = len(hidden)
     xhat = torch.tanh(hidden @ W.T + b)
     slope = 1 - xhat.square()
@@ -208,10 +208,10 @@ def _invert(
 
 
 def _gradients(hidden: Tensor, x: Tensor, W: Tensor, b: Tensor, scale: float) -> Tensor:
-    """The bias gradient of each node again, ``[n, slots * words]``; zero in slots that are NaN."""
+    """The bias gradient of each node rebuilt, ``[n, slots * words]``; zero in slots that are NaN."""
     xhat = torch.tanh(hidden @ W.T + b)
-    away = xhat - x.reshape(len(x), xhat.shape[1])
-    return (2 * scale * away * (1 - xhat.square())).nan_to_num(0)
+    errors = xhat - x.reshape(len(x), xhat.shape[1])
+    return (2 * scale * errors * (1 - xhat.square())).nan_to_num(0)
 
 
 def _alone(
@@ -226,8 +226,8 @@ def _alone(
 ) -> Tensor:
     """Each node's bias gradient without the other nodes' activations, where most features are 0.
 
-    g_v lies in the column space, and its product with p_v is known. The rest of its coordinates make
-    ``2 scale (1 - xhat**2) x = gradient at x = 0 less g_v`` zero in most places.
+    g_v lies in the column space, and its product with p_v is known. Its other coordinates are chosen so that
+    ``2 scale (1 - xhat**2) x = gradient at x = 0 less g_v`` is zero in most places.
     """
     parts = hidden.new_zeros(len(hidden), len(W))
     for i in range(len(hidden)):
@@ -237,7 +237,7 @@ def _alone(
         free = space.left @ others
         xhat = torch.tanh(W @ hidden[i] + b)
         at_zero = 2 * scale * xhat * (1 - xhat.square())
-        # The rows of slots beyond the node's count hold 0 instead; a slot is asked which fits it better.
+        # In slots beyond the node's count g_v is 0 instead; each slot takes the target that fits better.
         target = at_zero - fixed
         y = _robust(free, target)
         for _ in range(2):
@@ -259,13 +259,15 @@ def _robust(A: Tensor, target: Tensor, steps: int = 30) -> Tensor:
     for step in range(steps):
         weighted = A * weights[:, None]
         y: Tensor = torch.linalg.lstsq(weighted.T @ A, weighted.T @ target).solution
-        away = (A @ y - target).abs()
-        floor = away.median() + 1e-14 * target.abs().max()
-        weights = 1 / (away + floor) if step < steps // 2 else 1 / (away.square() + floor.square())
+        deviations = (A @ y - target).abs()
+        floor = deviations.median() + 1e-14 * target.abs().max()
+        weights = (
+            1 / (deviations + floor) if step < steps // 2 else 1 / (deviations.square() + floor.square())
+        )
         weights = weights / weights.max()
     return y
 
 
 def _double(value: Array) -> Tensor:
-    """Float64, whatever it came as."""
+    """An array of any type as a float64 tensor."""
     return torch.as_tensor(value).detach().double()

@@ -32,11 +32,11 @@ def _exchange(nodes: int) -> Control:
 
 @dataclass(frozen=True)
 class Solved:
-    """What came out of one gradient.
+    """What was recovered from one gradient.
 
     Args:
-        rows: ``[found, words]``.
-        stopped: the processor seconds after which the search was ended; None where it was through.
+        rows: ``[rows, words]``.
+        stopped: the processor seconds after which the search was stopped; None where it finished.
     """
 
     rows: np.ndarray = field(repr=False)
@@ -69,8 +69,8 @@ class _GeneratorFeedback(Attack):
     """What C1 and C2 share: which messages they read, of the first exchange with an answer in it.
 
     :meth:`run` reads the answers of single owners, :meth:`residual` the sum that was delivered to the owner
-    that asked. ``values`` are rows of features, one for every vector that was asked for; those that were not
-    found are NaN.
+    that asked. ``values`` are rows of features, one for every vector that was asked for; rows that were not
+    recovered are NaN.
     """
 
     family = "neighgen"
@@ -87,10 +87,10 @@ class _GeneratorFeedback(Attack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of each owner that answered the exchange."""
-        found = self._answers(view)
-        question = self._question(view, found[0])
-        solved = {seen.clients[0]: self._rows(view, question, seen, 1) for seen in found}
-        return _guess(solved, {s.clients[0]: s.clients for s in found}, len(found))
+        answers = self._answers(view)
+        question = self._question(view, answers[0])
+        solved = {seen.clients[0]: self._rows(view, question, seen, 1) for seen in answers}
+        return _guess(solved, {s.clients[0]: s.clients for s in answers}, len(answers))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of all owners that answered, from their sum."""
@@ -111,16 +111,16 @@ class _GeneratorFeedback(Attack):
             and (note.channel, note.step) == (self.channel, ANSWER)
             and note.sender not in {SERVER, *view.parties}
         ]
-        if passed:  # the server's: the answers pass it
-            found = view.uploads(self.channel, min(passed))
+        if passed:  # a server's view: the answers pass through the server
+            answers = view.uploads(self.channel, min(passed))
         elif self.channel in view.public.get("channels", {}):
-            found = view.delivered(self.channel)
-            found = [seen for seen in found if seen.exchange == min(s.exchange for s in found)]
+            answers = view.delivered(self.channel)
+            answers = [seen for seen in answers if seen.exchange == min(s.exchange for s in answers)]
         else:
-            found = []
-        if not found:
+            answers = []
+        if not answers:
             raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
-        return found
+        return answers
 
     def _question(self, view: View, answer: Seen) -> Question:
         offer = view.offer(self.channel, answer.exchange)
@@ -132,18 +132,18 @@ class _GeneratorFeedback(Attack):
         expected = int(question.counts.sum()) * owners
         words, stopped = int(view.public["schema"]["features"]), None
         if "outputs" in answer.values:
-            found = _from_outputs(answer.values["outputs"], question, owners, view.public["settings"])
-            expected = len(found)  # a sum holds their mean, once
+            rows = _from_outputs(answer.values["outputs"], question, owners, view.public["settings"])
+            expected = len(rows)  # a sum holds their mean, once
         elif not np.any(answer.values[_BIAS]):
-            found = np.zeros((0, words))
+            rows = np.zeros((0, words))
         else:
             solved = self._solved(answer.values, question, owners)
-            found, stopped = solved.rows, solved.stopped
-        missing = np.full((max(0, expected - len(found)), words), np.nan)
-        return Solved(np.concatenate([found, missing]).astype(np.float32), stopped)
+            rows, stopped = solved.rows, solved.stopped
+        missing = np.full((max(0, expected - len(rows)), words), np.nan)
+        return Solved(np.concatenate([rows, missing]).astype(np.float32), stopped)
 
     def _solved(self, values: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
-        """The same gradient in two adversaries' views is solved once: it is the same work."""
+        """Solves a gradient; one that two adversaries see is solved once."""
         gradient = {name: np.array(values[name], dtype=np.float64) for name in (_WEIGHT, _BIAS)}
         mark = hashlib.sha256(f"{self.id}/{owners}/{question.scale}/{self.effort}".encode())
         mark.update(question.layer(_WEIGHT).tobytes())
@@ -166,7 +166,7 @@ def _guess(solved: Mapping[str, Solved], targets: Mapping[str, tuple[str, ...]],
 
 
 class _GivenUp(Exception):
-    """A search that found nothing for too long."""
+    """A search recovered no node within its patience."""
 
 
 class GeneratorSingle(_GeneratorFeedback):
@@ -214,16 +214,16 @@ class GeneratorBatch(_GeneratorFeedback):
     seconds: ClassVar[float] = 480.0
     """Processor seconds that a search may take where no effort is given."""
     patience: ClassVar[float] = 40.0
-    """The same without a single node found."""
+    """Processor seconds after which a search that has recovered no node gives up."""
 
     def recover(self, gradient: Mapping[str, np.ndarray], question: Question, owners: int) -> Solved:
-        """Rows of every node whose activation was found before the time was up."""
+        """Rows of every node whose activation was recovered in time."""
         words = question.layer(_WEIGHT).shape[0] // SLOTS
         seconds, patience = (self.effort or own for own in (self.seconds, self.patience))
         started = time.thread_time()
 
-        def hopeful(found: int, rank: int) -> None:
-            if not found and time.thread_time() > started + patience:
+        def hopeful(count: int, rank: int) -> None:
+            if not count and time.thread_time() > started + patience:
                 raise _GivenUp
 
         try:
@@ -278,9 +278,9 @@ def _from_outputs(
 
 
 def _ones(rows: np.ndarray) -> np.ndarray:
-    """Rounded where nearly all features are 0 or 1: then rows that are far from it are not nodes.
+    """Rows rounded where nearly all features are 0 or 1; rows far from that are no nodes and are dropped.
 
-    Dense features that are small are near to 0 too, but they have no ones.
+    Small dense features are near 0 too, but have no ones: such rows are returned unchanged.
     """
     near = np.abs(rows - rows.round().clip(0, 1))
     if not len(rows) or (near < 0.25).mean() < 0.9 or (rows > 0.75).any(1).mean() < 0.5:

@@ -1,4 +1,4 @@
-"""C5 on FedSage+: what the embeddings that an owner offers tell everybody who answers."""
+"""C5 on FedSage+: what the embeddings that an owner offers reveal to every owner that answers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NEIGHBOURS, EMBEDDED_LINKS, MISSING = (
 class _Offers(Attack):
     """What all forms of C5 share: each owner's first offer, which every other owner opens.
 
-    The one defence is that there is no offer; sealing hides it from the server only. There is no sum of
-    offers, so nothing is left to aim :meth:`residual` at.
+    The only defence is to make no offer; sealing hides it from the server only. Offers are never summed, so
+    :meth:`residual` has nothing to read.
     """
 
     family = "neighgen"
@@ -53,7 +53,7 @@ class _Offers(Attack):
         return Guess(self.about, values, {owner: (owner,) for owner in values}, len(first))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """Blind: offers are never added up."""
+        """Blind: offers are never summed."""
         raise Blind(f"{self.id}: embeddings are read one by one, so no sum of them is left")
 
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -88,8 +88,8 @@ class EmbeddingDecoder(_Offers):
         )
         fgen.eval()
         with torch.no_grad():
-            found: np.ndarray = fgen(z, torch.zeros_like(z)).mean(1).numpy()
-        return found
+            features: np.ndarray = fgen(z, torch.zeros_like(z)).mean(1).numpy()
+        return features
 
 
 class EmbeddingLinks(_Offers):
@@ -105,8 +105,8 @@ class EmbeddingLinks(_Offers):
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
         z = np.asarray(offer["z"], dtype=np.float64)
         unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
-        found: np.ndarray = unit @ unit.T
-        return found
+        similarity: np.ndarray = unit @ unit.T
+        return similarity
 
 
 class EmbeddingCounts(_Offers):
@@ -120,5 +120,5 @@ class EmbeddingCounts(_Offers):
     about = MISSING
 
     def _read(self, view: View, offer: Mapping[str, np.ndarray]) -> np.ndarray:
-        found: np.ndarray = np.asarray(offer["counts"]).round().astype(int)
-        return found
+        counts: np.ndarray = np.asarray(offer["counts"]).round().astype(int)
+        return counts

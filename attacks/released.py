@@ -58,9 +58,9 @@ class LinkStealing(_Released):
     """G1: linked nodes get alike answers.
 
     The model averages neighbours, so two linked nodes' log-probabilities are near each other: the score of a
-    pair is minus the squared distance. That is the model's doing at the time of the answer, so noise in
-    training does not stop it. What is left where the service answers without links is that linked nodes have
-    alike features, which whoever has the features knows without a model.
+    pair is minus the squared distance. The model averages when it answers, so noise in training does not stop
+    the attack. A service that answers without links still shows that linked nodes have similar features; who
+    has the features knows that without a model.
 
     References:
         He et al., Stealing Links from Graph Neural Networks, USENIX Security 2021 (attack 0).
@@ -94,7 +94,7 @@ class EmbeddingInversion(_Released):
     """G2: a decoder that was trained on a shadow graph reads words out of embeddings.
 
     The outsider has the released model and nodes of the same kind, embeds them, and fits a linear decoder
-    that gives the words back. A network of two layers gave no more on Cora and less on small shadow graphs.
+    that recovers the words. A network of two layers did no better on Cora and worse on small shadow graphs.
 
     References:
         Zhang et al., Inference Attacks Against Graph Neural Networks, USENIX Security 2022; Song and
@@ -154,17 +154,17 @@ def _decoder(inputs: np.ndarray, words: np.ndarray) -> Callable[[np.ndarray], np
 
 
 def _answers(attack: Attack, knowledge: Knowledge) -> Mapping[str, Answers]:
-    found: Mapping[str, Answers] = knowledge.facts[ANSWERS]
-    if not found:
+    answers: Mapping[str, Answers] = knowledge.facts[ANSWERS]
+    if not answers:
         raise Blind(f"{attack.id}: no classifier of nodes was released ({NO_FOLDER})")
-    return found
+    return answers
 
 
 def _pairs(answers: Mapping[str, np.ndarray]) -> Guess:
     values = {}
-    for owner, told in answers.items():
+    for owner, log_probabilities in answers.items():
         # log-probabilities up to a constant are scores, whose differences are what the last layer read
-        scores = told - told.mean(1, keepdims=True)
+        scores = log_probabilities - log_probabilities.mean(1, keepdims=True)
         lengths = np.square(scores).sum(1)
         apart = lengths[:, None] + lengths[None] - 2 * scores @ scores.T
         values[owner] = -apart[np.triu_indices(len(scores), 1)]

@@ -37,12 +37,12 @@ class NodeMembership(Attack):
     """G3: whether a node, with the links at it, was among those trained on (RMIA).
 
     The score is the likelihood ratio ``p(y | x, model) / p(y | x)``, whose denominator is the mean over
-    shadow models of which half had the node. RMIA compares it with that of a population; the comparison is
-    monotone in the ratio, so it sets a threshold and no order, and is left out.
+    shadow models of which half had the node. RMIA also compares the ratio with those of a population. That is
+    monotone in the ratio, so it sets a threshold but does not change the order, and is left out.
 
     Candidates are exchangeable: a coin put each in or out, with its links, before the audited model was
-    trained. A split of a graph into training and test nodes would not do: test nodes stay in the graph as
-    neighbours, and are told apart by what was done with their labels only.
+    trained. Training and test nodes of one graph would not do: test nodes stay in the graph as neighbours, so
+    only the use of their labels differs.
 
     References:
         Zarifzadeh, Liu, Shokri, Low-Cost High-Power Membership Inference Attacks, ICML 2024; Carlini et al.,
@@ -80,7 +80,7 @@ class NodeMembership(Attack):
         return Guess(MEMBERS, values, {owner: (owner,) for owner in values}, 0)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """What is left where a service tells labels only: whether it is right, less how often shadows are."""
+        """For a service that returns labels only: whether it is right, less how often shadow models are."""
         values = {}
         for owner, one in self._candidates(knowledge).items():
             easy = np.where(one.inside, 0, one.shadows).sum(0) / (~one.inside).sum(0)
@@ -88,9 +88,10 @@ class NodeMembership(Attack):
         return Guess(MEMBERS, values, {owner: (owner,) for owner in values}, 0)
 
     def _candidates(self, knowledge: Knowledge) -> Mapping[str, Candidates]:
-        found: Mapping[str, Candidates] = knowledge.facts[CANDIDATES]
-        if not found:
+        candidates: Mapping[str, Candidates] = knowledge.facts[CANDIDATES]
+        if not candidates:
             raise Blind(
-                f"{self.id}: no classifier of nodes was released ({NO_FOLDER}), or it is not known how"
+                f"{self.id}: no classifier of nodes was released ({NO_FOLDER}), or the run keeps no "
+                "configuration to train shadow models with"
             )
-        return found
+        return candidates

@@ -1,4 +1,4 @@
-"""F1, F2 and F8: single updates behind sums, by rounds, by collusion, and by noise that is drawn again."""
+"""F1, F2 and F8: single updates, by comparing rounds, by collusion, and by drawing the noise again."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class CohortDifferencing(Attack):
     """F1: single updates from sums over cohorts that change from round to round.
 
     With ``Q`` the participation matrix, ``Q U = S``. Client i is singled out where its unit vector lies in
-    the row space of ``Q``: by two sums that differ in one drop-out, for a start. Where updates do not drift
-    that gives the update exactly; else what is expected of it under Gaussian drift
+    the row space of ``Q``, for example by two sums that differ in one drop-out. Where updates do not drift
+    that gives the update exactly, otherwise its expected value under Gaussian drift
     (:func:`~secure_fedgraph.attacks.drifting_updates.means`).
 
     References:
@@ -66,15 +66,15 @@ class CohortDifferencing(Attack):
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The mean update of every owner that the cohorts single out."""
         names, cohorts, sums = self._system(view)
-        alone = singled_out(cohorts)
-        if not alone.any():
+        single = singled_out(cohorts)
+        if not single.any():
             raise Blind(
                 f"{self.id}: {len(sums)} sums of channel {self.channel!r} are over cohorts whose differences "
                 "single nobody out"
             )
-        found = means(cohorts, sums)
-        chosen = [name for name, one in zip(names, alone, strict=True) if one]
-        values = dict(zip(chosen, found[alone], strict=True))
+        estimates = means(cohorts, sums)
+        chosen = [name for name, one in zip(names, single, strict=True) if one]
+        values = dict(zip(chosen, estimates[single], strict=True))
         return Guess(MEAN_UPDATE, values, {name: (name,) for name in chosen}, len(sums))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
@@ -82,9 +82,9 @@ class CohortDifferencing(Attack):
         names, cohorts, sums = self._system(view)
         together = groups(cohorts)
         joint = np.stack([cohorts[:, members[0]] for members in together], axis=1)
-        alone, found = singled_out(joint), means(joint, sums)
+        single, estimates = singled_out(joint), means(joint, sums)
         values, targets = {}, {}
-        for members, one, estimate in zip(together, alone, found, strict=True):
+        for members, one, estimate in zip(together, single, estimates, strict=True):
             if one:
                 key = " + ".join(names[i] for i in members)
                 values[key], targets[key] = estimate, tuple(names[i] for i in members)
@@ -100,10 +100,10 @@ class CohortDifferencing(Attack):
 
 
 class OwnShareSubtraction(Attack):
-    """F2: owners that collude subtract what they sent themselves; what is left is the others'.
+    """F2: colluding owners subtract their own uploads from the sum; the other owners' sum remains.
 
-    The sum need not be shown to them: of an unweighted mean they see it as the step between two broadcasts.
-    All but one owner read the last one's update, whatever hides it on its way.
+    They need not see the sum itself: of an unweighted mean it is the step between two broadcasts. If all
+    owners but one collude, they read the last one's update, however it is hidden on its way.
 
     References:
         Bonawitz et al., CCS 2017, section 6: the ideal functionality gives the sum, and own inputs are known.
@@ -155,11 +155,11 @@ class OwnShareSubtraction(Attack):
             raise Blind(f"{self.id}: no owner is in this view, so there is nothing to subtract")
         seen = [*view.own_uploads(self.channel), *self._readable(view)]
         first = min((one.round for one in seen), default=0)
-        found = {one.clients[0]: one.values for one in reversed(seen) if one.round == first}
-        missing = [name for name in mine if name not in found]
+        uploads = {one.clients[0]: one.values for one in reversed(seen) if one.round == first}
+        missing = [name for name in mine if name not in uploads]
         if missing:
             raise Blind(f"{self.id}: what {missing[0]} uploaded was not kept in full in this view")
-        return found
+        return uploads
 
     def _readable(self, view: View) -> list[Seen]:
         return [s for s in view.uploads(self.channel) if s.clients[0] in view.parties]
@@ -173,23 +173,23 @@ class OwnShareSubtraction(Attack):
             return vector(first.values), first.clients
         if view.public["algorithm"] not in UNWEIGHTED or view.public["settings"].get("weighted"):
             raise Blind(f"{self.id}: the step between broadcasts is no plain mean of the updates")
-        told = {seen.round: seen.values for seen in view.asked(self.channel)}
-        if len(told) < 2:
+        broadcasts = {seen.round: seen.values for seen in view.asked(self.channel)}
+        if len(broadcasts) < 2:
             raise Blind(f"{self.id}: one broadcast shows no step: it takes two rounds")
-        first_round, second = sorted(told)[:2]
-        before, after = told[first_round], told[second]
+        first_round, second = sorted(broadcasts)[:2]
+        before, after = broadcasts[first_round], broadcasts[second]
         scale = len(clients) / update_unit(before)
         shown = {k: scale * (np.asarray(after[k], float) - np.asarray(before[k], float)) for k in before}
-        # what travels beside the weights moves no broadcast: nothing is known of it but one's own
+        # values beside the weights do not change the broadcast: only the coalition's own are known
         kept = {k: sum(np.asarray(one[k], float) for one in own.values()) for k in next(iter(own.values()))}
         return vector({k: shown.get(k, mine) for k, mine in kept.items()}), clients
 
 
 class RedrawnNoise(Attack):
-    """F8: noise whose seed others know is drawn again and subtracted.
+    """F8: noise with a public seed is drawn again and subtracted.
 
-    A generator that follows from public things (a global seed, a round's number) gives everybody the same
-    noise. Under noise from the operating system what is drawn again is other noise, and subtracting it makes
+    A generator seeded with public values (a global seed, the round's number) gives everybody the same noise.
+    If noise comes from the operating system, drawing again gives different noise, and subtracting that makes
     the upload worse.
     """
 

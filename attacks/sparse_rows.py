@@ -87,19 +87,19 @@ def sparse_rows(
     """The non-negative sparse vectors of a row space, as coefficients on its basis.
 
     **Guarantees:** a vector is returned only if it is non-negative, many more than ``rank - 1`` of its
-    entries are zero, and those determine it alone (they have rank ``rank - 1``). A combination of two
-    activations fails: where both are zero leaves it undetermined, and where they cancel it is a
-    difference, negative elsewhere.
+    entries are zero, and those alone determine it (they have rank ``rank - 1``). A combination of two
+    activations fails: the entries where both are zero do not determine it, and if it has further zeros
+    because they cancel, it is a difference, which is negative elsewhere.
 
     Args:
         space: of ``rank`` r, over ``columns`` hidden units.
         seconds: give up after this much processor time, so that a busy machine does not make an attack look
-            weak; what was found is returned.
+            weak; the vectors recovered so far are returned.
         search: "contrast" or "columns", see :data:`SEARCHES`.
-        known: ``[k, columns]`` vectors that were found before in a smaller space.
+        known: ``[k, columns]`` vectors that were recovered before in a smaller space.
 
     Returns:
-        ``[found, r]`` unit coefficients ``w``; ``basis @ w`` is the vector up to a positive scale.
+        ``[vectors, r]`` unit coefficients ``w``; ``basis @ w`` is the vector up to a positive scale.
     """
     if search not in SEARCHES:
         raise unknown_name("search", search, SEARCHES)
@@ -109,9 +109,9 @@ def sparse_rows(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch on one thread: it adds up in the same order whatever else runs, and its time is all that is used.
+    """Torch on one thread: sums keep one order whatever else runs, and this thread's time is the whole cost.
 
-    Many small decompositions gain nothing from more.
+    More threads do not speed up many small decompositions.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -131,24 +131,24 @@ def _search(
 ) -> Tensor:
     deadline = time.thread_time() + seconds
     basis = space.basis[space.basis.norm(dim=1) > 1e-6 * space.basis.norm() / len(space.basis) ** 0.5]
-    found = basis.new_zeros(0, space.rank)
+    vectors = basis.new_zeros(0, space.rank)
     if known is not None and len(known):
-        found = _distinct(found, _proven(space, basis, known @ space.basis, 10.0))
+        vectors = _distinct(vectors, _proven(space, basis, known @ space.basis, 10.0))
     generator = torch.Generator().manual_seed(seed)
     if space.rank == 1:
         return _proven(space, basis, space.basis[:0], 1.0)
-    # In small spaces chosen columns always get there, which few and similar activations need.
+    # In small spaces the column search always succeeds; few and similar activations need it.
     turns = [search, "columns"] if space.rank <= 12 else [search]
     for turn in cycle(turns):
-        if len(found) >= space.rank:
+        if len(vectors) >= space.rank:
             break
         loose = 1e3 if turn == "columns" else 10.0
-        found = _distinct(found, _proven(space, basis, SEARCHES[turn](basis, found, generator), loose))
+        vectors = _distinct(vectors, _proven(space, basis, SEARCHES[turn](basis, vectors, generator), loose))
         if progress:
-            progress(len(found), space.rank)
+            progress(len(vectors), space.rank)
         if time.thread_time() > deadline:
             break
-    return found[: space.rank]
+    return vectors[: space.rank]
 
 
 def by_columns(basis: Tensor, found: Tensor, generator: torch.Generator) -> Tensor:
@@ -180,8 +180,8 @@ def by_contrast(basis: Tensor, found: Tensor, generator: torch.Generator) -> Ten
     Activations behind ReLU (and dropout) are skewed, and those of different nodes are nearly independent
     because each has noise of its own. A fixed-point iteration with contrast ``y**3`` on whitened columns
     lands within some degrees of one of them, and reweighted least squares (weights ``1 / (y**2 + e**2)``,
-    e a quantile) makes it exact. The contrast starts in the complement of what was found and stays there;
-    as many starts again are single columns, for activations that are too much alike for the contrast.
+    e a quantile) makes it exact. The contrast starts in the complement of the recovered vectors and stays
+    there; as many further starts are single columns, for activations too similar for the contrast.
 
     References:
         Hyvarinen 1999 (FastICA); Chartrand and Yin 2008 (reweighting); SPEAR++ (2025) for the idea of
@@ -254,7 +254,7 @@ def _proven(space: RowSpace, basis: Tensor, w: Tensor, loose: float) -> Tensor:
 
 
 def _distinct(found: Tensor, new: Tensor) -> Tensor:
-    """What was found, with those of the new ones that are not among it."""
+    """The recovered vectors, and the new ones that differ from all of them."""
     for candidate in new.unsqueeze(1):
         if not len(found) or float((found @ candidate.T).max()) < 0.999:
             found = torch.cat([found, candidate])

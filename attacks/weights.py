@@ -18,7 +18,7 @@ from secure_fedgraph.protocol import View
 VOCABULARY = "vocabulary"
 LABEL_SHARES = "label shares"
 ALL = "all owners together"
-_CLIP, _PART = "clip of the round", 0.95  # as algorithms.adaptive_clip has them, which attacks do not import
+_CLIP, _PART = "clip of the round", 0.95  # those of algorithms.adaptive_clip, which attacks do not import
 STOPS = {
     "server": "about single owners, masked and homomorphic; about all of them together, only the noise of "
     "local_dp, at its price in accuracy"
@@ -28,7 +28,7 @@ STOPS = {
 class VocabularySupport(Attack):
     """A1: which words (non-zero feature columns) an owner's nodes hold.
 
-    A column of the first layer moves if and only if a node that was used has a value there. That holds for
+    A column of the first layer moves if and only if a node used in training has a value in it. That holds for
     any optimiser without weight decay, Adam included, and any number of local steps, because a weight that
     has never had a gradient does not move. The sum of several owners' updates moves in the union.
 
@@ -138,7 +138,7 @@ class LabelCounts(Attack):
     ) -> np.ndarray:
         schema, hidden = view.public["schema"], view.public["settings"]["hidden"]
         if not isinstance(hidden, Sequence):
-            raise Blind(f"{self.id}: what the model predicts is known of GraphSAGE, and this is another")
+            raise Blind(f"{self.id}: mean predictions are estimated for GraphSAGE, and this is another model")
         model = GraphSage(schema["features"], schema["classes"], hidden)
         own = dict(model.named_parameters())  # a clip may travel with them
         load(model, {name: torch.tensor(value) for name, value in before.items() if name in own})
@@ -156,7 +156,7 @@ class LabelCounts(Attack):
 
 
 def update_unit(told: Mapping[str, Any]) -> float:
-    """What uploads are multiples of: of the clip that the server told, where clips follow the clients."""
+    """The unit of uploads: follows from the broadcast clip where clips are adaptive, 1 otherwise."""
     return float(told[_CLIP]) / _PART if _CLIP in told else 1.0
 
 

@@ -15,9 +15,9 @@ from secure_fedgraph.protocol import View
 SINGLE = "training node"
 _OWN, _NEIGHBOUR, _BIAS = "layers.0.own.weight", "layers.0.neighbour.weight", "layers.0.bias"
 CLOSE = 1e-4
-"""How near two units' rows, or two columns, are where they are the same, relative to the largest entry."""
+"""Two units' rows, or two columns, count as equal within this share of the largest entry."""
 MOST = 4
-"""Sums of more owners' single nodes than this are not taken apart."""
+"""Sums of more owners' single nodes than this are not separated."""
 
 _ONE_STEP = {
     "rounds": 1,
@@ -34,12 +34,12 @@ class SingleSample(Attack):
     Unit k of the first layer has the weight gradient ``g_k x'`` and the bias gradient ``g_k``, so their ratio
     is ``x``. GraphSAGE's two halves keep the node and its neighbours apart: the ratio is ``x_v`` in the one
     and the neighbours' mean in the other. With more layers the sampled neighbours go through the first layer
-    too; then units at which ReLU lets only one of them through still agree on one row, and the row that most
-    units agree on is given.
+    too; then units at which ReLU lets only one of them through still agree on one row, and the attack returns
+    the row that most units agree on.
 
-    Of a sum of several owners' single nodes the columns of the weight step are sums of the owners' ``g``: a
-    word that only one of them has shows its ``g`` alone, and the ``g`` that explain all columns and add up to
-    the step of the bias are found by trying the few distinct columns.
+    In a sum of several owners' single nodes the columns of the weight step are sums of the owners' ``g``. A
+    word that only one owner has shows its ``g`` alone. The few distinct columns are tried until the ``g``
+    explain all columns and add up to the step of the bias.
 
     References:
         Phong et al. 2018 and Geiping et al. 2020 for the ratio of one linear layer.
@@ -68,7 +68,7 @@ class SingleSample(Attack):
         return Guess(SINGLE, values, {s.clients[0]: s.clients for s in used}, len(used))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """``[owners, words]``: the owners' nodes, in no order; NaN where they cannot be told apart."""
+        """``[owners, words]``: the owners' nodes, in no order; NaN where they cannot be separated."""
         seen = min(self.opened_sums(view), key=lambda s: s.round)
         own, _ = _halves(seen.values)
         return Guess(SINGLE, {ALL: _separated(*own, len(seen.clients))}, {ALL: seen.clients}, 1)
@@ -93,12 +93,12 @@ def _ratio(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     alike = np.abs(rows[:, None] - rows[None]).max(2) <= CLOSE * scale
     chosen = alike[np.lexsort((-np.abs(bias[moved]), -alike.sum(1)))[0]]
     used = bias[moved] * chosen
-    found: np.ndarray = used @ weight[moved] / np.square(used).sum()
-    return found
+    row: np.ndarray = used @ weight[moved] / np.square(used).sum()
+    return row
 
 
 def _separated(weight: np.ndarray, bias: np.ndarray, owners: int) -> np.ndarray:
-    """``[owners, words]``: single rows behind ``weight = sum_o g_o x_o'`` with 0/1 rows; NaN if not found."""
+    """``[owners, words]``: the 0/1 rows ``x_o`` in ``weight = sum_o g_o x_o'``; NaN if none fit."""
     words = weight.shape[1]
     nothing = np.full((owners, words), np.nan)
     scale = np.abs(weight).max(initial=0.0)
@@ -124,10 +124,10 @@ def _separated(weight: np.ndarray, bias: np.ndarray, owners: int) -> np.ndarray:
 
 def _distinct(columns: np.ndarray, near: float) -> tuple[np.ndarray, np.ndarray]:
     """The different columns, and for each column which of them it is."""
-    found: list[np.ndarray] = []
+    different: list[np.ndarray] = []
     place = np.full(len(columns), -1)
-    while (place < 0).any() and len(found) <= 2**MOST:
+    while (place < 0).any() and len(different) <= 2**MOST:
         first = columns[np.argmax(place < 0)]
-        place[(place < 0) & (np.abs(columns - first).max(1) <= near)] = len(found)
-        found.append(first)
-    return np.stack(found), np.maximum(place, 0)
+        place[(place < 0) & (np.abs(columns - first).max(1) <= near)] = len(different)
+        different.append(first)
+    return np.stack(different), np.maximum(place, 0)

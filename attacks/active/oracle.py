@@ -26,11 +26,11 @@ from secure_fedgraph.seams import ClientContext, Total
 
 COVERED = "nodes found by an oracle"
 QUERIES = 2048
-"""At most so many a message: five a hidden unit, and five a row that others answer for."""
+"""The most queries in one message: five for each hidden unit, and for each row that others answer."""
 WHOLE = 2048
-"""Rows that owners have to have agreed on for all of these in one message, each asked four times."""
+"""The exchange batch that lets one message hold all queries, each asked four times."""
 REPEATS = 4
-"""Rows a query where there is room: dropout puts half of them out, each owner's own half."""
+"""Rows for each query, where the batch has room: at each owner dropout turns off another half of them."""
 _FOUND, _ASKED = "oracle_found", "oracle_asked"
 _WEIGHT = "outer.weight"
 
@@ -41,7 +41,7 @@ def _messages(number: int, rows: int | None = None, width: int | None = None) ->
         "training.generator_epochs": 2,
         "training.federated_epochs": number,
     }
-    if width is not None:  # as many units as rows light: the rest would only make messages longer
+    if width is not None:  # as many units as the rows light: more would only lengthen the messages
         settings["training.generator_hidden"] = [256, width]
     name = f"{number} crafted message{'s' * (number > 1)}"
     if rows is None:
@@ -50,19 +50,20 @@ def _messages(number: int, rows: int | None = None, width: int | None = None) ->
 
 
 class GeneratorOracle(Attack):
-    """C3: the first owner offers a generator of its own making, and every answer is a list of others' nodes.
+    """C3: the first owner offers a crafted generator, and every answer then lists nodes of the other owners.
 
-    Its embeddings each light one hidden unit, whose outer weights hold five points ``c``; the gradient of
-    those weights shows the answering owner's node nearest to each. With ``c = 1/2 + 0.2 w`` the distance to
-    a node of 0 and 1 is a constant less ``0.4 <w, x>``, so the owner is asked for the node furthest in the
-    direction ``w``, and every node is furthest in some direction. Later messages hold against known nodes
-    what they have, so that others come. Dense features are asked about from corners of the cube instead.
+    Each of its embeddings lights one hidden unit, whose outer weights hold five points ``c``. The gradient of
+    those weights shows, for each point, the answering owner's nearest node. With ``c = 1/2 + 0.2 w`` the
+    distance to a node of 0 and 1 is a constant less ``0.4 <w, x>``, so the owner is asked for the node
+    furthest in the direction ``w``, and every node is furthest in some direction. Later messages give words
+    of recovered nodes a negative weight, so that other nodes answer. For dense features the points are
+    corners of the cube instead.
 
     The other owners, and the server, are honest: they follow the protocol, with all its checks of an offer.
-    They answer for ``exchange_batch`` rows at most, so the fewer these are, the more messages it takes.
+    They answer for ``exchange_batch`` rows at most, so a smaller batch takes more messages.
 
-    :meth:`run` reads answers of single owners, :meth:`residual` the sum: dropout is drawn by every owner for
-    itself, so most queries show the owners' rows apart.
+    :meth:`run` reads answers of single owners, :meth:`residual` the sum. Every owner draws its own dropout,
+    so in most queries of a sum the owners' rows can still be separated.
     """
 
     id = "c3-neighgen-oracle"
@@ -88,19 +89,19 @@ class GeneratorOracle(Attack):
 
     @classmethod
     def plays(cls, kind: type[Algorithm]) -> type[Algorithm]:
-        """The algorithm as the malicious owner runs it: the same channels, the others' half unchanged."""
+        """The algorithm with the first owner malicious: the same channels, the other owners unchanged."""
         return playing(kind)
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of each owner that answered."""
-        found = view.delivered(self.channel) if self.channel in view.public["channels"] else []
-        answers = {(seen.exchange, seen.clients): seen for seen in found}
+        delivered = view.delivered(self.channel) if self.channel in view.public["channels"] else []
+        answers = {(seen.exchange, seen.clients): seen for seen in delivered}
         if not answers:
             raise Blind(f"{self.id}: {view.why_unreadable(self.channel)}")
-        by: dict[str, list[Seen]] = {}
+        by_owner: dict[str, list[Seen]] = {}
         for seen in answers.values():
-            by.setdefault(seen.clients[0], []).append(seen)
-        values = {owner: self._rows(view, seen) for owner, seen in sorted(by.items())}
+            by_owner.setdefault(seen.clients[0], []).append(seen)
+        values = {owner: self._rows(view, seen) for owner, seen in sorted(by_owner.items())}
         return Guess(COVERED, values, {owner: (owner,) for owner in values}, len(answers))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
@@ -109,7 +110,7 @@ class GeneratorOracle(Attack):
         return Guess(COVERED, {ALL: self._rows(view, sums)}, {ALL: sums[0].clients}, len(sums))
 
     def _rows(self, view: View, answers: list[Seen]) -> np.ndarray:
-        found = []
+        rows = []
         for seen in answers:
             offer = view.offer(self.channel, seen.exchange)
             if offer is None or not crafted(offer.values):
@@ -120,12 +121,12 @@ class GeneratorOracle(Attack):
                 raise Blind(f"{self.id}: answers are gradients at the outputs, which c1 reads as they are")
             asked = Asked(offer.values, 1 / (len(offer.values["z"]) * SLOTS))
             gradient = seen.values[_WEIGHT]
-            found.append(rows_of(gradient, asked, len(seen.clients)))
-        return np.unique(np.concatenate(found), axis=0)
+            rows.append(rows_of(gradient, asked, len(seen.clients)))
+        return np.unique(np.concatenate(rows), axis=0)
 
 
 def rows_of(gradient: np.ndarray, asked: Asked, owners: int) -> np.ndarray:
-    """Rows of features from one answer: of 0 and 1 where it fits such rows, else real ones."""
+    """Rows of features from one answer: binary rows where the answer fits them, otherwise real ones."""
     width = asked.offer[f"fgen.{_WEIGHT}"].shape
     gradient = np.asarray(gradient).reshape(width)  # clipped answers come as one row
     rows = read(gradient, asked, owners)
@@ -134,15 +135,15 @@ def rows_of(gradient: np.ndarray, asked: Asked, owners: int) -> np.ndarray:
 
 
 def crafted(offer: Mapping[str, np.ndarray]) -> bool:
-    """Whether an offer is one of these: its first layer passes embeddings on."""
+    """Whether an offer was crafted: then its first layer passes embeddings on unchanged."""
     first = np.asarray(offer["fgen.inner.0.weight"])
     return bool((np.abs(first - first.round()) < 1e-3).all() and np.any(np.abs(first) > 0.5))
 
 
 def playing(kind: type[Algorithm]) -> type[Algorithm]:
-    """``kind`` with the first owner's offers crafted, and its answers kept to craft the next ones.
+    """``kind``, whose first owner crafts its offers and uses the answers to craft the next ones.
 
-    An owner that has no such channels has nothing to play.
+    An algorithm without these channels is returned unchanged.
     """
     channels = {channel.name: channel for channel in kind.channels}
     if not {"generator", "feedback"} <= channels.keys():
@@ -150,7 +151,7 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
 
     class Played(kind):  # type: ignore[misc,valid-type]
         name = kind.name
-        spares = ("generator",)  # what it offers it does not noise itself
+        spares = ("generator",)  # it adds no noise to its own offers
 
         @channels["generator"].answer
         def offer(self, client: ClientContext, given: State) -> Upload:
@@ -160,17 +161,17 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
             return self.made_up(client, honest)
 
         def made_up(self, client: ClientContext, honest: Upload) -> Upload:
-            """An offer of the honest one's shape, of as many rows as owners answer at once."""
+            """A crafted offer with the shape of the honest one and as many rows as owners answer at once."""
             s, words = self.settings, int(client.graph.x.shape[1])
             binary = bool(((client.graph.x == 0) | (client.graph.x == 1)).all())
             units = min(QUERIES // SLOTS, s.generator_hidden[1], s.exchange_batch)
             repeats = max(1, min(REPEATS, s.exchange_batch // units)) if binary else 1
-            found = client.memory.get(_FOUND, torch.zeros(0, words)).numpy()
+            known = client.memory.get(_FOUND, torch.zeros(0, words)).numpy()
             rng = np.random.default_rng(client.generator("oracle").initial_seed())
             if binary:
-                points = 0.5 + SPREAD * directions(units * SLOTS, words, found, rng)
+                points = 0.5 + SPREAD * directions(units * SLOTS, words, known, rng)
             else:
-                points = far_points(units * SLOTS, words, found, rng)
+                points = far_points(units * SLOTS, words, known, rng)
             made = craft(
                 points.reshape(units, SLOTS, words),
                 repeats,

@@ -1,4 +1,4 @@
-"""C3's arithmetic: a generator that asks for nearest nodes of chosen points, and reading the answer."""
+"""C3's arithmetic: make a generator that asks for the nodes nearest to chosen points, and read the answer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor
 
 SLOTS = 5
 SPREAD = 0.2
-"""How far a query stands from the point all of whose coordinates are 1/2, a unit of direction."""
+"""How far a query is from the point whose coordinates are all 1/2, for each unit of direction."""
 TIES = 0.05
-"""How much chance weighs among nodes that have the word asked for."""
+"""Weight of the random part, which breaks ties among nodes that have the word asked for."""
 LEAN = 0.05
-"""How much at most is held against a node for each of its words: else those of many words win all ties."""
+"""The largest penalty for each word of a node: without it, nodes with many words would win all ties."""
 FAR = 0.9
 """The size of each coordinate of a query about dense features."""
 _NEAR = 0.06
 MOST = 3
-"""Owners whose rows are looked for in one query of a sum."""
+"""The most owners whose rows are separated in one query of a sum."""
 _FGEN = "fgen."
 
 
@@ -39,7 +39,7 @@ class Asked:
     scale: float
 
     def units(self) -> tuple[np.ndarray, np.ndarray]:
-        """The hidden units that rows light, and how much, without noise."""
+        """The hidden units that rows light, and the activation of each, without noise."""
         z = torch.as_tensor(np.array(self.offer["z"], dtype=np.float64))
         lit = np.zeros((0, 0))
         for layer in range(2):
@@ -56,34 +56,34 @@ class Asked:
 def directions(queries: int, words: int, found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Directions in which the furthest node is asked for, ``[queries, words]``.
 
-    Each asks for a node that has one word, ties broken by chance. A word at a time, all in turn; of a node
-    that has it and was found already, another of its words is held against it.
+    Each asks for a node that has one word; words take turns, and chance breaks ties. If a recovered node has
+    that word, another of its words gets the weight -1, so that a different node is furthest.
 
     Args:
-        found: ``[nodes, words]``, of 0 and 1; none where features are no words.
+        found: ``[nodes, words]`` of 0 and 1: the nodes recovered so far.
     """
     asked = np.concatenate([rng.permutation(words) for _ in range(-(-queries // words))])[:queries]
     w = TIES * rng.standard_normal((queries, words)) - rng.uniform(0, LEAN, (queries, 1))
     w[np.arange(queries), asked] += 1
     for node in found:
-        its = np.flatnonzero(node)
+        held = np.flatnonzero(node)
         hit = np.flatnonzero(node[asked])
-        if len(its) > 1 and len(hit):
-            against = its[rng.integers(0, len(its) - 1, len(hit))]
-            against = np.where(against == asked[hit], its[-1], against)
+        if len(held) > 1 and len(hit):
+            against = held[rng.integers(0, len(held) - 1, len(hit))]
+            against = np.where(against == asked[hit], held[-1], against)
             w[hit, against] = np.minimum(w[hit, against], -1)
     return w.clip(-2, 2)
 
 
 def far_points(queries: int, features: int, found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Points in corners of the cube, ``[queries, features]``: where the nearest of dense nodes is asked for.
+    """Corners of the cube, ``[queries, features]``: the points whose nearest dense nodes are asked for.
 
-    So far out, ``|c - x|^2`` is ``-2 <c, x>`` and what hardly differs between nodes, and the nearest is the
-    furthest in a direction that chance chose. Of four times as many points those are asked whose nearest
-    known node is furthest away: somebody unknown may be nearer.
+    So far out, ``|c - x|^2`` is ``-2 <c, x>`` plus terms that hardly differ between nodes, so the nearest
+    node is the furthest one in a random direction. Once nodes are known, four times as many points are drawn,
+    and those are asked whose nearest known node is furthest away: an unknown node may be nearer.
 
     Args:
-        found: ``[nodes, features]`` that are known.
+        found: ``[nodes, features]``: the nodes recovered so far.
     """
     points = FAR * rng.choice((-1.0, 1.0), (queries * (4 if len(found) else 1), features))
     if not len(found):
@@ -95,12 +95,12 @@ def far_points(queries: int, features: int, found: np.ndarray, rng: np.random.Ge
 def craft(
     points: np.ndarray, repeats: int, latent: int, widths: tuple[int, int], seed: int
 ) -> dict[str, Tensor]:
-    """An offer whose rows each light one hidden unit, whose outer weights are then one point a slot.
+    """An offer whose rows each light one hidden unit; that unit's outer weights hold one point for each slot.
 
     The first layer passes ``z`` on as its positive and negative part; unit ``v`` of the second is
     ``H relu((cos(z, code_v) - t) / (1 - t))``, 1 at its own code and 0 at all others. ``z`` is so long that
-    noise on it does not matter. Dropout leaves a lit unit or puts it out, so each is asked ``repeats``
-    times; where it stays, it doubles, and ``tanh(2 H W)`` is the point.
+    noise on it does not matter. Dropout may turn a lit unit off, so each is asked ``repeats`` times; a unit
+    that stays on doubles, and ``tanh(2 H W)`` is the point.
 
     Args:
         points: ``[units, slots, words]`` in (-1, 1).
@@ -155,16 +155,16 @@ def _codes(units: int, dims: int, seed: int) -> tuple[Tensor, float]:
 
 
 def read(gradient: np.ndarray, asked: Asked, owners: int, *, binary: bool = True) -> np.ndarray:
-    """Rows of features from the gradient of the outer weights, ``[found, words]``.
+    """Rows of features from the gradient of the outer weights, ``[rows, words]``.
 
-    The column of a unit is the sum over owners and over the rows that dropout left: ``sum_o k_o (c - x_o)``
-    times what is known. With the share ``a_o`` of each owner in all of them its words stand out at ``a_o``
-    (or at a sum of several owners' shares where several have a word), so owners whose shares differ are told
-    apart.
+    The column of a unit is a known factor times ``sum_o k_o (c - x_o)``, where ``k_o`` counts the rows of
+    owner o that dropout left. Let ``a_o`` be owner o's share of all these rows. A word that only this owner
+    has shows the value ``a_o``, a word of several owners the sum of their shares: so owners with different
+    shares can be separated.
 
     Args:
         owners: how many answers the gradient is the sum of.
-        binary: features are 0 or 1; otherwise a row is read where one owner's one row was left alone.
+        binary: features are 0 or 1; otherwise a row is read only where dropout left one row of one owner.
     """
     used, high = asked.units()
     outer = np.asarray(asked.offer[f"{_FGEN}outer.weight"], dtype=np.float64)[:, used]
@@ -179,12 +179,12 @@ def read(gradient: np.ndarray, asked: Asked, owners: int, *, binary: bool = True
     many = np.median(pulled / point, axis=1, keepdims=True)
     lit = np.abs(many[:, 0]) > 1e-6
     share = point[lit] - pulled[lit] / many[lit]  # at each word the sum of shares of the owners that have it
-    found: list[np.ndarray] = []
+    recovered: list[np.ndarray] = []
     plain = ((np.abs(share) < _NEAR) | (np.abs(share - 1) < _NEAR)).all(1)
-    found.append((share[plain] > 0.5).astype(np.float32))
+    recovered.append((share[plain] > 0.5).astype(np.float32))
     if owners > 1:
-        found += [_told_apart(row, owners) for row in share[~plain]]
-    rows = np.concatenate([np.zeros((0, words), np.float32), *found])
+        recovered += [_told_apart(row, owners) for row in share[~plain]]
+    rows = np.concatenate([np.zeros((0, words), np.float32), *recovered])
     rows = rows[rows.any(1)]
     return np.unique(rows, axis=0) if len(rows) else rows
 
@@ -192,8 +192,8 @@ def read(gradient: np.ndarray, asked: Asked, owners: int, *, binary: bool = True
 def _told_apart(share: np.ndarray, owners: int) -> np.ndarray:
     """Each owner's row, from the sums of shares at the words; none where that is not unique.
 
-    Where more than ``MOST`` owners answered at once, shares lie too close together to be told from sums of
-    shares.
+    Where more than ``MOST`` owners answered at once, shares lie too close together to be distinguished from
+    sums of shares.
     """
     owners = min(owners, MOST)
     none = np.zeros((0, len(share)), np.float32)
@@ -226,11 +226,11 @@ def _levels(values: np.ndarray) -> np.ndarray:
 
 
 def _alone(point: np.ndarray, pulled: np.ndarray) -> np.ndarray:
-    """Real features: ``x = c - pulled``, right where exactly one row of one owner was left.
+    """Real features: ``x = c - pulled``, correct where dropout left exactly one row of one owner.
 
     ``pulled`` is the sum over rows of ``c - x``, and ``c`` is much longer than any ``x`` along it, so its
     length along ``c`` counts the rows.
     """
     rows = (pulled * point).sum(1) / np.square(point).sum(1)
-    found: np.ndarray = (point - pulled)[(rows > 0.5) & (rows < 1.5)].astype(np.float32)
-    return found
+    features: np.ndarray = (point - pulled)[(rows > 0.5) & (rows < 1.5)].astype(np.float32)
+    return features

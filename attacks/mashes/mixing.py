@@ -1,4 +1,4 @@
-"""B6 on FedEgo: whoever knows which batches were mixed solves the mashes of some rounds for single nodes."""
+"""B6 on FedEgo: an attacker that knows the batches solves the mashes of some rounds for single nodes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.protocol import View
 
 IDENTITIES, MIXING = "who each training node is", "mixing"
-# eleven batches of 162 nodes have the rank after seventeen rounds; of 32 nodes each after thirty-three
+# 162 nodes in eleven batches reach full rank after 17 rounds; in batches of 32 nodes only after 33
 SEEDED = {**RELEASED, "training.batching": "seeded", "training.batch": 16, "rounds": 20}
 
 
 class MashMixing(MashAttack):
-    """B6: every training node's reduced features, and by them who it is, from batches that are known.
+    """B6: every training node's reduced features, and from these its identity, where batches are known.
 
-    With the 0-1 matrix of who is in which batch, ``A R = n Y``: solvable for every single node once A has as
-    many independent rows as the client has training nodes, which T rounds of B batches reach when
-    ``T (B - 1) + 1 >= N``. Each row of R is looked up in the public pool. Training turns the reduction from
-    round to round, so R is the mean over rounds, and what each looked-up node's features turned is taken off
-    Y and solved again.
+    Let ``A`` be the 0-1 matrix of which node is in which batch; then ``A R = n Y``. This is solvable for
+    every node once A has as many independent rows as the client has training nodes, which T rounds of B
+    batches reach when ``T (B - 1) + 1 >= N``. Each row of R is looked up in the public pool. Training changes
+    the reduction from round to round, so R stands for the mean over rounds; the change of each identified
+    node's features is then subtracted from Y, and the system is solved again.
 
     References:
         Carlini et al., S&P 2021, for demixing once the mixing is known.
@@ -49,10 +49,10 @@ class MashMixing(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each client ``[training nodes]`` places in the pool."""
-        found = self.each(view)
+        by_client = self.each(view)
         mixing, x = self._known(knowledge)
-        values = {c: self._solved(rounds, [mixing[c]], x) for c, rounds in found.items()}
-        return Guess(IDENTITIES, values, {c: (c,) for c in values}, sum(len(r) for r in found.values()))
+        values = {c: self._solved(rounds, [mixing[c]], x) for c, rounds in by_client.items()}
+        return Guess(IDENTITIES, values, {c: (c,) for c in values}, sum(len(r) for r in by_client.values()))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """All owners' training nodes, in the order of their names, from the sums."""
@@ -76,15 +76,15 @@ class MashMixing(MashAttack):
 
 
 def shares_of(numbers: np.ndarray, size: int) -> np.ndarray:
-    """``[mashes, size]``: how much of a mash each training node is.
+    """``[mashes, size]``: the share of each training node in a mash.
 
     Args:
         numbers: ``[mashes, n]``, -1 where a batch is short.
     """
-    found = np.zeros((len(numbers), size))
+    members = np.zeros((len(numbers), size))
     mash, place = np.nonzero(numbers >= 0)
-    found[mash, numbers[mash, place]] = 1
-    shares: np.ndarray = found / found.sum(1, keepdims=True)
+    members[mash, numbers[mash, place]] = 1
+    shares: np.ndarray = members / members.sum(1, keepdims=True)
     return shares
 
 
@@ -97,7 +97,7 @@ def identified(
         shares: for each round ``[mashes, nodes]``.
         mashes: for each round ``[mashes, width]``.
         reduced: ``[rounds, candidates, width]``.
-        turns: how often what the candidates' features turned is taken off, at most.
+        turns: how often the change of the candidates' features is subtracted, at most.
     """
     mean = reduced.mean(0)
     turned = reduced - mean
@@ -107,9 +107,9 @@ def identified(
     drift: Any = [0.0] * len(shares)
     for _ in range(turns):
         sides = np.concatenate([y - d for y, d in zip(mashes, drift, strict=True)])
-        found = cdist(inverse @ sides, mean).argmin(1)
-        if np.array_equal(found, guess):
+        nearest = cdist(inverse @ sides, mean).argmin(1)
+        if np.array_equal(nearest, guess):
             break
-        guess = found
+        guess = nearest
         drift = [share @ turned[t][guess] for t, share in enumerate(shares)]
     return guess

@@ -1,4 +1,4 @@
-"""B3 on FedEgo: noise that is drawn afresh on the same mash every round is averaged away."""
+"""B3 on FedEgo: fresh noise on the same mash every round averages out."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ NONE = 1e-4
 class MashAverage(MashAttack):
     """B3: mashes under noise, as the mean over the rounds that sent them.
 
-    Of T releases of one value with fresh noise the mean has a variance of sigma^2 / T. A frozen reduction and
-    kept batches make it the same value; where the reduction is trained, the labels still are.
+    The mean of T releases of one value with fresh noise has a variance of sigma^2 / T. With a frozen
+    reduction and kept batches every round releases the same mash; where the reduction is trained, its labels
+    at least stay the same.
     """
 
     id = "b3-mash-average"
@@ -52,9 +53,9 @@ class MashAverage(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each client ``[prefixes, mashes, width + classes]`` means over the first 1, 2, 5 ... rounds."""
-        found = self.each(view)
-        values = {client: self._means(view, rounds) for client, rounds in found.items()}
-        return Guess(NOISED, values, {c: (c,) for c in values}, sum(len(r) for r in found.values()))
+        by_client = self.each(view)
+        values = {client: self._means(view, rounds) for client, rounds in by_client.items()}
+        return Guess(NOISED, values, {c: (c,) for c in values}, sum(len(r) for r in by_client.values()))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same of the opened sums."""
@@ -70,8 +71,8 @@ class MashAverage(MashAttack):
             raise Blind(f"{self.id}: mashes were released in one round only: there is nothing to average")
         centres = np.stack([np.concatenate([r.rows[:, 0], r.labels[:, 0]], axis=1) for r in rounds])
         means = np.cumsum(centres, axis=0) / np.arange(1, len(rounds) + 1)[:, None, None]
-        found: np.ndarray = means[[t - 1 for t in prefixes(len(rounds))]]
-        return found
+        chosen: np.ndarray = means[[t - 1 for t in prefixes(len(rounds))]]
+        return chosen
 
 
 def prefixes(rounds: int) -> list[int]:

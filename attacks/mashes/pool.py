@@ -32,21 +32,21 @@ class _Pool(MashAttack):
     owners: ClassVar[int] = 3
     """How many clients are attacked, the first by name."""
     mashes: ClassVar[int] = 5
-    """Mashes of each that are solved, where batches are kept: the first."""
+    """How many mashes of each client are solved, where batches are kept; the first ones."""
     coordinates: ClassVar[int]
-    """Of reduced features that are solved for together, at most: rounds times width."""
+    """The most reduced features that are solved together: rounds times width."""
     members: ClassVar[str]
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all candidates, for each client."""
-        found = dict(sorted(self.each(view).items())[: self.owners])
+        by_client = dict(sorted(self.each(view).items())[: self.owners])
         x = csr_matrix(knowledge.facts[POOL])
-        values = {c: self._scores(view, rounds, x, 1) for c, rounds in found.items()}
-        messages = sum(len(rounds) for rounds in found.values())
+        values = {c: self._scores(view, rounds, x, 1) for c, rounds in by_client.items()}
+        messages = sum(len(rounds) for rounds in by_client.values())
         return Guess(self._about(view), values, {c: (c,) for c in values}, messages)
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """The same of the sums: who is in anybody's."""
+        """The same from the sums: which candidates are in any owner's mashes."""
         rounds = self.together(view)
         x = csr_matrix(knowledge.facts[POOL])
         values = {ALL: self._scores(view, rounds, x, len(rounds[0].clients))}
@@ -60,7 +60,7 @@ class _Pool(MashAttack):
             rounds = spread(rounds, self.coordinates)
             reduced = np.concatenate([one.reduced(x) for one in rounds], axis=1)
             sizes = self.sizes(view, rounds[0])
-            # what is left over of a pool is a mash of another size
+            # the last mash mixes the remaining nodes, so it may have another size
             whole = len(sizes) - (len(sizes) > 1 and sizes[-1] != int(view.public["settings"]["batch"]))
             centres = np.concatenate([one.rows[: min(whole, self.mashes), 0] for one in rounds], axis=1)
             return self._kept(view, reduced, centres, rounds, contributors)
@@ -74,7 +74,7 @@ class _Pool(MashAttack):
         rounds: Sequence[Mashed],
         contributors: int,
     ) -> np.ndarray:
-        """``[mashes, candidates]``, from what all rounds say side by side."""
+        """``[mashes, candidates]``, from all rounds side by side."""
         raise NotImplementedError
 
     def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
@@ -87,8 +87,9 @@ class MashDictionary(_Pool):
 
         min_{w >= 0}  sum_t |Y_t - w D_t|^2,   D_t = ReLU(X W_t + b_t) of all candidates.
 
-    A mash of kept batches is solved from all rounds together. Where batches are drawn afresh, each is solved
-    alone, and a candidate's largest weight of each round counts: that is enough where the reduction is wide.
+    A mash of kept batches is solved from all rounds together. Where batches are drawn afresh, each mash is
+    solved alone, and a candidate's score adds up its largest weight of each round: that is enough where the
+    reduction is wide.
 
     References:
         Non-negative least squares; Lawson and Hanson 1974.
@@ -115,11 +116,11 @@ class MashDictionary(_Pool):
         return np.stack([nnls(reduced.T, side, maxiter=10 * len(reduced))[0] for side in centres])
 
     def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
-        found = np.zeros(x.shape[0])
+        scores = np.zeros(x.shape[0])
         for one in spread(rounds, self.coordinates):
             dictionary = one.reduced(x).T
-            found += np.max([nnls(dictionary, side, maxiter=30000)[0] for side in one.rows[:, 0]], axis=0)
-        return found
+            scores += np.max([nnls(dictionary, side, maxiter=30000)[0] for side in one.rows[:, 0]], axis=0)
+        return scores
 
 
 class MashFilter(_Pool):
@@ -130,10 +131,10 @@ class MashFilter(_Pool):
 
         q' S^-1 (Y - mu) - q' S^-1 q / 2,   S = Cov(r) / n + noise.
 
-    Of a batch that is kept, r and Y are those of all rounds side by side: training turns the reduction, and a
-    candidate who fits all of them is there. Of fresh batches each round's best mash is taken, and the rounds
-    are added up. It asks about one candidate at a time, so that a sample of anybody's features for mu and
-    Cov is enough beside the candidate's own; and it knows the noise's size.
+    For a kept batch, r and Y are those of all rounds side by side: training changes the reduction, and a
+    candidate that fits all rounds is a member. For fresh batches the score adds up the best mash of each
+    round. It tests one candidate at a time: beside this candidate's features it needs only a sample of other
+    features for mu and Cov, and the size of the noise.
     """
 
     id = "b5-mash-filter"
@@ -157,12 +158,12 @@ class MashFilter(_Pool):
 
     def _fresh(self, view: View, rounds: Sequence[Mashed], x: Any, contributors: int) -> np.ndarray:
         batch, variance = int(view.public["settings"]["batch"]), noise_of(rounds) ** 2
-        found = np.zeros(x.shape[0])
+        scores = np.zeros(x.shape[0])
         for one in rounds:
             sizes = self.sizes(view, one)
             whole = one.rows[:, 0][sizes != sizes[-1]] if 0 < sizes[-1] < batch else one.rows[:, 0]
-            found += filtered(one.reduced(x), whole, batch * contributors, variance).max(0)
-        return found
+            scores += filtered(one.reduced(x), whole, batch * contributors, variance).max(0)
+        return scores
 
 
 def filtered(reduced: np.ndarray, mashes: np.ndarray, n: int, variance: float) -> np.ndarray:
@@ -175,9 +176,9 @@ def filtered(reduced: np.ndarray, mashes: np.ndarray, n: int, variance: float) -
     """
     mean = reduced.mean(0)
     spread = np.cov(reduced.T) / n
-    # what single precision leaves of it, so that it can be solved for
+    # a floor at single precision, so that the system can be solved
     spread += (variance + 1e-13 * np.trace(spread) / len(spread)) * np.eye(len(spread))
     q = (reduced - mean) / n
     solved = np.linalg.solve(spread, q.T)
-    found: np.ndarray = (mashes - mean) @ solved - (q.T * solved).sum(0) / 2
-    return found
+    ratios: np.ndarray = (mashes - mean) @ solved - (q.T * solved).sum(0) / 2
+    return ratios

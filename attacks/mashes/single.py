@@ -14,22 +14,23 @@ from secure_fedgraph.attacks.neighgen import FEATURES
 from secure_fedgraph.protocol import View
 
 TOLERANCE = 2e-6
-"""Of a value that was made in single precision."""
+"""The error of a value that was computed in single precision."""
 CERTAIN = 0.005
-"""How far off a dense feature may be, at three standard errors of its equations, and still be claimed."""
+"""The largest error (three standard errors of its equations) at which a dense feature is still claimed."""
 
 
 class MashSingle(MashAttack):
     """B1: the raw features of single nodes, from a mash that mixes one ego-graph.
 
     The reduction of every round is known, so ``r_t = ReLU(W_t'x + b_t)`` gives an equation for each unit that
-    is on and an inequality for each that is off. Of bags of words the sparsest solution is the node, once
-    some rounds have shown it from several sides:
+    is on and an inequality for each that is off. For bags of words the sparsest solution is the node, once
+    some rounds give enough conditions:
 
         min 1'x   s.t.  W_on'x = r_on - b_on,  W_off'x <= -b_off,  0 <= x <= 1,  all rounds together.
 
-    Dense features are not sparse and not between 0 and 1. Where nothing is, they are the solution of the
-    equations of all rounds alone, claimed where these determine every feature and agree with each other.
+    Dense features are neither sparse nor between 0 and 1. Where the programme gives no row of 0 and 1, the
+    equations of all rounds are solved without it; the solution is claimed where they determine every feature
+    and agree with each other.
 
     References:
         Basis pursuit; Fredrikson et al., CCS 2015, for inversion by a known model.
@@ -44,40 +45,42 @@ class MashSingle(MashAttack):
     nodes: ClassVar[int] = 24
     """Distinct places that are solved for, over all owners: the centres first."""
     coordinates: ClassVar[int] = 640
-    """Of reduced features that a programme has at most: ten rounds of 64 units, or one of 512."""
+    """The most reduced features in one programme: ten rounds of 64 units, or one of 512."""
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of each owner that sent a mash of one."""
-        found = self.each(view)
-        alone = {c: np.flatnonzero(self.sizes(view, rounds[0]) == 1) for c, rounds in found.items()}
-        lonely = {client: mashes for client, mashes in alone.items() if len(mashes)}
-        share = max(1, self.nodes // max(1, sum(len(mashes) for mashes in lonely.values())))
+        by_client = self.each(view)
+        all_singles = {c: np.flatnonzero(self.sizes(view, rounds[0]) == 1) for c, rounds in by_client.items()}
+        singles = {client: mashes for client, mashes in all_singles.items() if len(mashes)}
+        share = max(1, self.nodes // max(1, sum(len(mashes) for mashes in singles.values())))
         values: dict[str, np.ndarray] = {}
-        for client, mashes in lonely.items():
+        for client, mashes in singles.items():
             # only batches that are kept show the same node again
-            rounds = spread(found[client] if self.fixed(view) else found[client][:1], self.coordinates)
-            all_rounds = found[client] if self.fixed(view) else rounds
+            rounds = spread(
+                by_client[client] if self.fixed(view) else by_client[client][:1], self.coordinates
+            )
+            all_rounds = by_client[client] if self.fixed(view) else rounds
             rows = [_rows(rounds, all_rounds, int(mash), share) for mash in mashes]
             if sum(map(len, rows)):
                 values[client] = np.concatenate(rows)
-        if lonely and not values:
+        if singles and not values:
             raise Blind(
-                f"{self.id}: some mashes look as if they were of one ego-graph, and no features between 0 "
-                "and 1 make any of them: they are of several of one class, or features are no bags of words "
-                "and the rounds' units that are on are too few, or too alike, to determine each"
+                f"{self.id}: some mashes look like one ego-graph, but no features between 0 and 1 explain "
+                "any of them: each mixes several nodes of one class, or features are no bags of words, and "
+                "the units that are on are too few, or too alike, to determine each feature"
             )
         if not values:
             raise Blind(f"{self.id}: no mash is of one ego-graph alone: each mixes several, or is noised")
-        return Guess(FEATURES, values, {c: (c,) for c in values}, sum(len(found[c]) for c in values))
+        return Guess(FEATURES, values, {c: (c,) for c in values}, sum(len(by_client[c]) for c in values))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
-        """A sum over owners mixes several ego-graphs by itself."""
+        """Blind: a sum over owners always mixes several ego-graphs."""
         self.together(view)
         raise Blind(f"{self.id}: a sum over owners is of several ego-graphs; nothing of one is left in it")
 
 
 def _rows(rounds: Sequence[Mashed], all_rounds: Sequence[Mashed], mash: int, places: int) -> np.ndarray:
-    """``[places, features]``; none where nothing makes the centre: several of one class look like one."""
+    """``[places, features]``; none where no features explain the centre: then several nodes were mixed."""
     centre, *others = _places(rounds, mash)[:places]
     first, solve = inverted(rounds, mash, centre), inverted
     if not np.isin(first, (0, 1)).all():
@@ -104,26 +107,26 @@ def inverted(rounds: Sequence[Mashed], mash: int, place: int) -> np.ndarray:
     upper = np.concatenate([a, -a, off])
     bound = np.concatenate([y + TOLERANCE, TOLERANCE - y, limit + TOLERANCE])
     solved = linprog(np.ones(a.shape[1]), A_ub=upper, b_ub=bound, bounds=(0, 1), method="highs")
-    found = solved.x if solved.status == 0 else np.full(a.shape[1], np.nan)
-    near = np.abs(found - np.rint(found))
-    # bags of words: a solution that is no such row is kept as it is, and is then no node
-    return (np.rint(found) if (near < 0.25).all() else found)[None]
+    features = solved.x if solved.status == 0 else np.full(a.shape[1], np.nan)
+    near = np.abs(features - np.rint(features))
+    # a bag of words is rounded; any other solution stays as it is, and counts as no node
+    return (np.rint(features) if (near < 0.25).all() else features)[None]
 
 
 def determined(rounds: Sequence[Mashed], mash: int, place: int) -> np.ndarray:
-    """``[1, features]``: the only real features that make every round's units that are on; NaN where it is
-    not the only one, or there is none."""
+    """``[1, features]``: the real features that the units that are on determine over all rounds; NaN where
+    they fit several solutions or none."""
     a, y, off, limit = _conditions(rounds, mash, place)
     none = np.full((1, a.shape[1]), np.nan)
     if len(a) <= a.shape[1]:
         return none
     left, sizes, right = np.linalg.svd(a, full_matrices=False)
-    found = right.T @ (left.T @ y / sizes)
-    away = a @ found - y
-    spread = np.sqrt(np.square(away).sum() / (len(a) - a.shape[1]))
+    features = right.T @ (left.T @ y / sizes)
+    residuals = a @ features - y
+    spread = np.sqrt(np.square(residuals).sum() / (len(a) - a.shape[1]))
     error = 3 * spread * np.sqrt(np.square(right / sizes[:, None]).sum(0).max())  # least squares' own
-    agrees = np.abs(away).max() < TOLERANCE and (off @ found < limit + 10 * TOLERANCE).all()
-    return found[None] if agrees and error < CERTAIN else none
+    agrees = np.abs(residuals).max() < TOLERANCE and (off @ features < limit + 10 * TOLERANCE).all()
+    return features[None] if agrees and error < CERTAIN else none
 
 
 def _conditions(

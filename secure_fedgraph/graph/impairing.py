@@ -60,10 +60,10 @@ def impair(graph: Data, share: float, seed: int) -> Impaired:
 
 
 def check_share(nodes: int, share: float) -> int:
-    """How many of so many nodes a share hides.
+    """How many of ``nodes`` nodes a share hides.
 
     Raises:
-        BadInput: for a share that is none, hides nobody or leaves nobody.
+        BadInput: for a share that is not between 0 and 1, hides no node or leaves none.
     """
     if not (math.isfinite(share) and 0 < share < 1):
         raise BadInput(f"hidden share is {share}: give a number between 0 and 1, such as 0.15.")

@@ -1,4 +1,4 @@
-"""What ``load`` gives back: one class per shape of data."""
+"""What ``load`` returns: one class for each kind of data."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 
 Code = tuple[int, ...]
-"""A motif: how many nodes, then their labels, for a bond its kind of link, and -1 up to the width."""
+"""A motif: its number of nodes, their labels, for a bond the kind of its link, then -1 up to the width."""
 
 BOND = 2
 PUBLIC_MOST = 4096
-"""The largest number of motifs that are listed whether they occur or not."""
+"""The largest vocabulary that lists every possible motif, whether it occurs or not."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Motifs:
 
     def mean_count(self) -> Tensor:
         """``[k]`` how often each motif occurs in a graph that holds it."""
-        found = torch.bincount(self.motif, weights=self.count.double(), minlength=len(self.codes))
-        return found / self.holding
+        totals = torch.bincount(self.motif, weights=self.count.double(), minlength=len(self.codes))
+        return totals / self.holding
 
 
 def width_of(rings: int) -> int:
@@ -83,7 +83,7 @@ def rings_of(neighbours: list[set[int]], longest: int) -> Iterator[tuple[int, ..
             for node in neighbours[last]:
                 if node <= first or node in path or any(node in neighbours[other] for other in inner):
                     continue
-                if node in around:  # it closes the ring; beyond it there would be a chord
+                if node in around:  # it closes the ring; a longer path through it would have a chord
                     if path[1] < node:  # each ring in one of its two directions
                         yield (*path, node)
                 elif len(path) + 1 < longest:
@@ -101,30 +101,32 @@ def motifs_of(packed: Data, chosen: Tensor, rings: int = 4, categories: bool = F
         packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
         chosen: ``[g]`` numbers of the graphs that are looked at; ``graph`` of the result counts along it.
         rings: the longest rings that count.
-        categories: whether columns are categories (as of molecules): then the first one is the label, and
-            that of ``edge_attr`` the kind.
+        categories: whether columns are categories (as for molecules): then the first column is the label, and
+            the first column of ``edge_attr`` the kind.
 
     Raises:
         BadInput: for rings of fewer than three nodes.
 
     References:
-        FairGraphFL (AAAI 2024), appendix A.2; rings there are a cycle basis up to rotation.
+        FairGraphFL (AAAI 2024), appendix A.2; its rings are a cycle basis up to rotation.
     """
     if rings < 3:
         raise BadInput(f"rings of at most {rings} nodes: a ring has 3 or more")
-    found: list[Counter[Code]] = []
+    counters: list[Counter[Code]] = []
     for nodes, labels, links in _each(packed, chosen, categories):
-        found.append(_count(nodes, labels, links, rings))
-    codes = sorted(set().union(*found))
+        counters.append(_count(nodes, labels, links, rings))
+    codes = sorted(set().union(*counters))
     place = {code: i for i, code in enumerate(codes)}
-    entries = [(g, place[code], n) for g, counted in enumerate(found) for code, n in sorted(counted.items())]
+    entries = [
+        (g, place[code], n) for g, counted in enumerate(counters) for code, n in sorted(counted.items())
+    ]
     table = torch.tensor(entries, dtype=torch.long).reshape(-1, 3)
     return Motifs(
         torch.tensor(codes, dtype=torch.long).reshape(-1, width_of(rings)),
         table[:, 0],
         table[:, 1],
         table[:, 2],
-        len(found),
+        len(counters),
     )
 
 
@@ -165,15 +167,15 @@ def _count(nodes: int, labels: list[int], links: dict[tuple[int, int], int], rin
     for a, b in links:
         neighbours[a].add(b)
         neighbours[b].add(a)
-    found: Counter[Code] = Counter()
+    counter: Counter[Code] = Counter()
     on_ring: set[tuple[int, int]] = set()
     for ring in rings_of(neighbours, rings):
-        found[_padded((len(ring), *ring_form(tuple(labels[node] for node in ring))), width)] += 1
+        counter[_padded((len(ring), *ring_form(tuple(labels[node] for node in ring))), width)] += 1
         on_ring.update((a, b) if a < b else (b, a) for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
     for (a, b), kind in links.items():
         if (a, b) not in on_ring:
-            found[_padded((BOND, *sorted((labels[a], labels[b])), kind), width)] += 1
-    return found
+            counter[_padded((BOND, *sorted((labels[a], labels[b])), kind), width)] += 1
+    return counter
 
 
 def _padded(code: Code, width: int) -> Code:
@@ -181,19 +183,19 @@ def _padded(code: Code, width: int) -> Code:
 
 
 def possible(labels: int, rings: int) -> int:
-    """How many motifs there can be over that many labels, links being of one kind.
+    """The number of possible motifs over that many labels, with one kind of link.
 
     >>> possible(3, 4)  # 6 bonds, 10 triangles, 21 squares
     37
     """
-    found = labels * (labels + 1) // 2
+    total = labels * (labels + 1) // 2
     for n in range(3, rings + 1):  # necklaces that may be turned over (Burnside)
         turns = sum(labels ** math.gcd(i, n) for i in range(n))
         flips = (
             n * labels ** ((n + 1) // 2) if n % 2 else n // 2 * (labels ** (n // 2) + labels ** (n // 2 + 1))
         )
-        found += (turns + flips) // (2 * n)
-    return found
+        total += (turns + flips) // (2 * n)
+    return total
 
 
 @cache
@@ -209,10 +211,10 @@ def _every(labels: int, rings: int) -> tuple[Code, ...]:
 
 
 def every_motif(labels: int, rings: int = 4) -> Tensor:
-    """``[k, width]`` the codes of all motifs over some labels: a vocabulary that says nothing of any graph.
+    """``[k, width]`` the codes of all motifs over some labels: a vocabulary that depends on no graph.
 
     Raises:
-        BadInput: where there are more than :data:`PUBLIC_MOST`.
+        BadInput: for more motifs than :data:`PUBLIC_MOST`.
     """
     count = possible(labels, rings)
     if count > PUBLIC_MOST:
@@ -233,7 +235,7 @@ def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: i
 
     Args:
         keep: the share of motifs that is kept, rounded down, at least one; ties go to the smaller code.
-        rarity: ``[k]`` idf over more graphs than these; that of these graphs by default.
+        rarity: ``[k]`` idf over more graphs than these; by default the idf over these graphs.
         support: motifs in fewer graphs than this are left out first.
 
     Returns:
@@ -242,25 +244,25 @@ def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: i
     holding = found.holding
     rarity = idf(holding, found.graphs) if rarity is None else rarity
     score = found.mean_count() * rarity
-    there = (holding >= support).nonzero().flatten()
-    if not len(there):
-        return there
-    order = torch.argsort(score[there], descending=True, stable=True)
-    return there[order[: max(1, int(keep * len(there)))]].sort().values
+    supported = (holding >= support).nonzero().flatten()
+    if not len(supported):
+        return supported
+    order = torch.argsort(score[supported], descending=True, stable=True)
+    return supported[order[: max(1, int(keep * len(supported)))]].sort().values
 
 
 def places(codes: Tensor, vocabulary: Tensor) -> Tensor:
-    """``[k]`` where each code stands in a vocabulary, -1 where it is not in it."""
+    """``[k]`` the position of each code in a vocabulary, -1 for a code that is not in it."""
     where = {tuple(code): i for i, code in enumerate(vocabulary.tolist())}
     return torch.tensor([where.get(tuple(code), -1) for code in codes.tolist()], dtype=torch.long)
 
 
 def check_codes(codes: Tensor, labels: int, rings: int) -> str:
-    """What is wrong with a list of codes from somewhere else, in words; empty where nothing is.
+    """What is wrong with a list of codes from another party, in words; empty if nothing is.
 
     Args:
         codes: ``[k, width]`` of any type.
-        labels: how many there are.
+        labels: the number of labels.
     """
     width = width_of(rings)
     if codes.dim() != 2 or codes.shape[1] != width or not bool(torch.isfinite(codes.double()).all()):

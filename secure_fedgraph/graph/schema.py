@@ -19,8 +19,8 @@ class Schema:
             numbers.
         bonds: the same of a link's columns; empty where links have none.
         edge_weight: whether each edge has a weight.
-        edge_attr: columns of ``edge_attr``; 0 where it is one number an edge, ``[edges]``, and -1 where there
-            is none.
+        edge_attr: columns of ``edge_attr``; 0 where it is one number an edge, ``[edges]``, and -1 where edges
+            have none.
     """
 
     features: int
@@ -34,5 +34,5 @@ class Schema:
     @property
     def edge_fields(self) -> tuple[str, ...]:
         """What edges of a graph of nodes carry besides their ends."""
-        found = {"edge_weight": self.edge_weight, "edge_attr": self.edge_attr != NO_EDGE_ATTR}
-        return tuple(name for name, there in found.items() if there)
+        carried = {"edge_weight": self.edge_weight, "edge_attr": self.edge_attr != NO_EDGE_ATTR}
+        return tuple(name for name, present in carried.items() if present)

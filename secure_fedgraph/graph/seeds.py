@@ -1,4 +1,4 @@
-"""Seeds of their own for each purpose, so that each can be frozen alone."""
+"""A separate seed for each purpose, so that each can be fixed alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 
 
 def sub_seed(seed: int, purpose: str) -> int:
-    """A seed of its own for one purpose.
+    """The seed for one purpose.
 
     >>> sub_seed(0, "split") == sub_seed(0, "partition")
     False

@@ -1,7 +1,7 @@
-"""Training that ends in finite numbers, whatever the weights are that a server chose.
+"""Training that ends in finite numbers, whatever weights a server chose.
 
-On huge weights losses and gradients are infinite or not numbers, and where depends on the data. What a client
-keeps of such a round must not spoil its later rounds, and no later step may have to refuse it.
+On huge weights losses and gradients become infinite or NaN, and which of them do depends on the data. What a
+client keeps of such a round must not spoil its later rounds, and no later step may have to refuse it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def take_step(optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
     for p in (p for group in optimizer.param_groups for p in group["params"]):
         if not bool(torch.isfinite(p.sum())):  # one pass, and no mask
-            p.nan_to_num_()  # a sum that left float32 becomes its largest number
+            p.nan_to_num_()  # an infinite value becomes the largest float32
 
 
 def note_divergence(name: str, sound: bool) -> None:
@@ -45,10 +45,10 @@ def note_divergence(name: str, sound: bool) -> None:
 
 
 def finite_moments(slots: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What an optimiser keeps of one parameter, with an entry zeroed in every slot where one is not finite.
+    """An optimiser's slots of one parameter; an entry that is not finite in one slot is zeroed in all.
 
-    A second moment that overflowed would hold its parameter still for ever, and one that was zeroed alone
-    would let it jump.
+    An overflowed second moment would freeze its parameter for ever, and zeroing only the second moment would
+    make the parameter jump.
     """
     kept = {name: slot for name, slot in slots.items() if slot is not None}
     shaped = [slot for slot in kept.values() if slot.dim()]

@@ -27,9 +27,9 @@ class Gin(nn.Module):
     Args:
         features: columns of ``x``.
         classes: how many.
-        hidden: width of everything between.
+        hidden: width of all layers in between.
         layers: how many aggregations.
-        dropout: behind every ReLU but those inside an MLP.
+        dropout: after every ReLU, except inside an MLP.
         atoms: where the columns are categories, how many values each can take: the first layer then has a
             vector for each value, as a linear layer has for one-hot columns.
 
@@ -58,7 +58,7 @@ class Gin(nn.Module):
         self.convolutions = nn.ModuleList(GINConv(_mlp(hidden), eps=0.0) for _ in range(layers))
         self.between: nn.Module = nn.utils.skip_init(nn.Linear, hidden, hidden)
         self.head: nn.Module = nn.utils.skip_init(nn.Linear, hidden, classes)
-        for convolution in self.convolutions:  # a constant, which nobody has to send
+        for convolution in self.convolutions:  # a constant, which is not sent
             convolution.register_buffer("eps", torch.zeros(1), persistent=False)
         for p in self.parameters():
             nn.init.zeros_(p)  # never uninitialised memory; `initialise` draws the real start

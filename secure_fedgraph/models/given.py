@@ -33,7 +33,7 @@ CLASSES = ("classes", "out_channels", "out_features", "num_classes", "output_dim
 """Names of a constructor's arguments that the data's widths are given for."""
 OURS = "secure_fedgraph.models."
 CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
-"""Where PyG's layers with ``cached=True`` keep what they made of a graph, which is no other graph's."""
+"""Where PyG's layers with ``cached=True`` keep values that are right for one graph only."""
 MEND = "give an instance, a class or a factory, e.g. lambda schema: Net(schema.features, schema.classes)"
 
 
@@ -41,7 +41,7 @@ def kept(model: object) -> Given:
     """A user's model as an algorithm keeps it: instances copied, so that training leaves theirs alone.
 
     Raises:
-        BadInput: for what is none.
+        BadInput: for anything else.
 
     >>> kept(3)
     Traceback (most recent call last):
@@ -65,12 +65,12 @@ def made(given: Given, schema: Schema, seed: int) -> nn.Module:
     """A fresh model with the initialisation that its author gave it.
 
     Guarantees:
-        - an instance is copied as it is; a class or a factory draws from torch's generator as the seed has
-          it, and that generator is as before afterwards;
-        - no parameter is initialised again, but for empty ones of this package's own networks.
+        - an instance is copied as it is; a class or a factory draws from torch's generator under the seed,
+          and the generator's state is restored afterwards;
+        - no parameter is initialised again, except those of this package's own networks that are all zeros.
 
     Raises:
-        BadInput: where a constructor fails, asks for what is not known, or gives no module.
+        BadInput: where a constructor fails, needs an argument that is not known, or returns no module.
     """
     with seeded(seed):
         model = copy.deepcopy(given) if isinstance(given, nn.Module) else _constructed(given, schema)
@@ -89,7 +89,7 @@ def made(given: Given, schema: Schema, seed: int) -> nn.Module:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Torch's generator as a seed has it; afterwards as it was. Users' layers draw from no other."""
+    """Torch's generator under a seed, then restored. Users' layers draw from no other generator."""
     before = torch.random.get_rng_state()
     torch.random.set_rng_state(torch.Generator().manual_seed(seed).get_state())
     try:
@@ -102,20 +102,20 @@ def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None =
     """Class scores of all nodes of a graph, or of all graphs of a union.
 
     A model gets ``x`` and ``edge_index``, and by name what its ``forward`` takes of ``edge_weight``,
-    ``edge_attr`` and ``batch`` (which graph a node is of). One of whole graphs whose ``forward`` names no
-    ``edge_index`` is given the union, and the generator that draws its dropout.
+    ``edge_attr`` and ``batch`` (which graph a node is of). A model of whole graphs whose ``forward`` names no
+    ``edge_index`` gets the union, and the generator that draws its dropout.
     """
     whole, taken = graph.get("graph") is not None, _arguments(model)
     if whole and "edge_index" not in taken:
-        found: Tensor = model(graph) if generator is None else model(graph, generator)
-        return found
+        scores: Tensor = model(graph) if generator is None else model(graph, generator)
+        return scores
     more = {key: graph[key] for key in reads(model) if graph.get(key) is not None}
     if "batch" in taken and whole:
         more["batch"] = graph.graph
     elif "batch" in taken and taken["batch"].default is inspect.Parameter.empty:
         more["batch"] = torch.zeros(len(graph.x), dtype=torch.long)
-    found = model(graph.x, graph.edge_index, **more)
-    return found
+    scores = model(graph.x, graph.edge_index, **more)
+    return scores
 
 
 def reads(model: nn.Module) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def reads(model: nn.Module) -> tuple[str, ...]:
 
 
 def check_fits(given: Given, schema: Schema) -> None:
-    """That a user's model takes the data's features and gives their classes, before anything is sent.
+    """Checks that a user's model takes the data's features and gives their classes, before anything is sent.
 
     Raises:
         BadInput: in one line that names the model's widths and the data's.
@@ -155,7 +155,7 @@ def check_fits(given: Given, schema: Schema) -> None:
     }
     for key in reads(model):
         if _arguments(model)[key].default is inspect.Parameter.empty and not needed[key]:
-            raise BadInput(f"model {name} needs {key}, and the data have none: add it, or make it optional")
+            raise BadInput(f"model {name} needs {key}, but the data have none: add it, or make it optional")
     with seeded(0):
         scores = _probe(model, schema)
     rows = 2 if schema.kind == "graph" else NODES
@@ -168,7 +168,7 @@ def check_fits(given: Given, schema: Schema) -> None:
 
 
 def check_steps(model: nn.Module) -> None:
-    """That no layer of a model takes statistics over several records, which have no gradients of their own.
+    """Checks that no layer takes statistics over several records: they would have no gradients of their own.
 
     Raises:
         BadInput: naming the module.
@@ -182,11 +182,11 @@ def check_steps(model: nn.Module) -> None:
 
 
 NODES = 4
-"""Of the graph that a model is tried on: a ring of them, or two graphs of two."""
+"""Nodes of the graph that a model is tried on: a ring, or two graphs of two nodes each."""
 
 
 def _probe(model: nn.Module, schema: Schema) -> object:
-    """What a model says about a ring of nodes, in the data's widths."""
+    """A model's output on a small graph with the data's widths."""
     here = torch.arange(NODES)
     if schema.kind == "graph":
         edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
@@ -229,7 +229,7 @@ def _unfit(model: nn.Module, schema: Schema, error: Exception) -> str:
 
 
 def _input_width(model: nn.Module) -> int | None:
-    """What the first layer with a width takes."""
+    """The input width of the first layer that has one."""
     for module in model.modules():
         for key in ("in_channels", "in_features"):
             width = getattr(module, key, None)
@@ -264,7 +264,7 @@ def _called(factory: Callable[..., object], schema: Schema) -> object:
 
 
 def _by_name(kind: type, name: str, schema: Schema) -> dict[str, object]:
-    """What a constructor asks for: the schema, or widths under a name that says which."""
+    """The arguments that a constructor names: the schema, or widths under a name in these lists."""
     widths: Mapping[str, object] = {
         "schema": schema,
         **dict.fromkeys(FEATURES, schema.features),

@@ -115,8 +115,8 @@ class GraphSage(nn.Module):
             Scores ``[b, classes]``.
         """
         distinct, place = torch.unique(torch.cat([level.reshape(-1) for level in tree]), return_inverse=True)
-        there = (distinct >= 0).unsqueeze(1)
-        rows = x[distinct.clamp(min=0)] * there
+        present = (distinct >= 0).unsqueeze(1)
+        rows = x[distinct.clamp(min=0)] * present
         places = place.split([level.numel() for level in tree])
         first, *later = self._sage
         own, neighbour = first.own(rows), first.neighbour(rows)
@@ -141,12 +141,12 @@ class GraphSage(nn.Module):
     def forward_positions(self, values: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
         """Class scores of the roots of trees of one shape, each from its own positions alone.
 
-        Means are over the neighbours that are there. With ``f`` neighbours a node, position ``j`` has the
-        children ``f j + 1 .. f j + f``.
+        Means are over the filled positions. With ``f`` neighbours a node, position ``j`` has the children
+        ``f j + 1 .. f j + f``.
 
         Args:
-            values: ``[b, positions, features]``, zero where nobody stands.
-            there: ``[b, positions]`` booleans.
+            values: ``[b, positions, features]``, zero at empty positions.
+            there: ``[b, positions]`` true at filled positions.
 
         Returns:
             Scores ``[b, classes]``.
@@ -172,6 +172,6 @@ class GraphSage(nn.Module):
 
     def _scores(self, x: torch.Tensor) -> torch.Tensor:
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        # a row of (nearly) no length has no direction, and dividing by it would make its gradient explode
+        # a row of (nearly) zero length has no direction, and dividing by its length makes gradients explode
         scores: torch.Tensor = self.head(x / torch.where(length > SHORT, length, 1.0))
         return scores

@@ -50,7 +50,7 @@ class GraphConvolution(nn.Module):
     the node itself; ``gat``: attention over neighbours and itself, two heads.
 
     Args:
-        kind: which.
+        kind: ``gcn``, ``sage`` or ``gat``.
         inputs: width of the input.
         outputs: width of the output.
         bonds: vocabularies of the links' columns; empty where they have none.
@@ -83,8 +83,8 @@ class GraphConvolution(nn.Module):
         degree = torch.bincount(target, minlength=len(x)).to(x.dtype)
         if self.kind == "sage":
             total = torch.zeros_like(sent).index_add(0, target, messages)
-            found: Tensor = self.own(x) + total / degree.clamp(min=1).unsqueeze(1)
-            return found
+            output: Tensor = self.own(x) + total / degree.clamp(min=1).unsqueeze(1)
+            return output
         root = (degree + 1).rsqrt()
         weighed = messages * (root[source] * root[target]).unsqueeze(1)
         return (sent * root.square().unsqueeze(1)).index_add(0, target, weighed)
@@ -104,7 +104,7 @@ class GraphNet(nn.Module):
     """Class scores of whole graphs: convolutions, then a dense head for each node, then the mean over nodes.
 
     The head reads a node's input beside its embedding, as in FedGraphNN. Every graph has a node, so every
-    mean has something to be taken over.
+    mean is defined.
 
     Args:
         features: columns of ``x``.
@@ -119,7 +119,7 @@ class GraphNet(nn.Module):
     References:
         He et al., FedGraphNN: A Federated Learning System and Benchmark for Graph Neural Networks, 2021.
         Departures: columns that are categories are embedded, a ReLU stands between GCN layers, and every
-        node's vector is standardised (FedGraphNN does that to the input), without which plain SGD crawls.
+        node's vector is standardised (FedGraphNN standardises the input), or plain SGD would be very slow.
 
     >>> links = torch.tensor([[0, 1], [1, 0]])
     >>> two = Data(x=torch.ones(3, 5), edge_index=links, graph=torch.tensor([0, 0, 1]))
@@ -144,7 +144,8 @@ class GraphNet(nn.Module):
         )
         widths = [hidden[0], *hidden]
         self.layers = nn.ModuleList(
-            GraphConvolution(convolution, here, there, bonds) for here, there in itertools.pairwise(widths)
+            GraphConvolution(convolution, width_in, width_out, bonds)
+            for width_in, width_out in itertools.pairwise(widths)
         )
         self.dropout = dropout
         self.inner = nn.ModuleList(
@@ -183,7 +184,7 @@ def standardised(x: Tensor) -> Tensor:
 
 
 def dropped(x: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
-    """Dropout from a generator of one's own; nothing without one."""
+    """Dropout drawn from the given generator; none without a generator."""
     if generator is None or not share:
         return x
     kept = torch.rand(x.shape, generator=generator) >= share

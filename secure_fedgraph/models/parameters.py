@@ -11,8 +11,8 @@ from secure_fedgraph.errors import BadInput, HostileMessage
 
 Parameters = dict[str, torch.Tensor]
 COUNT_SCALE = 1024.0
-"""Whole numbers (a normalisation's count of batches) travel over this, beside weights that move by far less
-than one: at their own size they would fill a clip, or pass the limit of fixed point."""
+"""Whole numbers (the batch counts of normalisation layers) travel divided by this. Weights move by far less
+than one; undivided counts would use up the clip, or exceed the range of fixed point."""
 
 
 def parameters_of(model: nn.Module) -> Parameters:
@@ -35,29 +35,29 @@ def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
     A tensor without dimensions may be a plain number, which is what the wire format makes of it.
 
     Raises:
-        HostileMessage: for those of another model: other names, shapes or kinds of numbers; for values that
-            are not finite.
+        HostileMessage: for parameters of another model (other names, shapes or kinds of numbers), or values
+            that are not finite.
     """
     own = _shared(model)
     if own.keys() != params.keys():
         raise HostileMessage(f"parameters do not fit: {sorted(own.keys() ^ params.keys())[:3]} differ")
-    # all of them before the first is copied: a refused load changes nothing
-    values = {name: _fitting(name, params[name], there) for name, there in own.items()}
+    # all are checked before the first is copied: a refused load changes nothing
+    values = {name: _fitting(name, params[name], target) for name, target in own.items()}
     with torch.no_grad():
-        for name, there in own.items():
-            there.copy_(values[name])
+        for name, target in own.items():
+            target.copy_(values[name])
 
 
 def difference(after: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> Parameters:
-    """``after - before``, name by name; of whole numbers over :data:`COUNT_SCALE`."""
+    """``after - before``, name by name; for whole numbers divided by :data:`COUNT_SCALE`."""
     return {name: _moved(after[name], value) for name, value in before.items()}
 
 
 def total(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> Parameters:
     """``first + second``, name by name, where ``second`` is a mean of differences.
 
-    Whole numbers are rounded and keep their type. A running variance stays 0 or more, which noise on the sum
-    would not leave it.
+    Whole numbers are rounded and keep their type. A running variance is clamped to 0 or more, because noise
+    on the sum could make it negative.
     """
     return {name: _reached(name, value, second[name]) for name, value in first.items()}
 
@@ -126,5 +126,5 @@ def _reached(name: str, value: torch.Tensor, step: torch.Tensor) -> torch.Tensor
     if value.dtype == torch.bool:
         return whole >= 1
     limits = torch.iinfo(value.dtype)
-    # the largest int64 has no double of its own: 2**63 would wrap round
+    # the largest int64 is no float64: it would round to 2**63, which overflows
     return whole.clamp(max(limits.min, -(2**62)), min(limits.max, 2**62)).to(value.dtype)

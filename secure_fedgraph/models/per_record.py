@@ -30,7 +30,7 @@ class _Rooted(nn.Module):
 
 
 def check_model(model: nn.Module, whole: bool) -> None:
-    """That the gradient of one record of a model is known.
+    """Checks that the gradient of one record of a model can be computed.
 
     Args:
         whole: whether a record is a whole graph, or a node's tree.
@@ -42,8 +42,8 @@ def check_model(model: nn.Module, whole: bool) -> None:
     if not whole:
         if not hasattr(model, "forward_positions"):
             raise BadInput(
-                f"{kind} reads whole neighbourhoods, so a row of its loss is no record: one node is in many "
-                "rows. Train under noise with training.network=sage"
+                f"{kind} reads whole neighbourhoods, so a row of its loss depends on more than one record. "
+                "Train under noise with training.network=sage"
             )
         return
     covered = {f"{name}.{p}" for name, layer in _linear(model).items() for p, _ in layer.named_parameters()}
@@ -51,8 +51,8 @@ def check_model(model: nn.Module, whole: bool) -> None:
     mixing = [n for n, layer in model.named_modules() if isinstance(layer, nn.modules.batchnorm._NormBase)]
     if others or mixing:
         raise BadInput(
-            f"{(others + mixing)[0]!r} is no linear layer's: the gradient of one graph of {kind} is not "
-            "known; train under noise with training.network=gin"
+            f"{(others + mixing)[0]!r} belongs to no linear layer, so {kind} has no gradient of a single "
+            "graph; train under noise with training.network=gin"
         )
 
 
@@ -64,40 +64,42 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
     """The gradients of the cross entropy of each tree's root.
 
     Guarantees:
-        - a record's gradient follows from its own tree, features of its nodes and answer alone.
+        - a record's gradient depends only on its own tree, the features of the tree's nodes, and its answer.
 
     Args:
         model: with ``forward_positions(values [b, positions, features], there [b, positions])``.
         x: features ``[nodes, features]``.
-        trees: ``[b, positions]`` node indices, -1 where nobody stands.
+        trees: ``[b, positions]`` node indices, -1 at empty positions.
         answers: ``[b]`` classes.
 
     Raises:
-        BadInput: for a model that reads whole neighbourhoods only: its rows are no records, because one
-            node's features are in many rows.
+        BadInput: for a model that reads whole neighbourhoods only, where one node's features are in the loss
+            of many rows.
     """
     check_model(model, whole=False)
     rooted = _Rooted(model)
     parameters = {name: p.detach() for name, p in rooted.named_parameters()}
 
-    def loss(params: Any, values: Tensor, there: Tensor, answer: Tensor) -> Tensor:
-        scores = functional_call(rooted, params, (values[None], there[None]))
+    def loss(params: Any, values: Tensor, present: Tensor, answer: Tensor) -> Tensor:
+        scores = functional_call(rooted, params, (values[None], present[None]))
         return F.cross_entropy(scores, answer[None])
 
-    there = trees >= 0
-    values = x[trees.clamp(min=0)] * there.unsqueeze(-1)
-    found = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(parameters, values, there, answers)
-    return {name.removeprefix("model."): value for name, value in found.items()}
+    present = trees >= 0
+    values = x[trees.clamp(min=0)] * present.unsqueeze(-1)
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=CHUNK)(
+        parameters, values, present, answers
+    )
+    return {name.removeprefix("model."): value for name, value in gradients.items()}
 
 
 def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     """The gradients of the cross entropy of each graph.
 
-    Every parameter sits in a linear layer, whose gradient is a sum over its rows of an outer product; rows of
-    one graph are added up, so graphs need no padding.
+    Every parameter belongs to a linear layer, whose gradient is a sum of outer products, one for each row;
+    rows of one graph are added up, so graphs need no padding.
 
     Guarantees:
-        - a graph's gradient follows from that graph alone, as long as no layer of the model mixes graphs.
+        - a graph's gradient depends on that graph alone, as long as no layer of the model mixes graphs.
 
     Args:
         model: classifies the graphs of a union, ``forward(packed)``.
@@ -110,7 +112,7 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     layers = _linear(model)
     graphs = len(packed.y)
     inputs: dict[str, Tensor] = {}
-    found: Gradients = {}
+    gradients: Gradients = {}
 
     def note(name: str) -> Any:
         def hook(layer: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
@@ -122,14 +124,14 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
     def record(name: str, back: Tensor) -> None:
         rows = packed.graph if len(back) == len(packed.graph) else torch.arange(graphs)
         if len(back) != len(rows):
-            raise BadInput(f"layer {name!r} has {len(back)} rows: neither one a node nor one a graph")
+            raise BadInput(f"layer {name!r} has {len(back)} rows: neither one per node nor one per graph")
         outer = torch.einsum("no,ni->noi", back, inputs[name])
         added = {"weight": outer, "bias": back}
         for part, _ in layers[name].named_parameters():
             start = back.new_zeros(graphs, *added[part].shape[1:])
             whole = start.index_add(0, rows, added[part])
             key = f"{name}.{part}"
-            found[key] = found[key] + whole if key in found else whole
+            gradients[key] = gradients[key] + whole if key in gradients else whole
 
     handles = [layer.register_forward_hook(note(name)) for name, layer in layers.items()]
     try:
@@ -138,4 +140,4 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
         for handle in handles:
             handle.remove()
         model.zero_grad()
-    return {name: found.get(name, p.new_zeros(graphs, *p.shape)) for name, p in model.named_parameters()}
+    return {name: gradients.get(name, p.new_zeros(graphs, *p.shape)) for name, p in model.named_parameters()}

@@ -15,19 +15,19 @@ from secure_fedgraph.models.molecules import Convolution, GraphConvolution
 
 Features = Literal["constant", "degree", "id_embedding"]
 OWN = "own"
-"""First word of the names of parameters that stay with their client: they count its users and products."""
+"""First word of the names of parameters that stay with their client: one row for each user and product."""
 BUCKETS = 16
 PRIOR = (1.0, 5.0)
-"""Ratings' worth of doubt that a person's or a product's mean is pulled to the owner's mean with."""
+"""Weights, in numbers of ratings, that pull the mean of a user or a product to the owner's mean."""
 HABITS = 2 * (len(PRIOR) + 1) + 1
 
 
 class RatingNet(nn.Module):
-    """The score of a pair: the owner's mean, plus ``z_user · z_product``, plus what their habits say.
+    """The score of a pair: the owner's mean, plus ``z_user · z_product``, plus a term of their habits.
 
     ``z`` comes from convolutions over the training ratings' links. Habits are the user's and the product's
     mean deviation and number of training ratings (:func:`habits`), through a dense layer that all owners
-    learn together: how far to trust a mean of three ratings is the same question everywhere.
+    learn together: how far to trust a mean of few ratings does not depend on the owner.
 
     Args:
         hidden: widths of the convolutions.
@@ -57,7 +57,8 @@ class RatingNet(nn.Module):
             self.own = nn.Parameter(torch.zeros(nodes, hidden[0]))
         widths = [inputs, *hidden]
         self.layers = nn.ModuleList(
-            GraphConvolution(convolution, here, there) for here, there in itertools.pairwise(widths)
+            GraphConvolution(convolution, width_in, width_out)
+            for width_in, width_out in itertools.pairwise(widths)
         )
         self.offset = nn.Parameter(torch.zeros(1))
         self.use_habits = use_habits
@@ -71,7 +72,7 @@ class RatingNet(nn.Module):
     def forward(self, graph: Data, chosen: Tensor) -> Tensor:
         """Scores of some of the owner's ratings, ``[n]``.
 
-        Only training ratings are looked at, and of a training rating that is asked for every other one.
+        Only training ratings are read, without the chosen rating itself where that is a training rating.
 
         Args:
             graph: the owner's, as ``graph.by_category`` makes it.
@@ -81,8 +82,10 @@ class RatingNet(nn.Module):
         z = self._embedded(graph)
         scores = (z[users] * z[products]).sum(1) + self.offset + centre(graph)
         if self.use_habits:
-            found = habits(graph, chosen)
-            scores = scores + (self.outer(F.relu(self.inner(found))) + self.direct(found)).squeeze(1)
+            pair_habits = habits(graph, chosen)
+            scores = scores + (
+                self.outer(F.relu(self.inner(pair_habits))) + self.direct(pair_habits)
+            ).squeeze(1)
         return scores
 
     def _embedded(self, graph: Data) -> Tensor:
@@ -116,9 +119,9 @@ def centre(graph: Data) -> Tensor:
 def habits(graph: Data, chosen: Tensor) -> Tensor:
     """``[n, HABITS]``: what the owner's other training ratings say about each pair's user and product.
 
-    Each side: its mean deviation from the owner's mean, pulled to 0 by each of :data:`PRIOR`, and the
-    logarithm of its number of ratings; and the owner's median less its mean. A training rating that is asked
-    for is left out of its own two sums, or it would tell the model the answer.
+    For each side: its mean deviation from the owner's mean, pulled to 0 by each of :data:`PRIOR`, and the
+    logarithm of its number of ratings. Then the owner's median less its mean. A chosen training rating is
+    left out of its own two sums, because it would give the model the answer.
     """
     training = graph.rating[graph.train_mask]
     mean = training.mean()

@@ -34,10 +34,10 @@ class SparseRows:
     def of(cls, x: Tensor) -> SparseRows:
         """The non-zeros of ``[rows, columns]``."""
         row, column = x.nonzero(as_tuple=True)
-        found = x[row, column]
+        nonzeros = x[row, column]
         counts = torch.bincount(row, minlength=len(x))
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        return cls(column, starts, None if bool((found == 1).all()) else found)
+        return cls(column, starts, None if bool((nonzeros == 1).all()) else nonzeros)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -68,7 +68,7 @@ Features = Tensor | SparseRows
 
 
 def compact(x: Tensor) -> Features:
-    """The rows as they are multiplied fastest: by their non-zeros where few are not zero."""
+    """The rows as they are multiplied fastest: by their non-zeros where these are few."""
     few = int(x.count_nonzero()) <= SPARSE_BELOW * x.numel()
     return SparseRows.of(x) if few else x
 

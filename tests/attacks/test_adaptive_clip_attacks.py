@@ -41,4 +41,4 @@ def test_class_shares_need_the_model_to_be_known():
         ["a4"], "plaintext", algorithm="gin-fedavg", data="synthetic-molecules", dataset={"graphs": 90}
     )
     assert {cell["outcome"] for cell in found} == {"blind"}
-    assert "is known of GraphSAGE" in found[0]["reason"]
+    assert "GraphSAGE" in found[0]["reason"]

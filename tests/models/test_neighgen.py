@@ -420,7 +420,7 @@ def test_embeddings_and_counts_that_no_peer_sends_are_refused(z: Tensor, counts:
 
 @pytest.mark.parametrize("gradient", [torch.zeros(5, 2, 4), torch.full((5, 3, 4), float("inf"))])
 def test_feedback_that_no_peer_sends_is_refused(gradient: Tensor) -> None:
-    with pytest.raises(HostileMessage, match="is due"):
+    with pytest.raises(HostileMessage, match="must be"):
         Feedback(**SHAPE).through(parameters_of(fgen()), embeddings(), COUNTS, gradient, 0)  # type: ignore[arg-type]
 
 

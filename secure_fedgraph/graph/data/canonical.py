@@ -19,7 +19,7 @@ from secure_fedgraph.graph.sample.links import undirected_links
 
 Colours = NDArray[np.uint64]
 VERSION = 1
-"""Of the rule; part of the name under which results of it are kept."""
+"""Version of the rule; part of the name under which its results are kept."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -48,9 +48,9 @@ def canonical(graph: Data) -> Data:
     features = _row_hashes(x)
     same_class = links[:, y[links[0]] == y[links[1]]]
     # Class numbers mean nothing yet, so this first refinement only knows which ends share a class.
-    blind = _refine(features, [links, same_class])
-    y = _class_order(y, blind)[y]
-    order = _node_order(_refine(_mix(blind ^ _mix(y.astype(np.uint64))), [links]), links)
+    classless = _refine(features, [links, same_class])
+    y = _class_order(y, classless)[y]
+    order = _node_order(_refine(_mix(classless ^ _mix(y.astype(np.uint64))), [links]), links)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     links = place[links]
@@ -100,7 +100,7 @@ def _row_hashes(x: torch.Tensor) -> Colours:
 
 
 def _refine(colours: Colours, relations: list[NDArray[np.int64]]) -> Colours:
-    """Mix the neighbours' colours in until that no longer tells more nodes apart."""
+    """Mix the neighbours' colours in until no more nodes get distinct colours."""
     kinds = -1
     while (seen := len(np.unique(colours))) > kinds:
         kinds = seen

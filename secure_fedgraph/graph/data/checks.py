@@ -1,4 +1,4 @@
-"""What a graph must be before anybody computes on it."""
+"""Checks that a graph must pass before anything is computed on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_graph(graph: Data, name: str, classes: int | None = None) -> None:
     Args:
         graph: with ``x [N, F]`` floating, ``edge_index [2, E]`` integer and ``y [N]`` integer, -1 where a
             node has no label.
-        name: how the messages call it.
+        name: what the messages call it.
         classes: number of classes, if known; else the labels only have to be -1 or more.
 
     Raises:
@@ -41,7 +41,7 @@ def check_owner(data: Data, owner_name: str) -> None:
 
     Args:
         data: the owner's graph with a boolean ``train_mask [N]``.
-        owner_name: how the message calls it.
+        owner_name: what the message calls it.
 
     Raises:
         BadInput: the owner has no nodes, no training node, or features too large to train on.
@@ -56,7 +56,7 @@ def check_owner(data: Data, owner_name: str) -> None:
 
 
 def check_size(data: Data, name: str) -> None:
-    """Refuse numbers that a model would only overflow on: what came of it would depend on where they stand.
+    """Refuse numbers so large that a model would overflow: the outcome would depend on where they stand.
 
     Raises:
         BadInput: naming the place of the largest.
@@ -70,7 +70,7 @@ def check_size(data: Data, name: str) -> None:
             continue
         place = [int(i) for i in torch.unravel_index(size.argmax(), value.shape)]
         raise BadInput(
-            f"{name}: {key}{place} is {float(value[tuple(place)]):.3g}, and numbers are trained on up to "
+            f"{name}: {key}{place} is {float(value[tuple(place)]):.3g}, and the largest number allowed is "
             f"{LARGEST:.0e}: scale {key}"
         )
 

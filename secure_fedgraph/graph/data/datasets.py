@@ -1,4 +1,4 @@
-"""Data sets by name: found, checked, put into canonical order and hashed."""
+"""Data sets by name: located, checked, put into canonical order and hashed."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Source:
 
     Args:
         description: what it is, in one line.
-        kind: of what ``load`` gives for it, as the classes of ``graph.kinds`` have it.
-        make: another package's function that gives the data; None for this package's own.
+        kind: the ``kind`` of the class in ``graph.kinds`` that ``load`` returns for it.
+        make: another package's function that returns the data; None for this package's own data sets.
     """
 
     description: str
@@ -107,7 +107,7 @@ def _accepted(name: str, found: object) -> Source:
 DATASETS: Registry[Source] = Registry("data set", "secure_fedgraph.datasets", _own, _accepted)
 """Every data set by its name: those of this module, and those of other packages."""
 KINDS: Mapping[str, str] = Derived(DATASETS, lambda source: source.kind)
-"""Name to ``kind`` of what ``load`` gives for it."""
+"""Name of a data set -> ``kind`` of the class that ``load`` returns for it."""
 
 
 def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> Dataset:
@@ -130,7 +130,7 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
             other files have none.
 
     Returns:
-        the class of ``kinds`` that ``KINDS[name]`` stands for.
+        an instance of the class in ``kinds`` whose ``kind`` is ``KINDS[name]``.
 
     Raises:
         BadInput: an unknown name or setting, a data set that is in none of the four places, or one whose
@@ -153,7 +153,7 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
 
 
 def load_graph(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> GraphDataset:
-    """Load a data set that is one graph with features; what cannot be that is refused before it is read.
+    """Load a data set that is one graph with features; any other is refused before it is read.
 
     Args and what it raises: as for :func:`load`.
 
@@ -165,9 +165,9 @@ def load_graph(name: str, *, seed: int = 0, allow_download: bool = True, **setti
             f"dataset {name!r} is {_SHAPES[KINDS[name]]}, which cannot be handed out to owners yet; "
             f"take one of {', '.join(key for key in KINDS if KINDS[key] == GraphDataset.kind)}."
         )
-    found = load(name, seed=seed, allow_download=allow_download, **settings)
-    assert isinstance(found, GraphDataset)
-    return found
+    dataset = load(name, seed=seed, allow_download=allow_download, **settings)
+    assert isinstance(dataset, GraphDataset)
+    return dataset
 
 
 def available() -> list[tuple[str, str, str]]:
@@ -178,15 +178,17 @@ def available() -> list[tuple[str, str, str]]:
 def _made_elsewhere(
     name: str, make: Callable[..., Data | Dataset], seed: int, settings: dict[str, Any]
 ) -> Dataset:
-    """What another package's function gives, under the data set's name and with the package as its source."""
+    """The data set that another package's function returns, with the package as its source."""
     parameters = inspect.signature(make).parameters
     known = [key for key in parameters if key != "seed"]
     if unknown := set(settings) - set(known):
         raise unknown_name(f"setting of {name}", min(unknown), known)
-    found = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
-    if not isinstance(found, GIVEN):
-        raise BadInput(f"dataset {name!r}: {make.__module__}.{make.__name__} gave a {type(found).__name__}")
-    dataset = own_dataset(found, seed) if isinstance(found, Data) else found
+    returned = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
+    if not isinstance(returned, GIVEN):
+        raise BadInput(
+            f"dataset {name!r}: {make.__module__}.{make.__name__} gave a {type(returned).__name__}"
+        )
+    dataset = own_dataset(returned, seed) if isinstance(returned, Data) else returned
     if dataset.kind != DATASETS[name].kind:
         raise BadInput(
             f"dataset {name!r}: {make.__name__} gave data of kind {dataset.kind!r} where its annotation says "
@@ -267,9 +269,9 @@ def _downloaded(name: str, settings: dict[str, Any]) -> Dataset:
 
 
 def _read(name: str, files: list[Path], settings: dict[str, Any], source: str) -> Dataset:
-    """The content of these raw files, from the cache folder if it is there and intact.
+    """The content of these raw files, from the cache folder if an intact copy is kept in it.
 
-    What needs no PyG is read in a tenth of a second and takes more room than its files: it is not kept.
+    Files that need no PyG are not kept: reading them takes a tenth of a second, and the arrays are larger.
     """
     raw = RAW[name]
     room = _ROOMS[raw.kind]
@@ -282,5 +284,5 @@ def _read(name: str, files: list[Path], settings: dict[str, Any], source: str) -
     else:
         tables = room.read(raw, files, settings)
         digest = room.digest(tables)
-    found: Dataset = room.build(name, tables, source, digest)
-    return found
+    dataset: Dataset = room.build(name, tables, source, digest)
+    return dataset

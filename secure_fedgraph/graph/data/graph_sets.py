@@ -19,17 +19,17 @@ from secure_fedgraph.graph.data.store import Tables, digest_of
 from secure_fedgraph.graph.kinds import GraphSetDataset
 
 VERSION = 1
-"""Of what is made of the raw files."""
+"""Version of the arrays made from the raw files."""
 EXTRA = "molecules"
 DEGREES = 135
-"""The largest degree that graphs without features tell apart: IMDB-BINARY's."""
+"""The largest degree with a feature of its own in graphs without features: IMDB-BINARY's largest."""
 
 
 def stamp(raw: Raw, settings: Mapping[str, Any]) -> str:
-    """What besides the files decides the content: atoms and bonds of molecules are rdkit's reading.
+    """What decides the content besides the files: for molecules the version of rdkit, which reads them.
 
     Raises:
-        BadInput: molecules, and rdkit is not installed.
+        BadInput: for molecules, if rdkit is not installed.
     """
     words = [str(VERSION), *(key for key in sorted(settings) if settings[key])]
     return "-".join([*words, f"rdkit{rdkit_version()}"] if raw.pyg == "MoleculeNet" else words)
@@ -39,7 +39,7 @@ def rdkit_version() -> str:
     """The version of the installed rdkit.
 
     Raises:
-        BadInput: there is none.
+        BadInput: rdkit is not installed.
     """
     try:
         return str(importlib.import_module("rdkit").__version__)
@@ -116,9 +116,9 @@ def check(tables: Tables, name: str) -> None:
     if "x" in tables:
         of_node = np.repeat(np.arange(len(nodes)), nodes)
         wrong["has a feature that is not finite"] = of_node[~np.isfinite(tables["x"]).all(axis=1)]
-    for what, found in wrong.items():
-        if len(found):
-            raise BadInput(f"{name}: graph {int(found[0])} {what}; mend the files or drop that graph.")
+    for what, wrong_graphs in wrong.items():
+        if len(wrong_graphs):
+            raise BadInput(f"{name}: graph {int(wrong_graphs[0])} {what}; mend the files or drop that graph.")
 
 
 def _classes(y: NDArray[Any]) -> NDArray[np.int64]:
@@ -129,9 +129,9 @@ def _classes(y: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _one_hot_degrees(tables: Tables) -> NDArray[np.float32]:
-    """``[sum n, DEGREES + 1]``: what graphs without features get (``algorithms.md`` 5.4).
+    """``[sum n, DEGREES + 1]``: the features that graphs without features get (``algorithms.md`` 5.4).
 
-    The width is a constant, whatever the graphs are: it is the model's too, and everybody reads it.
+    The width is a constant, whatever the graphs are, because it is also the model's, which everybody sees.
     """
     starts = np.cumsum(tables["nodes"]) - tables["nodes"]
     of_edge = np.repeat(np.arange(len(tables["edges"])), tables["edges"])

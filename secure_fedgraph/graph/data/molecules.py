@@ -18,9 +18,9 @@ ATOMS = (119, 9, 11, 12, 9, 5, 8, 2, 2)
 """How many values each column of an atom can take, as PyG reads molecules: element, chirality, degree,
 charge (5 is neutral), hydrogens, radical electrons, hybridisation, aromatic, on a ring."""
 BONDS = (22, 6, 2)
-"""The same of a bond: type, stereo, conjugated."""
+"""The same for a bond: type, stereo, conjugated."""
 MOLECULES = ("bbbp", NAME)
-"""Data sets whose columns are these."""
+"""Data sets with these columns."""
 
 SINGLE, DOUBLE, AROMATIC = 1, 2, 12
 CARBON, NITROGEN, OXYGEN, CHLORINE = 6, 7, 8, 17
@@ -45,10 +45,10 @@ class Motif:
 
 
 def schema_of(dataset: Dataset) -> Schema:
-    """What everybody knows about a data set; of molecules, the vocabularies of their columns too.
+    """What everybody knows about a data set; for molecules, also the vocabularies of their columns.
 
     Raises:
-        BadInput: a molecule with a value that is in no vocabulary.
+        BadInput: for a molecule with a value that is not in its column's vocabulary.
     """
     features, classes = (int(getattr(dataset, key, 0)) for key in ("features", "classes"))
     if not isinstance(dataset, GraphSetDataset) or dataset.name not in MOLECULES:
@@ -79,15 +79,15 @@ def generate(
 ) -> GraphSetDataset:
     """Made-up molecules in BBBP's columns: a branched carbon chain with motifs hung onto it.
 
-    The class is 1 where the motifs' weights (:data:`MOTIFS`) add up to more than 0. The two rings are of the
-    same elements and pull to opposite sides, so a count of elements alone cannot tell.
+    The class is 1 where the motifs' weights (:data:`MOTIFS`) add up to more than 0. The two rings have the
+    same elements and opposite weights, so a count of elements alone does not give the class.
 
     Args:
         graphs: how many molecules.
         seed: the same arguments give the same molecules.
-        mean_motifs: motifs on a molecule on average, one at least.
+        mean_motifs: average number of motifs on a molecule; each has one at least.
         chain: carbons of the longest chain; half as many are in the shortest.
-        noise: share of molecules whose class is turned over.
+        noise: share of molecules whose class is flipped.
 
     Raises:
         BadInput: an argument out of range.
@@ -106,7 +106,7 @@ def generate(
         "y": np.array([label for *_, label in made], dtype=np.int64),
         "nodes": np.array([len(x) for x, *_ in made], dtype=np.int64),
     }
-    found = [
+    molecules = [
         Data(
             x=torch.from_numpy(x),
             edge_index=torch.from_numpy(links),
@@ -115,7 +115,7 @@ def generate(
         )
         for x, links, kinds, label in made
     ]
-    return GraphSetDataset(NAME, found, f"generated with seed {seed}", digest_of(tables), len(ATOMS), 2)
+    return GraphSetDataset(NAME, molecules, f"generated with seed {seed}", digest_of(tables), len(ATOMS), 2)
 
 
 def _molecule(
@@ -126,7 +126,7 @@ def _molecule(
     elements, ringed = [CARBON] * length, [False] * length
     bonds = [(i, i + 1, SINGLE) for i in range(length - 1)]
     names, score = list(MOTIFS), 0.0
-    # a carbon of the chain has two free places: room for that many motifs
+    # a carbon of the chain has two free places, so it can hold two motifs
     places = rng.permutation(np.repeat(np.arange(length), 2))
     for place in places[: 1 + int(rng.poisson(mean_motifs - 1))]:
         motif = MOTIFS[names[int(rng.integers(len(names)))]]

@@ -42,7 +42,7 @@ def build(name: str, tables: Tables, source: str, digest: str) -> GraphDataset:
 
 
 def described(name: str, graph: Data, source: str, digest: str) -> GraphDataset:
-    """A checked graph with its numbers."""
+    """A checked graph as a data set, with its numbers of features and classes."""
     check_graph(graph, name)
     return GraphDataset(name, graph, source, digest, graph.x.shape[1], int(graph.y.max()) + 1)
 

@@ -1,4 +1,4 @@
-"""A user's own graph: what is used of a PyG ``Data``, which nodes train, and what is said about the rest."""
+"""A user's own graph: which fields of a PyG ``Data`` are used, which nodes train, warnings on the rest."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ NAME = "your graph"
 
 
 class DataWarning(UserWarning):
-    """Something of a user's data is not used, or was added to it."""
+    """A part of a user's data is not used, or something was added to the data."""
 
 
 def own_dataset(data: Data, seed: int) -> GraphDataset:
     """A user's graph, checked, copied and completed.
 
     Guarantees:
-        - nodes outside a given ``train_mask`` are not trained on; the same of ``val_mask`` and ``test_mask``;
+        - nodes outside a given ``train_mask`` are not trained on; likewise ``val_mask`` and ``test_mask``;
         - nodes with ``y = -1`` are in no mask;
         - every field that is not used, and every mask that was derived, is named in one :class:`DataWarning`;
         - the given graph is not changed.
@@ -49,15 +49,15 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         edge_index=data.edge_index.cpu().long(),
         y=data.y.cpu().long(),
     )
-    said = list(_dropped(data))
+    notes = list(_dropped(data))
     for key in EDGE_FIELDS:
         if data.get(key) is not None:
             graph[key] = _edge_field(key, data[key], graph.edge_index.shape[1])
     if any(data.get(key) is not None for key in MASKS):
-        said += _masked(graph, data, seed)
+        notes += _masked(graph, data, seed)
     plain = set(graph.keys()) == {"x", "edge_index", "y"}
-    if said:
-        warnings.warn(f"{NAME}: {'; '.join(said)}", DataWarning, stacklevel=4)
+    if notes:
+        warnings.warn(f"{NAME}: {'; '.join(notes)}", DataWarning, stacklevel=4)
     return GraphDataset(
         name=NAME,
         graph=graph,
@@ -84,15 +84,15 @@ def _edge_field(key: str, value: object, edges: int) -> Tensor:
         raise BadInput(f"{NAME}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
     if value.is_complex():
         raise BadInput(f"{NAME}: {key} has type {value.dtype}; give real numbers")
-    found = value.detach().cpu().to(torch.float32)
-    if not bool(torch.isfinite(found).all()):
-        row = int((~torch.isfinite(found)).nonzero()[0, 0])
+    numbers = value.detach().cpu().to(torch.float32)
+    if not bool(torch.isfinite(numbers).all()):
+        row = int((~torch.isfinite(numbers)).nonzero()[0, 0])
         raise BadInput(f"{NAME}: {key} is not finite, first at edge {row}; replace or drop it")
-    return found
+    return numbers
 
 
 def _masked(graph: Data, data: Data, seed: int) -> list[str]:
-    """Puts the three masks into the graph; says what was left out of them, and which were derived."""
+    """Sets the graph's three masks; returns notes on nodes that were left out and on derived masks."""
     nodes, labelled = len(graph.y), graph.y >= 0
     given = {key: _mask(key, data[key], nodes) for key in MASKS if data.get(key) is not None}
     for first, second in combinations(given, 2):
@@ -102,11 +102,13 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
                 f"{NAME}: {int(both.sum())} nodes are in {first} and in {second}, the first is node "
                 f"{int(both.nonzero()[0])}; put each into one"
             )
-    said = []
+    notes = []
     for key, mask in given.items():
         without = int((mask & ~labelled).sum())
         if without:
-            said.append(f"{without} of {int(mask.sum())} nodes in {key} have no label and are left out of it")
+            notes.append(
+                f"{without} of {int(mask.sum())} nodes in {key} have no label and are left out of it"
+            )
         given[key] = mask & labelled
     if "train_mask" in given and not bool(given["train_mask"].any()):
         raise BadInput(f"{NAME}: train_mask names no node with a label; give at least one")
@@ -116,7 +118,7 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
     missing = [key for key in MASKS if key not in given]
     derived = _derived(rest, graph.y, missing, seed)
     for key, mask in derived.items():
-        said.append(
+        notes.append(
             f"{key} is missing, so {int(mask.sum())} labelled nodes of no other mask are taken for it"
         )
     for key in MASKS:
@@ -125,11 +127,11 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
         raise BadInput(f"{NAME}: no labelled node is left to test on; give a test_mask that names some")
     if not bool(graph.train_mask.any()):
         raise BadInput(f"{NAME}: no labelled node is left to train on; give a train_mask that names some")
-    return said
+    return notes
 
 
 def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str, Tensor]:
-    """The missing masks, from the labelled nodes that are in none: all of them, class by class."""
+    """The missing masks: all labelled nodes that are in no given mask, divided class by class."""
     shares = {
         ("train_mask",): (1.0, 0.0),
         ("val_mask",): (1.0, 0.0),

@@ -32,7 +32,7 @@ CARRIERS = {
 
 
 def carried(name: str) -> list[Path]:
-    """The files of a data set in the package that carries it; none if there is no such package here."""
+    """The files of a data set in the package that carries it; none if that package is not installed."""
     if name not in CARRIERS:
         return []
     carrier = CARRIERS[name]

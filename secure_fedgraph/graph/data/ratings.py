@@ -16,7 +16,7 @@ from secure_fedgraph.graph.data.store import Tables, digest_of
 from secure_fedgraph.graph.kinds import RatingsDataset
 
 VERSION = 1
-"""Of what is made of the raw files."""
+"""Version of the arrays made from the raw files."""
 digest = digest_of
 
 
@@ -44,7 +44,7 @@ def read(raw: Raw, files: list[Path], settings: Mapping[str, Any]) -> Tables:
         if len(categories) != len(products):
             raise ValueError(f"{len(products)} products, but {len(categories)} have a category")
         ends = np.stack([_renumbered(users, lines[:, 0]), _renumbered(products, lines[:, 1])])
-        # The last of equal pairs: np.unique gives the first, so it is asked backwards.
+        # np.unique keeps the first of equal pairs; in reverse order it keeps the last.
         size = len(users) + len(products)
         pairs, last = np.unique((ends[0] * size + ends[1])[::-1], return_index=True)
         category = np.empty(len(products), dtype=np.int64)

@@ -16,7 +16,7 @@ from secure_fedgraph.graph.data.store import Tables, digest_of
 from secure_fedgraph.graph.kinds import RelationsDataset
 
 VERSION = 1
-"""Of what is made of the raw files."""
+"""Version of the arrays made from the raw files."""
 RELATIONS = ("social", "spatial", "temporal", "union")
 SPLIT = ("train", "val", "test")
 digest = digest_of

@@ -31,12 +31,12 @@ class Raw:
     """Raw files, in the layout of a PyG data set class where there is one.
 
     Attributes:
-        kind: of the data set that they make; the ``kind`` of one of the classes in ``kinds``.
+        kind: of the data set made from them; the ``kind`` of one of the classes in ``kinds``.
         family: folder under the data root, which PyG gets as its ``root``.
         folder: of the raw files, under ``family``.
         files: their names.
-        pyg: PyG's class; empty if there is none, and then there is no download either.
-        argument: its ``name``.
+        pyg: name of PyG's class; empty if PyG has none, and then nothing can be downloaded.
+        argument: the ``name`` that PyG's class is called with.
         sha256: of the files that have one published content. Those are checked after a download and before
             they are read, because PyG unpickles some of them, and a pickle from somebody else runs as code.
     """
@@ -77,7 +77,7 @@ class Raw:
         return {name: f"{base.rstrip('/')}/{name}" for name in self.files}
 
     def host(self) -> str:
-        """Whom a download asks; empty if there is none."""
+        """The host that a download contacts; empty if nothing can be downloaded."""
         return next((str(urllib.parse.urlsplit(url).hostname) for url in self.urls().values()), "")
 
 
@@ -99,10 +99,10 @@ def file_hash(paths: list[Path]) -> str:
 
 @contextlib.contextmanager
 def readable(folder: Path) -> Iterator[None]:
-    """Turns whatever damaged files can raise into one sentence about their folder."""
+    """Turns any error from damaged files into one ``BadInput`` that names their folder."""
     try:
         yield
-    except Exception as error:  # unpickling, unzipping and parsing raise what they like
+    except Exception as error:  # unpickling, unzipping and parsing can raise anything
         raise BadInput(
             f"raw files in {str(folder)!r} cannot be read ({type(error).__name__}: {error}); "
             f"replace them by intact ones."
@@ -112,10 +112,10 @@ def readable(folder: Path) -> Iterator[None]:
 def read_pyg(raw: Raw, files: list[Path], **settings: Any) -> list[Data]:
     """Let PyG read copies of these raw files; their own folder is never written to.
 
-    PyG unpickles the files of ``Planetoid``: only the published ones are read, which their hashes say.
+    PyG unpickles the files of ``Planetoid``, so only those with the published hashes are read.
 
     Raises:
-        BadInput: files that PyG cannot read, or would unpickle and that are not the published ones.
+        BadInput: for files that PyG cannot read, and for unpublished files that PyG would unpickle.
     """
     with tempfile.TemporaryDirectory(prefix="secure-fedgraph-") as scratch:
         copy = raw.inside(Path(scratch))
@@ -133,8 +133,8 @@ def _check_published(raw: Raw, copy: Path, path: Path) -> None:
     expected = raw.sha256.get(path.name)
     if expected and hashlib.sha256(copy.read_bytes()).hexdigest() != expected:
         raise BadInput(
-            f"{str(path)!r} is not the published file (its SHA-256 differs), and reading it would run what "
-            "it holds: put the published one back"
+            f"{str(path)!r} is not the published file (its SHA-256 differs), and reading it could run code "
+            "from it: restore the published file"
         )
 
 

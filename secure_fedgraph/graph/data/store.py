@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST = 2**32
-"""Features of all nodes that are kept."""
+"""The largest feature matrix that is kept, in entries."""
 Tables = dict[str, NDArray[Any]]
 """The content of a data set as named arrays; ``x`` is ``[N, F]`` float32 and mostly zeros."""
 
@@ -39,14 +39,14 @@ def digest_of_data(graph: Any) -> str:
 def kept(
     store: Path, read: Callable[[], Tables], digest: Callable[[Tables], str] = digest_of
 ) -> tuple[Tables, str]:
-    """The arrays kept in ``store`` if they are there and intact; else those that ``read`` gives, kept."""
-    with contextlib.suppress(Exception):  # unzipping and parsing raise what they like: it is made again
+    """The arrays in ``store`` if it is an intact file; otherwise those of ``read``, which are then stored."""
+    with contextlib.suppress(Exception):  # a damaged file can raise anything: it is made again
         return _unpack(store, digest)
     tables = read()
-    found = digest(tables)
+    computed = digest(tables)
     with contextlib.suppress(OSError):  # a cache folder that cannot be written only costs time
-        _pack(store, tables, found)
-    return tables, found
+        _pack(store, tables, computed)
+    return tables, computed
 
 
 def _pack(store: Path, tables: Tables, digest: str) -> None:

@@ -1,4 +1,4 @@
-"""Made-up graphs that resemble the public ones, for tests, timings and worlds with a known answer."""
+"""Generated graphs that resemble the public ones, for tests, timings and data with a known answer."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def citation(
         seed: the same arguments give the same graph.
         mean_degree: links per node times two; fewer come out only where hardly more fit.
         homophily: share of links inside a class.
-        words_per_node: draws per node; of words only.
-        topic: share of draws from the class's own words; of words only.
+        words_per_node: draws per node; for ``words`` only.
+        topic: share of draws from the class's own words; for ``words`` only.
         exponent: of the degree distribution's tail, above 2; lower is more skewed.
         values: ``words``, 0 and 1; or ``dense``, real numbers about 0.
 
@@ -83,9 +83,9 @@ def _links(
     weight = np.minimum(rng.pareto(exponent - 1, nodes) + 1, np.sqrt(nodes))[by_class]
     mass = np.concatenate([[0.0], np.cumsum(weight)])
     edge_of_class = mass[np.searchsorted(y[by_class], np.arange(y.max() + 2))]
-    found = np.empty(0, dtype=np.int64)
+    keys = np.empty(0, dtype=np.int64)
     for _ in range(_DRAWS):
-        if (missing := wanted - len(found)) <= 0:
+        if (missing := wanted - len(keys)) <= 0:
             break
         first = _pick(mass, rng.random(missing) * mass[-1])
         label = y[by_class][first]
@@ -96,8 +96,8 @@ def _links(
         stay = (rng.random(missing) < homophily) | (size >= mass[-1])
         second = _pick(mass, np.where(stay, inside, outside))
         low, high = np.minimum(first, second), np.maximum(first, second)
-        found = np.union1d(found, (low * nodes + high)[low != high])
-    return by_class[np.stack([found // nodes, found % nodes])]
+        keys = np.union1d(keys, (low * nodes + high)[low != high])
+    return by_class[np.stack([keys // nodes, keys % nodes])]
 
 
 def _pick(mass: NDArray[np.float64], point: NDArray[np.float64]) -> NDArray[np.int64]:

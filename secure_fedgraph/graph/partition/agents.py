@@ -16,7 +16,7 @@ from secure_fedgraph.graph.sample.packing import pack, without_answers
 from secure_fedgraph.graph.seeds import sub_seed
 
 LEAST = 4
-"""Graphs that an agent has to have: fewer leave nothing to train on and to test on."""
+"""The fewest graphs of an agent: fewer leave nothing to train on and to test on."""
 
 
 def agents(
@@ -49,12 +49,11 @@ def agents(
         global_test: share of all graphs, class by class, that only the referee has.
         own_test, own_validation: shares of an agent's graphs, class by class.
         perturbed: whether a share of every agent's links is rewired. Agents fall into three groups of
-            quality,
-            in their order: low, medium, high.
-        low, medium, high: these shares, by group. The paper's are lost; these are ours.
+            quality, in their order: low, medium, high.
+        low, medium, high: the share of each group. The paper's shares are not known; these are ours.
 
     Returns:
-        Agents that score their own tests themselves, and an exam that nobody owns.
+        Agents that score their own tests themselves, and a global test set that belongs to no agent.
 
     Raises:
         BadInput: for shares out of range, or fewer than four graphs for an agent.
@@ -72,7 +71,7 @@ def agents(
     if clients < 1:
         raise BadInput(f"clients is {clients}: give 1 or more")
     y = torch.cat([graph.y.flatten() for graph in dataset.graphs])
-    dealt_out, _, examined = stratified(y, sub_seed(seed, "global test"), 1 - global_test, 0.0)
+    dealt_out, _, in_test = stratified(y, sub_seed(seed, "global test"), 1 - global_test, 0.0)
     rest = dealt_out.nonzero().flatten().numpy()
     if len(rest) < LEAST * clients:
         raise BadInput(
@@ -91,19 +90,19 @@ def agents(
             graphs = [rewired(graph, shares[groups[number]], rng) for graph in graphs]
         local = sub_seed(seed, f"local split/{number}")
         owners.append(_owner(graphs, part, 1 - own_test - own_validation, own_validation, local))
-    examined_graphs = [dataset.graphs[i] for i in examined.nonzero().flatten().tolist()]
+    test_graphs = [dataset.graphs[i] for i in in_test.nonzero().flatten().tolist()]
     test_set = TestSet(Data(), torch.zeros(0, dtype=torch.long), {}, {}, own_tests=bool(own_test))
-    if examined_graphs:
-        exam_set = pack(examined_graphs)
-        nodes = {EVERYBODY: torch.arange(len(examined_graphs))}
-        test_set = TestSet(without_answers(exam_set), exam_set.y, nodes, {}, own_tests=bool(own_test))
+    if test_graphs:
+        test_union = pack(test_graphs)
+        nodes = {EVERYBODY: torch.arange(len(test_graphs))}
+        test_set = TestSet(without_answers(test_union), test_union.y, nodes, {}, own_tests=bool(own_test))
     elif not own_test:
         raise BadInput("split.global_test = 0 and split.own_test = 0 leave nothing to test on")
     facts = {
         "graphs": len(y),
         "sizes": [len(owner.y) for owner in owners],
         "training": [int(owner.train_mask.sum()) for owner in owners],
-        "tests": len(examined_graphs),
+        "tests": len(test_graphs),
         "classes": [owner.y.bincount(minlength=dataset.classes).tolist() for owner in owners],
     }
     if groups:
@@ -123,9 +122,8 @@ file_order_agents = partial(agents, "file_order")
 def rewired(graph: Data, share: float, rng: np.random.Generator) -> Data:
     """The graph with a share of its links (rounded) moved to pairs that were not linked.
 
-    As many links as before, none of them a loop or double; where there are too few unlinked pairs, fewer are
-    randomised. Kinds of links stay with the links that stay, and new ones get the kinds of those they
-    replace.
+    The number of links stays the same, without loops or double links; where too few pairs are unlinked, fewer
+    links move. Links that stay keep their kinds, and new ones get the kinds of those they replace.
     """
     nodes = int(graph.num_nodes or 0)
     once = graph.edge_index[0] < graph.edge_index[1]
@@ -135,23 +133,23 @@ def rewired(graph: Data, share: float, rng: np.random.Generator) -> Data:
     moved = min(round(share * len(taken)), pairs - len(taken))
     if moved <= 0:
         return graph
-    gone = rng.choice(len(taken), moved, replace=False)
+    removed = rng.choice(len(taken), moved, replace=False)
     present: set[int] = set(taken.tolist())
-    fresh: list[tuple[int, int]] = []
-    while len(fresh) < moved:
+    added: list[tuple[int, int]] = []
+    while len(added) < moved:
         for a, b in rng.integers(0, nodes, size=(2 * moved + 8, 2)).tolist():
             key = min(a, b) * nodes + max(a, b)
-            if a != b and key not in present and len(fresh) < moved:
+            if a != b and key not in present and len(added) < moved:
                 present.add(key)
-                fresh.append((min(a, b), max(a, b)))
+                added.append((min(a, b), max(a, b)))
     links = links.copy()
-    links[:, gone] = np.array(fresh).T
+    links[:, removed] = np.array(added).T
     both = torch.from_numpy(np.concatenate([links, links[::-1]], axis=1))
-    found = Data(x=graph.x, edge_index=both, y=graph.y)
+    changed = Data(x=graph.x, edge_index=both, y=graph.y)
     if graph.get("edge_attr") is not None:
         kinds = graph.edge_attr[once]
-        found.edge_attr = torch.cat([kinds, kinds])
-    return found
+        changed.edge_attr = torch.cat([kinds, kinds])
+    return changed
 
 
 def _owner(graphs: list[Data], numbers: np.ndarray, train: float, validation: float, seed: int) -> Data:

@@ -63,8 +63,8 @@ def by_category(
         "users_held_by_several": int((users > 1).sum()),
         "holders": int(users.max()),
     }
-    nobody = torch.empty(0)
-    test_set = TestSet(Data(num_nodes=0), nobody, {}, {}, own_tests=True)
+    no_labels = torch.empty(0)
+    test_set = TestSet(Data(num_nodes=0), no_labels, {}, {}, own_tests=True)
     return Partition(owners, test_set, facts)
 
 

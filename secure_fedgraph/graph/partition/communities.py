@@ -20,7 +20,7 @@ from secure_fedgraph.graph.sample.links import undirected_links
 
 Nodes = NDArray[np.int64]
 PER_CLASS = 2
-"""Nodes of each class that every owner gets, as far as there are enough."""
+"""Nodes of each class that every owner gets, if the graph has enough."""
 
 
 def assign(
@@ -42,10 +42,10 @@ def assign(
             which only matters below 80 nodes per owner.
         inside: order in which a too large community is cut: ``arbitrary`` (seeded, as in the paper) or
             ``nearby`` (breadth first, so that fewer links are lost than the paper reports).
-        restarts: runs of Louvain, of which the one counts whose owners lose the fewest links; by default 3
-            up to 100,000 links and 1 above. One run alone scatters widely between seeds.
+        restarts: runs of Louvain; the run whose owners lose the fewest links is used. By default 3 up to
+            100,000 links and 1 above. A single run varies widely between seeds.
         classes: whether to make sure that every owner has 2 labelled nodes of each class; training nodes,
-            where the graph says which these are.
+            where the graph has a ``train_mask``.
 
     Returns:
         ``[N]`` owners, 0 to M - 1; every owner has at least one node.
@@ -62,7 +62,7 @@ def assign(
     whole.add_nodes_from(range(nodes))
     whole.add_edges_from(links.T.tolist())
     rng = np.random.default_rng(seed)
-    found = []
+    assignments = []
     for run_seed in rng.integers(2**31, size=runs).tolist():
         pieces: list[Nodes] = []
         for community in nx.community.louvain_communities(whole, seed=run_seed):
@@ -71,8 +71,8 @@ def assign(
                 members = _breadth_first(whole.subgraph(members.tolist()), members)
             size = max(1, int(nodes / owners - slack))
             pieces += [members[start : start + size] for start in range(0, len(members), size)]
-        found.append(_fill(pieces, nodes, owners, slack))
-    owner_of = min(found, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
+        assignments.append(_fill(pieces, nodes, owners, slack))
+    owner_of = min(assignments, key=lambda owner: int((owner[links[0]] != owner[links[1]]).sum()))
     if classes:
         known = graph.y if graph.get("train_mask") is None else torch.where(graph.train_mask, graph.y, -1)
         owner_of = _repair(owner_of, known.numpy(), links, owners)
@@ -90,9 +90,9 @@ def _breadth_first(part: nx.Graph, roots: Nodes) -> Nodes:
 def _fill(pieces: list[Nodes], nodes: int, owners: int, slack: float) -> Nodes:
     """Largest piece first into the current owner; on to the next when it does not fit or is full.
 
-    The published rule leaves two cases open, neither of which occurs on the paper's graphs: owners filled
-    beyond N/M could leave too little for the last ones, so a piece does not fit if it would; and a piece
-    that fits nowhere is cut to fill the emptiest owner up.
+    The published rule leaves two cases open, neither of which occurs on the paper's graphs. Owners filled
+    beyond N/M could leave too few nodes for the last ones: a piece that would cause this does not fit. And a
+    piece that fits nowhere is cut, to fill up the owner with the fewest nodes.
     """
     share = nodes / owners
     sizes = np.zeros(owners, dtype=np.int64)
@@ -121,8 +121,8 @@ def _fill(pieces: list[Nodes], nodes: int, owners: int, slack: float) -> Nodes:
 def _repair(owner_of: Nodes, y: Nodes, links: Nodes, owners: int) -> Nodes:
     """Move nodes, one at a time, from the owner with most of a class to one with fewer than ``PER_CLASS``.
 
-    A donor keeps ``PER_CLASS`` of that class. Of the donor's nodes goes the one whose move loses fewest
-    links; the smallest index settles ties.
+    A donor keeps ``PER_CLASS`` of that class. It gives the node whose move loses the fewest links; the
+    smallest index breaks ties.
     """
     owner_of = owner_of.copy()
     ends = np.concatenate([links, links[::-1]], axis=1)

@@ -40,14 +40,14 @@ def dirichlet(
 
     Returns:
         Owners with their training, validation and test graphs as one union, ``graph_id`` their numbers in the
-        set; the exam is on all validation and test graphs, each named under its owner.
+        set; the referee's test set has all validation and test graphs, each listed under its owner.
 
     Raises:
         BadInput: for settings out of range, or too few graphs for so many owners.
 
     References:
-        He et al., FedGraphNN, 2021: random 80/10/10, then Dirichlet sizes. Its own dealing is not documented
-        further; concentration and floor are ours.
+        He et al., FedGraphNN, 2021: random 80/10/10, then Dirichlet sizes. The paper documents no more;
+        concentration and floor are ours.
     """
     graphs = len(dataset.graphs)
     if clients < 1:
@@ -71,7 +71,7 @@ def dirichlet(
     whole = pack(dataset.graphs)
     owners = tuple(_owner(whole, [part[number] for part in parts]) for number in range(clients))
     held_out = np.sort(np.concatenate([*parts[1], *parts[2]]))
-    exam_set = some(whole, torch.from_numpy(held_out))
+    test_union = some(whole, torch.from_numpy(held_out))
     names = owner_names(clients)
     validations, tests = (
         {
@@ -80,7 +80,7 @@ def dirichlet(
         }
         for dealt in parts[1:]
     )
-    test_set = TestSet(without_answers(exam_set), exam_set.y, tests, validations)
+    test_set = TestSet(without_answers(test_union), test_union.y, tests, validations)
     facts = {
         "graphs": graphs,
         "sizes": [len(owner.y) for owner in owners],

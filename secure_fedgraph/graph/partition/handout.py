@@ -1,4 +1,4 @@
-"""What handing out a data set gives: every owner's own part, and the referee's exam."""
+"""The result of partitioning a data set: every owner's own part, and the referee's test set."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 EVERYBODY = "everybody"
-"""Stands for all owners where test nodes are nobody's own."""
+"""Stands for all owners where test nodes belong to no single owner."""
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """The referee's test data: what it asks about, and the answers that it keeps to itself.
+    """The referee's test data: the inputs that it shows, and the labels that it keeps to itself.
 
     Args:
-        question: what is shown to be predicted: features and links where the test graph has them, and never
-            a label. Where owners hold the features, only the number of nodes.
-        labels: ``[N]`` the classes of the question's nodes.
-        tests: owner, or :data:`EVERYBODY`, -> its test nodes in the question's numbering.
+        inputs: what the referee shows for prediction: features and links where the test graph has them, and
+            never a label. Where owners hold the features, only the number of nodes.
+        labels: ``[N]`` the classes of the nodes of ``inputs``.
+        tests: owner, or :data:`EVERYBODY`, -> its test nodes, numbered as in ``inputs``.
         validations: the same for validation nodes; empty where only the owners hold some.
-        trainings: owner -> its training nodes; for what may be trained on pooled data.
+        trainings: owner -> its training nodes; for models that may be trained on pooled data.
         own_tests: whether owners hold test nodes of their own, which they score themselves.
     """
 
@@ -37,13 +37,13 @@ class TestSet:
 
 @dataclass(frozen=True)
 class Partition:
-    """A data set handed out.
+    """A partitioned data set.
 
     Args:
         owners: each owner's own graph, with ``train_mask``, ``val_mask`` and ``test_mask``.
-        exam: what the referee keeps.
-        facts: of the partition, for results; JSON.
-        pool: everything in one owner's hands, for baselines that are not federated.
+        test_set: what the referee keeps.
+        facts: about the partition, for results; JSON.
+        pool: all data as one owner's, for baselines that are not federated.
     """
 
     owners: tuple[Data, ...] = field(repr=False)
@@ -53,7 +53,7 @@ class Partition:
 
 
 def owner_names(owners: int) -> tuple[str, ...]:
-    """Public names, which sort in their order.
+    """Public names of owners; sorted names keep the owners' order.
 
     >>> owner_names(2)
     ('owner-0', 'owner-1')

@@ -1,4 +1,4 @@
-"""The ways to hand out a data set, by name."""
+"""The partitions of data sets, by name."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Partitioning:
     """A way to hand out data of one kind.
 
     Args:
-        deal: ``(graph or data set, clients, seed, **settings) -> Partition``; of a data set that is one graph
-            it gets the graph.
+        deal: ``(graph or data set, clients, seed, **settings) -> Partition``; it gets the graph itself where
+            the data set is one graph.
         summary: one line for lists.
-        settings_of: whose keyword arguments are the settings; ``deal`` itself by default.
+        settings_of: the function whose keyword arguments are the settings; ``deal`` by default.
     """
 
     deal: Callable[..., Partition]
@@ -82,7 +82,7 @@ BY_KIND: dict[str, dict[str, Partitioning]] = {
 
 
 def names() -> tuple[str, ...]:
-    """Of all partitions of any kind of data."""
+    """Names of all partitions, for any kind of data."""
     return tuple(dict.fromkeys(name for ways in BY_KIND.values() for name in ways))
 
 

@@ -41,18 +41,18 @@ def label_skew(
         graph: ``x``, ``edge_index``, ``y``.
         clients: how many owners.
         seed: of the global test and of each owner's draw, by sub-seeds.
-        local_share: of all nodes, drawn for each owner. The paper's tables were made with 0.5 for Cora and
+        local_share: share of all nodes that is drawn for each owner. The paper's tables use 0.5 for Cora and
             CiteSeer, 0.2 for WikiCS and 0.3 for CoraFull.
         local_tests: an owner's own test nodes: 200 for Cora and CiteSeer, 300 for the others.
         major_labels: classes that an owner prefers.
-        major_rate: of an owner's draw, from those classes.
-        global_tests: of all nodes.
+        major_rate: share of an owner's draw that comes from those classes.
+        global_tests: share of all nodes that are global test nodes.
         profile: ``released``: a later owner's local test nodes may be training nodes of an earlier one, as
-            in the released code, which flatters local scores; ``strict``: they are taken out there.
+            in the released code, which flatters local scores; ``strict``: no owner trains on them.
 
     Returns:
-        Owners in the order of their draw, with 20 % validation nodes; the exam is on the global test graph,
-        and owners score their own tests.
+        Owners in the order of their draw, with 20 % validation nodes; the referee's test set is the global
+        test graph, and owners score their own tests.
 
     Raises:
         BadInput: for settings out of range, or an owner that is left without training nodes.
@@ -72,7 +72,7 @@ def label_skew(
     nodes = len(whole)
     order = whole[_draw(seed, "global tests", nodes)]
     cut = int(nodes * global_tests)
-    exam_nodes, free = order[:cut].sort().values, order[cut:]
+    test_nodes, free = order[:cut].sort().values, order[cut:]
     names = owner_names(clients)
     owners: list[Data] = []
     tested = torch.zeros(int(graph.num_nodes), dtype=torch.bool)
@@ -92,7 +92,7 @@ def label_skew(
         for own, name in zip(owners, names, strict=True):
             own.train_mask &= ~tested[own.node_id]
             _insist(bool(own.train_mask.any()), name, "the other owners' tests", local_tests)
-    test_graph = induced(graph, exam_nodes)
+    test_graph = induced(graph, test_nodes)
     carried = {key: test_graph[key] for key in EDGE_FIELDS if test_graph.get(key) is not None}
     inputs = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut, **carried)
     asked = (test_graph.y >= 0).nonzero().flatten()
@@ -111,7 +111,7 @@ def connected(graph: Data) -> Tensor:
 def _preferring(
     pool: np.ndarray, preferred: np.ndarray, wanted: int, rate: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """``wanted`` of the pool, ``rate`` of them from the preferred ones; as many as there are, where fewer."""
+    """``wanted`` nodes of the pool, a share ``rate`` of them preferred ones; fewer if the pool has fewer."""
     first = rng.permutation(pool[preferred])[: int(wanted * rate)]
     rest = rng.permutation(np.setdiff1d(pool, first, assume_unique=True))
     return np.concatenate([first, rest[: max(wanted - len(first), 0)]])

@@ -23,7 +23,7 @@ class NodeAssignment:
     Attributes:
         name: of the rule that made it.
         parts: per owner the node indices, ascending.
-        missing_links: undirected links between two owners, which nobody sees (all owners together).
+        missing_links: number of undirected links between two owners, over all owners; no owner sees these.
         sizes: nodes per owner.
         inner_links: undirected links inside each owner; with ``missing_links`` they add up to all links.
     """
@@ -95,7 +95,7 @@ def random_parts(graph: Data, owners: int, seed: int) -> NodeAssignment:
 
 
 def louvain(graph: Data, owners: int, seed: int, **settings: Any) -> NodeAssignment:
-    """Owners of similar size along the communities of the graph; see ``graph.communities``."""
+    """Owners of similar size along the communities of the graph; ``communities.assign`` has the settings."""
     _check(graph, owners)
     return from_assignment("louvain", graph, assign(graph, owners, seed, **settings), owners)
 

@@ -21,7 +21,7 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
     """Disjoint induced subgraphs by a rule of :mod:`~secure_fedgraph.graph.partition.partition`.
 
     Test nodes are the owners' own 20 %, classified on the whole graph with every link (the FedSage paper's
-    section 5.1); where the graph has masks, those that they say.
+    section 5.1); where the graph has masks, these name the test nodes.
 
     Args:
         rule: ``louvain`` or ``random``.
@@ -34,7 +34,7 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
         BadInput: where no owner has a test or (without masks) a validation node, and what the rule raises.
     """
     parts = partition(rule, graph, clients, sub_seed(seed, "partition"), **settings)
-    owners, found, given = [], [], graph.get("train_mask") is not None
+    owners, node_sets, given = [], [], graph.get("train_mask") is not None
     for number, nodes in enumerate(parts.parts):
         own = induced(graph, nodes)
         masks = (
@@ -44,9 +44,11 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
         )
         own.train_mask, own.val_mask, own.test_mask = masks
         owners.append(own)
-        found.append([nodes[mask] for mask in masks])
+        node_sets.append([nodes[mask] for mask in masks])
     names = owner_names(len(owners))
-    trainings, validations, tests = ({n: f[i] for n, f in zip(names, found, strict=True)} for i in range(3))
+    trainings, validations, tests = (
+        {n: f[i] for n, f in zip(names, node_sets, strict=True)} for i in range(3)
+    )
     for what, nodes_of in (("test", tests), ("validation", validations)):
         if not any(len(nodes) for nodes in nodes_of.values()) and not (given and what == "validation"):
             raise BadInput(f"no owner has a {what} node: use fewer than {clients} clients or a larger graph")

@@ -14,9 +14,9 @@ from secure_fedgraph.graph.sample.links import EDGE_FIELDS, edge_values, places_
 from secure_fedgraph.graph.seeds import sub_seed
 
 TRAINING = {(2708, 7): 60, (3327, 6): 84, (19717, 3): 320}
-"""(nodes, classes) -> training nodes a class of Cora, CiteSeer and PubMed in GLASU's experiments."""
+"""(nodes, classes) -> training nodes per class of Cora, CiteSeer and PubMed in GLASU's experiments."""
 SHARE = 0.15
-"""Of the nodes that train where the paper has no number: about what it takes of Cora and CiteSeer."""
+"""Share of training nodes where the paper gives no number: about its share of Cora and CiteSeer."""
 UNKNOWN = -1
 """The label of a node whose class the owner does not know."""
 
@@ -35,10 +35,10 @@ def vertical(
     """Hands out feature columns and samples of the links; the nodes and their order are everybody's.
 
     Columns are permuted and cut into blocks of at most ``ceil(d / clients)``, none empty. Each owner keeps a
-    random share of the undirected links, drawn for itself. Training nodes are a fixed number a class (60 of
-    Cora, 84 of CiteSeer, 320 of PubMed, else 15 % of the nodes evenly over the classes, and never more than
-    half of a class); validation and test nodes are drawn from the rest, fewer where the graph is small. A
-    graph with masks keeps them.
+    random share of the undirected links, drawn separately for each. Every class has the same number of
+    training nodes (60 on Cora, 84 on CiteSeer, 320 on PubMed, otherwise 15 % of all nodes over the number of
+    classes), but never more than half of the class; validation and test nodes are drawn from the rest, fewer
+    where the graph is small. A graph with masks keeps them.
 
     Guarantees:
         - an owner's ``y`` is -1 outside the training nodes: validation and test labels are the referee's;
@@ -46,13 +46,13 @@ def vertical(
 
     Args:
         graph: ``x [N, d]``, ``edge_index``, ``y``, -1 where a node has no label; all three masks or none.
-        clients: how many owners, at most one a column.
+        clients: how many owners, at most as many as columns.
         seed: for everything that is drawn.
         edge_share: of the undirected links, in (0, 1], that each owner keeps.
-        train_per_class: training nodes a class; 0 for the rule above.
-        validation: at most that many.
-        test: at most that many.
-        labels: who has them: ``all`` owners, or the first ``one`` only.
+        train_per_class: training nodes per class; 0 for the rule above.
+        validation: the largest number of validation nodes.
+        test: the largest number of test nodes.
+        labels: which owners have labels: ``all``, or only the first ``one``.
 
     Raises:
         BadInput: for more owners than columns, or settings out of range.

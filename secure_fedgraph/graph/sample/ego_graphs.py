@@ -1,4 +1,4 @@
-"""Ego-graphs of a fixed shape: one row of node indices a node, sampled once and then frozen."""
+"""Ego-graphs of a fixed shape: one row of node indices for each node, sampled once and then kept."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def ego_table(
 
     Guarantees:
         - every row has the same shape, and the table does not change after it is drawn;
-        - ``slots="stable"``: whether a neighbour stands in a slot of ``w`` follows from the two of them and
-          from which others want the same slot (one of those stays), so no other slot depends on it.
+        - with ``slots="stable"`` a neighbour's slot at ``w`` depends on these two nodes only. Of several
+          neighbours that want the same slot one stays, so a neighbour influences no other slot.
 
     Args:
         graph: with ``edge_index``; neighbours of a node are the sources of the links into it.
@@ -52,14 +52,14 @@ def ego_table(
         slots: ``sampled``, uniformly with replacement as in the paper: only isolated nodes leave slots
             empty; or ``stable``, neighbour ``u`` of ``w`` in slot ``PRF(w, u) mod fanout``, which leaves most
             slots empty on sparse graphs and is what a bound on one node's influence needs.
-        priorities: of links, for ``stable`` slots under a key of somebody's own; by default one from the
-            generator.
+        priorities: of links, for ``stable`` slots under a key of the caller; by default the key comes from
+            the generator.
 
     Returns:
         ``[nodes, positions]`` int64, ``MISSING`` (-1) in empty slots.
 
     Raises:
-        BadInput: for a fanout below 1 or a word that is none of ``slots``.
+        BadInput: for a fanout below 1, or ``slots`` that is none of :data:`SLOTS`.
 
     References:
         FedEgo, ACM TKDD, section 5.1 (two hops of six).
@@ -90,7 +90,7 @@ def ego_table(
 
 
 def once(rows: Tensor) -> Tensor:
-    """One occurrence of a node a batch: the first stays, centres before neighbours; the others are emptied.
+    """Keeps the first occurrence of a node in each batch, centres before neighbours; the others are emptied.
 
     Args:
         rows: ``[..., n, positions]`` node indices of batches of ``n`` ego-graphs.
@@ -126,7 +126,7 @@ def _mixed(edge_index: Tensor, key: int) -> np.ndarray:
 
 
 def _stable_slots(edge_index: Tensor, nodes: int, fanout: int, mixed: np.ndarray) -> Tensor:
-    """``[nodes + 1, fanout]``: who stands in which slot of whom; the last row is empty."""
+    """``[nodes + 1, fanout]``: the neighbour in each slot of each node; the last row is empty."""
     source, target = edge_index.numpy().astype(np.uint64)
     cell = target * np.uint64(fanout) + mixed % np.uint64(fanout)
     order = np.lexsort((mixed, cell))

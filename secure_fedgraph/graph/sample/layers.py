@@ -17,9 +17,9 @@ from secure_fedgraph.graph.sample.trees import NeighbourTable
 
 
 def draw_batch(training: Tensor, size: int, seed: int) -> Tensor:
-    """``size`` of the training nodes (all where there are fewer), ascending.
+    """``size`` of the training nodes, or all if they are fewer, ascending.
 
-    Whoever knows the training nodes and the seed knows the batch.
+    Anyone who knows the training nodes and the seed knows the batch.
 
     >>> nodes = torch.tensor([2, 5, 7])
     >>> draw_batch(nodes, 2, seed=1).tolist() == draw_batch(nodes, 2, seed=1).tolist()
@@ -30,7 +30,7 @@ def draw_batch(training: Tensor, size: int, seed: int) -> Tensor:
 
 
 def public_set(batch: Tensor, nodes: int, size: int, seed: int) -> Tensor:
-    """The batch, padded with random nodes to ``size``, ascending: it depends on nobody's links.
+    """The batch, padded with random nodes to ``size``, ascending: it depends on no owner's links.
 
     >>> len(public_set(torch.tensor([3, 9]), nodes=20, size=5, seed=0))
     5
@@ -43,8 +43,8 @@ def public_set(batch: Tensor, nodes: int, size: int, seed: int) -> Tensor:
 def grow(table: NeighbourTable, nodes: Tensor, fanout: int, generator: torch.Generator) -> Tensor:
     """The nodes and ``fanout`` drawn neighbours of each, every node once, ascending.
 
-    Neighbours are drawn with replacement, from this owner's own links: the whole graph's would tell it which
-    links the others have.
+    Neighbours are drawn with replacement, from this owner's own links: drawing from the whole graph would
+    show it links of the other owners.
     """
     drawn = table.sample(nodes, fanout, generator).flatten()
     return together([nodes, drawn[drawn >= 0]], table.num_nodes)
@@ -56,10 +56,10 @@ def together(sets: Iterable[Tensor], nodes: int) -> Tensor:
     >>> together([torch.tensor([4, 1]), torch.tensor([1, 0])], nodes=5).tolist()
     [0, 1, 4]
     """
-    there = torch.zeros(nodes, dtype=torch.bool)
+    mask = torch.zeros(nodes, dtype=torch.bool)
     for some in sets:
-        there[some] = True
-    return there.nonzero().flatten()
+        mask[some] = True
+    return mask.nonzero().flatten()
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Links:
         rowptr, source, weight: CSR of ``[outputs, inputs]``, without loops.
         own: ``[outputs]`` the position of each output node among the inputs.
         loop: ``[outputs]`` the weight of a node's own row.
-        inputs: how many input nodes there are.
+        inputs: the number of input nodes.
     """
 
     rowptr: Tensor = field(repr=False)
@@ -155,7 +155,7 @@ def _csr(rowptr: Tensor, col: Tensor, weight: Tensor, size: tuple[int, int]) -> 
 
 @functools.cache
 def _announced() -> None:
-    """Torch says once a process that its CSR layout is beta; said here, where it is no news."""
+    """Triggers and silences torch's warning, once a process, that its CSR layout is beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Ss]parse (CSR|invariant).*", category=UserWarning)
         one = torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1)

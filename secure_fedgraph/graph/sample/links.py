@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 EDGE_FIELDS = ("edge_weight", "edge_attr")
-"""What edges may carry besides their ends, one row an edge: cut along wherever edges are."""
+"""What edges may carry besides their ends, one row an edge: selected wherever edges are selected."""
 
 
 def undirected_links(edge_index: Tensor) -> Tensor:
@@ -23,7 +23,7 @@ def undirected_links(edge_index: Tensor) -> Tensor:
 
 
 def edge_values(graph: Data, chosen: Tensor) -> dict[str, Tensor]:
-    """What some edges carry.
+    """What the chosen edges carry.
 
     Args:
         graph: with any of :data:`EDGE_FIELDS`.
@@ -37,7 +37,7 @@ def edge_values(graph: Data, chosen: Tensor) -> dict[str, Tensor]:
 
 
 def places_of(graph: Data, edges: Tensor) -> Tensor:
-    """Where edges stand in a graph's own list; one that stands there in the other direction only, there.
+    """Positions of edges in a graph's list; an edge that is only listed reversed gets that entry's position.
 
     Args:
         graph: with ``edge_index``.
@@ -55,7 +55,7 @@ def places_of(graph: Data, edges: Tensor) -> Tensor:
         place = torch.searchsorted(keys, wanted).clamp(max=len(keys) - 1)
         return place, keys[place] == wanted
 
-    forth, there = first(*edges)
-    back, _ = first(*edges.flip(0))
-    places: Tensor = order[torch.where(there, forth, back)]
+    forward, matches = first(*edges)
+    backward, _ = first(*edges.flip(0))
+    places: Tensor = order[torch.where(matches, forward, backward)]
     return places

@@ -1,4 +1,4 @@
-"""Neighbours that are sampled once and capped both ways: how many trees a node's removal changes is bounded.
+"""Neighbours, sampled once and capped both ways, so that removing a node changes a bounded number of trees.
 
 The rule, its bound and the proof are in ``docs/guarantees.md`` (Noisy training steps).
 """
@@ -44,11 +44,11 @@ def capped_neighbours(
         most: neighbours a node.
         priorities: of links; the lowest are kept.
         places: rows that a node stands in at most; 0 is ``most``.
-        rows: ``[nodes]`` true where a row is needed; the others are empty and take nobody's place. It must
-            not depend on links. By default all.
+        rows: ``[nodes]`` true where a row is needed; the others are empty and use up no place. It must not
+            depend on links. By default all.
 
     Returns:
-        ``[nodes, most]`` int64, ``MISSING`` (-1) where there are fewer.
+        ``[nodes, most]`` int64, ``MISSING`` (-1) after a row's last neighbour.
 
     >>> star = torch.tensor([[0, 0, 0, 1], [1, 2, 3, 0]])
     >>> table = capped_neighbours(star, 4, 2, lambda links: links[1])
@@ -70,8 +70,8 @@ def capped_neighbours(
 def crowd(edge_index: Tensor, nodes: int, places: int, rows: Tensor | None = None) -> int:
     """The largest number of neighbours of one node that have more than ``places`` links.
 
-    They alone give a removed node's place to another. Never more than the largest degree, and no larger in a
-    graph that lacks a node.
+    Only these neighbours give a removed node's place to another node. The crowd is at most the largest
+    degree, and removing a node never makes it larger.
 
     >>> star = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
     >>> crowd(star, 4, 2), crowd(star, 4, 3)
@@ -103,7 +103,7 @@ def _rank(keys: Tensor, nodes: int) -> Tensor:
 
 def trees(table: Tensor, centres: Tensor, depth: int) -> Tensor:
     """The trees of some nodes as rows of node indices ``[b, 1 + most + most**2 + ...]``."""
-    rows = torch.cat([table, table.new_full((1, table.shape[1]), MISSING)])  # children of nobody
+    rows = torch.cat([table, table.new_full((1, table.shape[1]), MISSING)])  # children of an empty slot
     levels = [centres[:, None]]
     for _ in range(depth):
         levels.append(rows[levels[-1]].flatten(1))
@@ -111,7 +111,7 @@ def trees(table: Tensor, centres: Tensor, depth: int) -> Tensor:
 
 
 def occurrences(places: int, depth: int, crowd: int = 0) -> int:
-    """How many trees differ at most where one node is removed with its links.
+    """The most trees that change when one node is removed with its links.
 
     Without a crowd it is the number of trees that one node stands in.
 

@@ -13,8 +13,8 @@ def pack(graphs: Sequence[Data]) -> Data:
     """The disjoint union of some graphs.
 
     Returns:
-        ``Data`` with ``x [N, F]``, ``edge_index``, ``edge_attr`` where there is one, ``graph [N]`` (which
-        graph a node is of) and ``y [graphs]``.
+        ``Data`` with ``x [N, F]``, ``edge_index``, ``edge_attr`` where the graphs have it, ``graph [N]``
+        (which graph a node is of) and ``y [graphs]``.
 
     >>> one = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([1]))
     >>> pack([one, one]).edge_index.tolist(), pack([one, one]).graph.tolist()
@@ -42,15 +42,15 @@ def some(packed: Data, chosen: Tensor) -> Data:
     node_place = torch.full((len(packed.graph),), -1, dtype=torch.long)
     node_place[nodes] = torch.arange(len(nodes))
     links = (node_place[packed.edge_index[0]] >= 0).nonzero().flatten()
-    found = Data(
+    selected = Data(
         x=packed.x[nodes],
         edge_index=node_place[packed.edge_index[:, links]],
         y=packed.y[chosen],
         graph=of_node[nodes],
     )
     if packed.get("edge_attr") is not None:
-        found.edge_attr = packed.edge_attr[links]
-    return found
+        selected.edge_attr = packed.edge_attr[links]
+    return selected
 
 
 def without_answers(packed: Data) -> Data:

@@ -25,7 +25,7 @@ class NeighbourTable:
         num_nodes: number of nodes, isolated ones included.
 
     Raises:
-        BadInput: an edge that names a node which is not there.
+        BadInput: for an edge that names a node outside of the graph.
 
     >>> table = NeighbourTable(torch.tensor([[1, 2], [0, 0]]), num_nodes=3)
     >>> table.neighbours(0).tolist(), table.degree.tolist()

@@ -11,11 +11,11 @@ from torch import Tensor
 from secure_fedgraph.graph.sample.ego_graphs import level_sizes, once
 
 LEAST = 4
-"""Nodes that a cell of a mash mixes: a cell of fewer is emptied."""
+"""The fewest nodes that a cell of a mash mixes: a cell with fewer is emptied."""
 
 
 def crowded(rows: Tensor, least: int = LEAST) -> Tensor:
-    """The same rows with every (batch, position) emptied that fewer than ``least`` nodes fill.
+    """The same rows; each cell (batch, position) that fewer than ``least`` nodes fill is emptied.
 
     Sampled slots are always full; rules that leave slots empty (``stable``, ``once``) would otherwise leave
     cells that hold one node in the clear.
@@ -26,8 +26,8 @@ def crowded(rows: Tensor, least: int = LEAST) -> Tensor:
     >>> crowded(torch.tensor([[[0, 1], [2, -1]]]), least=2).tolist()
     [[[0, -1], [2, -1]]]
     """
-    lonely = (rows >= 0).sum(1, keepdim=True) < least
-    return torch.where(lonely, -1, rows)
+    underfilled = (rows >= 0).sum(1, keepdim=True) < least
+    return torch.where(underfilled, -1, rows)
 
 
 def capped(
@@ -35,12 +35,12 @@ def capped(
 ) -> Tensor:
     """The same ego-graphs, thinned out so that one node moves a bounded part of their mashes (rules R2, R3).
 
-    From the centres outwards: whoever is reached through an empty place is gone; a node stays once in a
-    batch, as a centre before a neighbour; and at most ``most`` times at its level, over all batches. Cells
-    that fewer than ``least`` nodes fill are emptied.
+    From the centres outwards: a node that is reached through an empty place is dropped; a node stays once in
+    a batch, as a centre rather than as a neighbour; and at most ``most`` times at its level, over all
+    batches. Cells that fewer than ``least`` nodes fill are emptied.
 
-    All of this reacts to who is there. What it gives is a bound for who is zeroed out on the table that it
-    made, once and for all, and none for a table that would be made without somebody.
+    All of this depends on which nodes are present. So the bound holds for a node that is zeroed out in the
+    finished table, and not for a node that is removed before the table is made.
 
     Args:
         rows: ``[batches, n, positions]`` node indices; -1 in empty slots.
@@ -68,7 +68,7 @@ def capped(
 
 
 def _at_most(part: Tensor, times: int) -> Tensor:
-    """Each node's first so many places, in the order of the table."""
+    """Each node's first ``times`` places, in the order of the table."""
     flat = part.flatten()
     order = torch.argsort(flat, stable=True)
     ordered = flat[order]
@@ -89,7 +89,7 @@ def mash(values: Tensor, rows: Tensor) -> Tensor:
         rows: ``[batches, n, positions]`` node indices; -1 in empty slots, which count as zero vectors.
 
     Returns:
-        ``[batches, positions, width]``, divided by ``n`` whatever is missing.
+        ``[batches, positions, width]``, divided by ``n`` even where slots are empty.
 
     >>> mash(torch.tensor([[1.0], [3.0]]), torch.tensor([[[0, 1], [1, -1]]])).flatten().tolist()
     [2.0, 1.5]
@@ -118,7 +118,7 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 def mean_shares(soft: Tensor) -> Tensor:
     """``P_g``: the mean of soft labels ``[mashes, positions, classes]``, as a distribution.
 
-    Empty slots and noise are taken out again: negative shares are zero and the rest adds up to 1.
+    To undo empty slots and noise, negative shares are set to zero and the rest is scaled to a sum of 1.
     """
     shares = soft.mean((0, 1)).clamp(min=0)
     whole = shares.sum()

@@ -64,14 +64,14 @@ class MeanLayer(nn.Module):
 
 
 class MeanLayers(nn.ModuleList):
-    """Several of them, over trees or over a whole graph.
+    """Several mean-aggregating layers, over trees or over a whole graph.
 
     A node that is missing counts as the zero vector among the inputs.
 
     Args:
         width: of all of them.
         depth: how many.
-        linear: no ReLU but after the last.
+        linear: ReLU after the last layer only.
     """
 
     def __init__(self, width: int, depth: int, linear: bool = False) -> None:
@@ -93,7 +93,7 @@ class MeanLayers(nn.ModuleList):
             )
             for level in tree[1:]
         ]
-        # a node's own product is the same wherever it stands, and most stand in several places
+        # a node's own product is the same in all its places, and most nodes have several
         distinct, place = torch.unique(inner, return_inverse=True)
         own = first.own(rows.index_select(0, distinct)).index_select(0, place.flatten())
         start = own.view(*inner.shape, -1) + first.neighbour(torch.cat(means, dim=1))
@@ -187,7 +187,7 @@ class EgoSage(nn.Module):
         Args:
             x: all features, as :meth:`prepared` gives them, or as they are.
             tree: node ids ``[b]``, ``[b, f1]``, ``[b, f1, f2]``; -1 where there is no neighbour.
-            generator: draws the dropout; without one there is none.
+            generator: draws the dropout; without a generator nothing is dropped.
         """
         rows, places = self._reduced(x, tree, generator)
         scores: Tensor = self.head(self.layers.over_tree(rows, places))
@@ -232,7 +232,7 @@ def distinct_nodes(tree: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
 
 
 def dropped(values: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
-    """Dropout from a generator of one's own; none without one."""
+    """Dropout drawn from the given generator; none without a generator."""
     if generator is None or not share:
         return values
     kept = torch.rand(values.shape, generator=generator) >= share
@@ -242,7 +242,7 @@ def dropped(values: Tensor, share: float, generator: torch.Generator | None) -> 
 def kaiming(model: nn.Module, seed: int) -> None:
     """Kaiming-normal matrices and zero biases, from a seed."""
     generator = torch.Generator().manual_seed(seed)
-    # a reduction's matrix stands the other way round than a linear layer's
+    # a reduction's matrix is stored transposed, compared with a linear layer's
     upright = {id(m.weight) for m in model.modules() if isinstance(m, Reduction)}
     for p in model.parameters():
         if p.dim() == 2:

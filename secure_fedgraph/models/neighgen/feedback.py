@@ -19,7 +19,7 @@ from secure_fedgraph.models.neighgen.model import FeatureGenerator, Generated
 
 
 def blocks(order: Tensor, queries: int) -> Tensor:
-    """``[queries, size]``: nodes dealt out to queries in turn, each to one; -1 where one gets fewer.
+    """``[queries, size]``: nodes dealt to queries in turn, each to one query; -1 where a query gets fewer.
 
     >>> blocks(torch.tensor([4, 2, 0, 1, 3]), 2).tolist()
     [[4, 0, 3], [2, 1, -1]]
@@ -67,14 +67,15 @@ class Feedback:
             scale: e.g. ``alpha * feature_scale(...)``.
             generator: the answering owner's own, of noise and dropout.
             neighbourhoods: ``[b, h]`` rows of ``targets``, -1 for none; where given, each vector is compared
-                with its node's row of these only (``cross_target="random_neighbourhood"``).
+                only with those in its node's row (``cross_target="random_neighbourhood"``).
 
         Returns:
             Name -> gradient, for every parameter.
 
         Raises:
-            HostileMessage: for parameters, embeddings or counts of another shape, or not finite. A gradient
-                that is not, since they are large, has zeros there: where it is not depends on the targets.
+            HostileMessage: for parameters, embeddings or counts of another shape, or not finite. Entries of
+                the gradient that overflow on large parameters are set to zero without an error: which
+                entries these are depends on the targets.
 
         References:
             Zhang et al., NeurIPS 2021, Eq. 6 and section 4.2.
@@ -93,10 +94,10 @@ class Feedback:
         generator: torch.Generator,
         neighbourhoods: Tensor,
     ) -> dict[str, Tensor]:
-        """:meth:`generator_gradient` before it is summed: one gradient a node that is asked about.
+        """:meth:`generator_gradient` before the sum: one gradient for each node of ``z``.
 
         Returns:
-            Name -> ``[b, ...]``. That is ``b`` times the generator's size.
+            Name -> ``[b, ...]``, together ``b`` times the generator's size.
         """
         fgen = self._load(params, z, counts)
         seen: list[tuple[Tensor, Tensor]] = []
@@ -107,13 +108,13 @@ class Feedback:
         asked = torch.arange(self.candidates) < counts[:, None]
         anchor = asked.nonzero()[:, 0]
         loss = scale * matched_distances(made[asked], neighbourhoods[anchor], targets).sum()
-        found = {}
+        gradients = {}
         deltas = torch.autograd.grad(loss, [out for _, out in seen])
         for name, (given, _), delta in zip(names, seen, deltas, strict=True):
             # a row goes through each layer once, so its gradient has rank one
-            found[f"{name}.weight"] = delta[:, :, None] * given[:, None, :]
-            found[f"{name}.bias"] = delta
-        return all_finite(found)
+            gradients[f"{name}.weight"] = delta[:, :, None] * given[:, None, :]
+            gradients[f"{name}.bias"] = delta
+        return all_finite(gradients)
 
     def output_gradient(
         self,
@@ -131,7 +132,7 @@ class Feedback:
         generate the same vectors again. Arguments otherwise as in :meth:`generator_gradient`.
 
         Returns:
-            ``[b, candidates, features]``, zero in slots nobody asked for.
+            ``[b, candidates, features]``, zero in slots beyond a node's count.
         """
         fgen = self._load(params, z, counts)
         with torch.no_grad():
@@ -150,8 +151,8 @@ class Feedback:
             params: the parameters that were sent.
             z: the embeddings that were sent.
             counts: the counts that were sent.
-            gradient: what came back, ``[b, candidates, features]``; a sum over owners serves too, if all of
-                them were sent the same seed.
+            gradient: the answer, ``[b, candidates, features]``, or a sum of answers, if all owners were sent
+                the same seed.
             seed: the seed that was sent.
 
         Raises:
@@ -161,27 +162,27 @@ class Feedback:
         expected = (len(z), fgen.candidates, fgen.features)
         if gradient.shape != expected or not _finite(gradient):
             raise HostileMessage(
-                f"a gradient of shape {tuple(gradient.shape)} came back: {expected} and finite is due"
+                f"the answer is a gradient of shape {tuple(gradient.shape)}; it must be {expected} and finite"
             )
         made = fgen.generate(z, counts, torch.Generator().manual_seed(seed))
         return _gradients(fgen, made, (made.rows * gradient[made.anchor, made.slot]).sum())
 
     def _load(self, params: Mapping[str, Tensor], z: Tensor, counts: Tensor) -> FeatureGenerator:
-        with torch.device("meta"):  # shapes only: the values that came are used as they are, not copied
+        with torch.device("meta"):  # shapes only: the received values are used as they are, not copied
             fgen = FeatureGenerator(self.latent, self.features, self.candidates, self.hidden, self.dropout)
         own = dict(fgen.named_parameters())
         if own.keys() != params.keys():
-            raise HostileMessage(f"a generator's parameters are {sorted(own)}: {sorted(params)} came")
+            raise HostileMessage(f"a generator's parameters are {sorted(own)}, not {sorted(params)}")
         for name, p in own.items():
             given = params[name]
             if given.shape != p.shape or given.dtype != p.dtype or not _finite(given):
                 raise HostileMessage(
-                    f"generator parameter {name!r} must be {tuple(p.shape)} of {p.dtype} and finite: "
-                    f"{tuple(given.shape)} of {given.dtype} came"
+                    f"generator parameter {name!r} must be {tuple(p.shape)} of {p.dtype} and finite, "
+                    f"not {tuple(given.shape)} of {given.dtype}"
                 )
         if z.dim() != 2 or z.shape[1] != self.latent or not _finite(z):
             raise HostileMessage(
-                f"embeddings must be [nodes, {self.latent}] and finite: {tuple(z.shape)} came"
+                f"embeddings must be [nodes, {self.latent}] and finite; their shape is {tuple(z.shape)}"
             )
         whole = not counts.is_floating_point() and counts.shape == (len(z),)
         if not whole or (len(z) and not 0 <= int(counts.min()) <= int(counts.max()) <= self.candidates):
@@ -204,5 +205,5 @@ def _gradients(fgen: FeatureGenerator, made: Generated, loss: Tensor) -> dict[st
 
 
 def _finite(values: Tensor) -> bool:
-    """Whether all are: one pass over 15 million numbers, where ``isfinite`` takes five."""
+    """Whether all values are finite: one pass over 15 million numbers, where ``isfinite`` takes five."""
     return not values.numel() or bool(torch.stack(torch.aminmax(values)).isfinite().all())

@@ -51,7 +51,7 @@ def feature_loss(
     Args:
         generated: ``[b, p, d]``.
         counts: ``[b]``; only the first ``counts[v]`` vectors of node ``v`` count.
-        neighbours: ``[b, h]`` rows of ``pool``, -1 where there is none.
+        neighbours: ``[b, h]`` rows of ``pool``, padded with -1.
         pool: true features ``[m, d]``.
         feat_loss_norm: see :func:`feature_scale`.
     """
@@ -83,7 +83,7 @@ def matched_distances(rows: Tensor, choice: Tensor, pool: Tensor) -> Tensor:
 
     Args:
         rows: ``[t, d]``.
-        choice: ``[t, h]`` rows of ``pool``, -1 where there is none.
+        choice: ``[t, h]`` rows of ``pool``, padded with -1.
         pool: ``[m, d]``.
 
     Returns:
@@ -107,7 +107,7 @@ def matched_distances(rows: Tensor, choice: Tensor, pool: Tensor) -> Tensor:
 def nearest_distances(rows: Tensor, pool: Tensor) -> Tensor:
     """Squared distance from each row ``[t, d]`` to the nearest row of ``pool [m, d]``, ``[t]``.
 
-    The search is one matrix product; the distance is then taken exactly, to the row found.
+    The search is one matrix product; then the distance to the nearest row is computed exactly.
 
     Raises:
         BadInput: for an empty pool, or another width.
@@ -119,11 +119,11 @@ def nearest_distances(rows: Tensor, pool: Tensor) -> Tensor:
     with torch.no_grad():
         lengths = pool.square().sum(1)
         # |x|^2 is the same for all of a row's candidates
-        found = [
+        chunks = [
             torch.addmm(lengths, part, pool.T, alpha=-2).argmin(1)
             for part in rows.split(max(_SCRATCH // len(pool), 1))
         ]
-        nearest = torch.cat(found)
+        nearest = torch.cat(chunks)
     return (rows - pool[nearest]).square().sum(1)
 
 

@@ -15,7 +15,7 @@ from secure_fedgraph.errors import BadInput
 
 @dataclass(frozen=True)
 class Generated:
-    """Generated vectors without the slots that nobody asked for.
+    """Generated vectors, only of the slots that were asked for.
 
     Args:
         rows: ``[t, features]``.
@@ -39,7 +39,7 @@ class FeatureGenerator(nn.Module):
 
     **Guarantees:** all randomness comes from the ``torch.Generator`` that is passed; outputs lie in [-1, 1].
 
-    The one mask of the dropout before the outer layer belongs to a node: its candidates share it.
+    Dropout before the outer layer has one mask for each node: the node's candidates share it.
 
     Args:
         latent: width of the embedding ``z``.
@@ -97,7 +97,7 @@ class FeatureGenerator(nn.Module):
         """The first ``counts[v]`` candidates of every node ``v``, and no other.
 
         The same vectors as :meth:`forward` on the rows with a count above 0, with noise and then dropout
-        drawn from ``generator``; what nobody asked for is not computed.
+        drawn from ``generator``; other candidates are not computed.
 
         Args:
             z: embeddings ``[b, latent]``.
@@ -237,7 +237,7 @@ class NeighGen(nn.Module):
 
     def counts(self, missing: Tensor) -> Tensor:
         """Rounded and clipped to ``[0, candidates]``, as integers; the paper's appendix D.1."""
-        # what is no number becomes none: cast to an integer, it would be any number
+        # NaN becomes 0: cast to an integer, it could be any number
         return missing.detach().nan_to_num(nan=0.0).round().clamp(0, self.fgen.candidates).long()
 
 
@@ -256,7 +256,7 @@ def dropped(x: Tensor, share: float, generator: torch.Generator | None) -> Tenso
 
 
 def _rows(h: Tensor, rows: Tensor) -> Tensor:
-    return h if len(rows) == len(h) else h[rows]  # ascending and distinct: as many as there are is all
+    return h if len(rows) == len(h) else h[rows]  # ascending and distinct, so the full number means all
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

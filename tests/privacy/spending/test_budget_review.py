@@ -112,7 +112,7 @@ class TestBeforeRoundOne:
         assert not asked
 
     @pytest.mark.parametrize(
-        ("changes", "message"), [({"network": "gat"}, "no linear layer's"), ({"dropout": 0.5}, "dropout")]
+        ("changes", "message"), [({"network": "gat"}, "training.network=gin"), ({"dropout": 0.5}, "dropout")]
     )
     def test_networks_of_graphs_without_gradients_of_records(self, changes, message):
         policy = replace(sfg.policies.plaintext(), steps=PrivateSteps(1.0, unit="graph"))
