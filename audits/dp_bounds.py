@@ -123,12 +123,12 @@ class Claims:
     @classmethod
     def told(cls, result: Mapping[str, Any]) -> Claims:
         """As far as a result says: at one delta."""
-        found: dict[str, dict[str, Pairs]] = {}
+        claims: dict[str, dict[str, Pairs]] = {}
         for unit, entry in (result.get("privacy") or {}).items():
             for reader, epsilon in entry.get("readers", {}).items():
                 if epsilon != "inf":
-                    found.setdefault(unit, {})[reader] = ((float(epsilon), float(entry["delta"])),)
-        return cls(found)
+                    claims.setdefault(unit, {})[reader] = ((float(epsilon), float(entry["delta"])),)
+        return cls(claims)
 
     @classmethod
     def charged(
@@ -136,14 +136,16 @@ class Claims:
     ) -> Claims:
         """At every delta of :data:`DELTAS`, composed anew from a run's charges."""
         first, charges = cls.told(result), list(charges)
-        found = {unit: dict(readers) for unit, readers in first.told_of.items()}
-        for delta in DELTAS if found else ():
-            for unit, entry in report(charges, delta, holders, tuple(u for u in units if u in found)).items():
-                for reader, pairs in found[unit].items():
+        claims = {unit: dict(readers) for unit, readers in first.told_of.items()}
+        for delta in DELTAS if claims else ():
+            for unit, entry in report(
+                charges, delta, holders, tuple(u for u in units if u in claims)
+            ).items():
+                for reader, pairs in claims[unit].items():
                     epsilon = entry["readers"][reader]
                     if epsilon != "inf":
-                        found[unit][reader] = (*pairs, (float(epsilon), delta))
-        return cls(found)
+                        claims[unit][reader] = (*pairs, (float(epsilon), delta))
+        return cls(claims)
 
     def over(self, guess: Guess, score: Score, adversary: str, behaviour: str) -> Ceiling:
         """The lowest ceiling that a claim puts on a score; none where no claim covers it.
@@ -154,7 +156,7 @@ class Claims:
         reader, kind = READER.get(adversary), score.kind
         if reader is None or behaviour != "honest-but-curious" or kind is ScoreKind.UNBOUNDED:
             return Ceiling()
-        found = []
+        ceilings = []
         for unit, readers in self.told_of.items():
             pairs = readers.get(reader)
             if not pairs or unit not in (Unit.CLIENT, UNIT_OF.get(guess.about)):
@@ -177,5 +179,5 @@ class Claims:
                 bound = _most_of(score, pairs, 1)
             epsilon, delta = pairs[0]
             claim = {"unit": unit, "epsilon": epsilon, "delta": delta, "against": reader, "units": units}
-            found.append(Ceiling(bound, claim))
-        return min(found, key=lambda one: one.value if one.value is not None else 1.0, default=Ceiling())
+            ceilings.append(Ceiling(bound, claim))
+        return min(ceilings, key=lambda one: one.value if one.value is not None else 1.0, default=Ceiling())

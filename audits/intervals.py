@@ -242,7 +242,7 @@ def _apart(links: list[Term], shared: bool) -> int:
 
 def _at_nodes(terms: list[Term], shared: bool) -> float:
     """The variance of the sum of all pairs' terms: pairs without a common node are independent."""
-    found, alone = 0.0, 0.0
+    joint, alone = 0.0, 0.0
     for group in [terms] if shared else [[term] for term in terms]:
         nodes = 1 + max((int(max(r.max(initial=0), c.max(initial=0))) for r, c, _ in group), default=0)
         of_pairs = np.zeros((nodes, nodes))
@@ -250,6 +250,6 @@ def _at_nodes(terms: list[Term], shared: bool) -> float:
             of_pairs[np.minimum(row, column), np.maximum(row, column)] += value  # each once an owner
         at = of_pairs.sum(0) + of_pairs.sum(1)
         squares = float(np.square(of_pairs).sum())
-        found += float(np.square(at).sum()) - squares
+        joint += float(np.square(at).sum()) - squares
         alone += squares
-    return max(found, alone)
+    return max(joint, alone)

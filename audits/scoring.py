@@ -231,8 +231,8 @@ def hold(guess: np.ndarray, nodes: np.ndarray) -> Held:
         none = np.zeros(0)
         return Held(rows, len(guess), none.astype(int), none.astype(bool), none)
     nearest = cdist(rows, nodes).argmin(1)
-    there = nodes[nearest].astype(np.float64)
-    return Held(rows, len(guess), nearest, np.abs(rows - there).max(1) < SAME, _cosine(rows, there))
+    matched = nodes[nearest].astype(np.float64)
+    return Held(rows, len(guess), nearest, np.abs(rows - matched).max(1) < SAME, _cosine(rows, matched))
 
 
 def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public: np.ndarray) -> Score:
@@ -250,7 +250,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     """
     asked = sum(held.expected for held in targets.values())
     right = sum(int(held.exact.sum()) for held in targets.values())
-    found = sum(len(held.rows) for held in targets.values())
+    recovered = sum(len(held.rows) for held in targets.values())
     distinct = sum(len(np.unique(held.nearest[held.exact])) for held in targets.values())
     hits, nodes = _of_nodes(targets.values())
     rates = public.mean(0)
@@ -264,7 +264,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
         baselines=trivial_rows(public),
         details={
             "exact_rows": float(right),
-            "found": float(found),
+            "found": float(recovered),
             "asked_for": float(asked),
             "distinct_nodes": float(distinct),
             "coverage": distinct / max(sum(sizes.values()), 1),
@@ -322,8 +322,8 @@ def words_only(public: np.ndarray) -> bool:
 
 def drawn_rows(public: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
     """``[rows, features]``: each feature a value of its column, whatever the others."""
-    found: np.ndarray = rng.permuted(public[rng.integers(0, len(public), rows)], axis=0)
-    return found
+    permuted: np.ndarray = rng.permuted(public[rng.integers(0, len(public), rows)], axis=0)
+    return permuted
 
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -67,19 +67,19 @@ def noise_of_a_seed(
         reader: who looks.
         same_seeds: seeds the world.
     """
-    name, found = bound.channel.name, []
+    name, findings = bound.channel.name, []
     seen = []
     for _ in range(2):
         see = view(bound, neighbours, reader)
         with same_seeds():
             seen.append(see(neighbours.present))
     if np.mean(seen[0] == seen[1]) > 0.2:
-        found.append(Finding("seeded noise", name, f"the {reader} sees the same after the same seeds"))
+        findings.append(Finding("seeded noise", name, f"the {reader} sees the same after the same seeds"))
     see = view(bound, neighbours, reader)
     first, second = see(neighbours.present), see(neighbours.present)
     if np.mean(first == second) > 0.2:
-        found.append(Finding("repeated noise", name, f"the {reader} sees the same in two exchanges"))
-    return found
+        findings.append(Finding("repeated noise", name, f"the {reader} sees the same in two exchanges"))
+    return findings
 
 
 class _Ahead(Stage):
@@ -138,16 +138,16 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
 
 def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
     """That clients whose links are randomised train on drawn links: so many of their own cannot be left."""
-    left: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
 
     def look(client: ClientContext) -> None:
         own = _pairs(federation.owners[client.name].edge_index)
-        left[client.name] = len(own & _pairs(client.graph.edge_index)), len(own)
+        counts[client.name] = len(own & _pairs(client.graph.edge_index)), len(own)
 
     (links,) = (one for one in policy.drawn if one.kind == "links")
     with watched(algorithm, look) as shown:
         train(shown, federation, policy, rounds=1, allow_plaintext=True)
-    kept, all_own = (sum(pair[i] for pair in left.values()) for i in (0, 1))
+    kept, all_own = (sum(pair[i] for pair in counts.values()) for i in (0, 1))
     truth = 1 / (1 + math.exp(-links.epsilon))
     p = float(binom.sf(kept - 1, all_own, truth))
     if p < LEVEL:
@@ -206,8 +206,8 @@ class Records:
     def of(self, chosen: torch.Tensor) -> torch.Tensor:
         """The gradients of some records, ``[b, values]``."""
         assert self.gradients is not None and self.parameters is not None
-        found = self.gradients(chosen)
-        return torch.cat([found[name].detach().flatten(1) for name in self.parameters], dim=1)
+        gradients = self.gradients(chosen)
+        return torch.cat([gradients[name].detach().flatten(1) for name in self.parameters], dim=1)
 
 
 def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
@@ -224,18 +224,18 @@ def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> lis
     courier = Courier("probe", InProcess(clients), Transcript(public={"clients": list(federation.names)}))
     set_up(bound, courier, federation.names)
     algorithm.round(Round(1, federation.names, bound, courier), algorithm.init(federation.schema, 0))
-    found = []
+    findings = []
     for client in clients:
-        found += _own_gradients(client) + _touched(client)
-    return found
+        findings += _own_gradients(client) + _touched(client)
+    return findings
 
 
 def _own_gradients(client: Client) -> list[Finding]:
-    asked = cast(Records, client.training)
-    order = torch.randperm(asked.number, generator=torch.Generator().manual_seed(0))
-    some = order[: min(7, asked.number)]
-    together = asked.of(some)
-    alone = torch.cat([asked.of(one[None]) for one in some])
+    training = cast(Records, client.training)
+    order = torch.randperm(training.number, generator=torch.Generator().manual_seed(0))
+    some = order[: min(7, training.number)]
+    together = training.of(some)
+    alone = torch.cat([training.of(one[None]) for one in some])
     if not torch.allclose(together, alone, rtol=1e-3, atol=1e-6):
         return [
             Finding("own gradients", client.name, "a record's gradient depends on who else is in its batch")
@@ -244,40 +244,40 @@ def _own_gradients(client: Client) -> list[Finding]:
 
 
 def _touched(client: Client) -> list[Finding]:
-    asked, settings = cast(Records, client.training), client._algorithm.settings
+    training, settings = cast(Records, client.training), client._algorithm.settings
     graph = client.graph
     table: torch.Tensor | None = client.memory.get("frozen")
-    whole = torch.arange(asked.number)
-    before = asked.of(whole)
-    if asked.unit == "graph":
+    all_records = torch.arange(training.number)
+    before = training.of(all_records)
+    if training.unit == "graph":
         units = [(graph.graph == i).nonzero().flatten() for i in range(int(graph.graph.max()) + 1)]
     else:
         assert table is not None
         nodes = int(graph.num_nodes or 0)
-        stands = torch.bincount(table[table >= 0].flatten(), minlength=nodes)
-        units = [v[None] for v in stands.argsort(descending=True)]
+        occurrences = torch.bincount(table[table >= 0].flatten(), minlength=nodes)
+        units = [v[None] for v in occurrences.argsort(descending=True)]
     worst = 0
     for number, unit in enumerate(units[:NODES]):
         x, y = graph.x[unit].clone(), graph.y.clone()
         rows, links = table.clone() if table is not None else None, graph.edge_index
-        label = number if asked.unit == "graph" else int(unit[0])
+        label = number if training.unit == "graph" else int(unit[0])
         graph.x[unit] = 0
         graph.y[label] = (graph.y[label] + 1) % (graph.y.max() + 1)
         if table is not None:
             graph.edge_index = links[:, (links != unit).all(0)]
             assert isinstance(settings, TrainingSettings)
             table.copy_(neighbours_of(client, graph, settings))
-        changed = int(((asked.of(whole) - before).abs().amax(1) > 1e-7).sum())
+        changed = int(((training.of(all_records) - before).abs().amax(1) > 1e-7).sum())
         worst = max(worst, changed)
         graph.x[unit], graph.y, graph.edge_index = x, graph.y.copy_(y), links
         if table is not None and rows is not None:
             table.copy_(rows)
-    if worst > asked.occurrences:
+    if worst > training.occurrences:
         return [
             Finding(
                 "occurrences",
                 client.name,
-                f"one {asked.unit} changes {worst} records' gradients, {asked.occurrences} are charged",
+                f"one {training.unit} changes {worst} records' gradients, {training.occurrences} are charged",
             )
         ]
     return []
@@ -293,7 +293,7 @@ def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> 
         policy: what it runs under.
         same_seeds: seeds the world.
     """
-    runs, found = [], []
+    runs, findings = [], []
     for _ in range(2):
         with same_seeds():
             runs.append(make())
@@ -308,8 +308,8 @@ def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> 
         else:
             values = [[o.digest for o in run.transcript.opened if o.channel == channel] for run in runs]
         if any(a == b for a, b in zip(*values, strict=False)):
-            found.append(Finding("seeded noise", channel, "two runs with the same seeds sent the same"))
-    return found
+            findings.append(Finding("seeded noise", channel, "two runs with the same seeds sent the same"))
+    return findings
 
 
 def _gaussians(bound: Bound) -> list[Gaussian]:

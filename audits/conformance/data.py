@@ -41,13 +41,13 @@ def rows_in(raw: bytes, owners: Mapping[str, Any]) -> list[tuple[str, str]]:
         raw: a message.
         owners: name -> its graph.
     """
-    found: dict[tuple[str, str], None] = {}
+    matches: dict[tuple[str, str], None] = {}
     for owner, graph in owners.items():
         anchors, rows = _prepared(_Held(graph))
-        found.update(((owner, what), None) for what in _spelt(raw, *anchors))
+        matches.update(((owner, what), None) for what in _spelt(raw, *anchors))
         if len(rows):
-            found.update(((owner, what), None) for what in _pointing(raw, rows))
-    return list(found)
+            matches.update(((owner, what), None) for what in _pointing(raw, rows))
+    return list(matches)
 
 
 class _Held:
@@ -127,9 +127,9 @@ def _spelt(
 
 def _telling(needle: bytes) -> int:
     """Where its eight bytes begin that are least often zero: at every fourth byte."""
-    there = np.concatenate([[0], np.cumsum(np.frombuffer(needle, np.uint8) != 0)])
+    nonzero_before = np.concatenate([[0], np.cumsum(np.frombuffer(needle, np.uint8) != 0)])
     starts = np.arange(0, len(needle) - _ANCHOR + 1, 4)
-    return int(starts[(there[starts + _ANCHOR] - there[starts]).argmax()])
+    return int(starts[(nonzero_before[starts + _ANCHOR] - nonzero_before[starts]).argmax()])
 
 
 def _pointing(raw: bytes, rows: np.ndarray) -> Iterator[str]:

@@ -63,19 +63,19 @@ def _noised(
     variance = shares * float(terms["sigma"]) ** 2
     if width > 1:
         least = variance * chi2.ppf(record.each, width - 1)
-        found = float(np.square(steps - steps.mean()).sum())
-        if found < least:
-            rms = math.sqrt(found / (width - 1))
+        squares = float(np.square(steps - steps.mean()).sum())
+        if squares < least:
+            rms = math.sqrt(squares / (width - 1))
             yield Finding(
                 "noise",
                 channel,
                 f"{who}: {rms:.3g} steps at most where {math.sqrt(variance):.3g} are claimed",
             )
-    for (other, name), (earlier, its) in before.items():
+    for (other, name), (earlier, earlier_variance) in before.items():
         if other == channel and earlier.size == width:
             apart = float(np.square(steps - earlier).sum())
             # a sum of fewer clients holds fewer shares
-            if apart < (variance + its) * chi2.ppf(record.each / (len(before) + 1), width):
+            if apart < (variance + earlier_variance) * chi2.ppf(record.each / (len(before) + 1), width):
                 yield Finding("repeated", channel, f"{who} and {name} differ by less than fresh noise would")
     before[channel, who] = steps, variance
 
@@ -89,23 +89,23 @@ def scale(record: Record) -> Iterator[Finding]:
             worst[key] = min(worst.get(key, math.inf), float(tree["sigma"]) * float(tree["grid"]))
     for charge in record.charged():
         bound = record.run.policy.bounds[charge.channel]
-        stage, far = noise_of(bound), _moves(bound)
-        if stage is None or far is None or (charge.channel, charge.client) not in worst:
+        stage, sensitivity = noise_of(bound), _moves(bound)
+        if stage is None or sensitivity is None or (charge.channel, charge.client) not in worst:
             continue
         honest = 1
         if stage.by == "shares":
             counted_on = max(1, math.ceil(stage.colluders * len(bound.terms.clients) - 1e-9))
             honest = bound.terms.quorum - counted_on
-        there = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / far
+        multiplier = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / sensitivity
         for reader, events in charge.releases.items():
             claimed = [e for e in events if isinstance(e, GaussianRelease | DiscreteRelease)]
-            if any(e.noise_multiplier * ROUNDED > there for e in claimed):
+            if any(e.noise_multiplier * ROUNDED > multiplier for e in claimed):
                 yield Finding(
                     "scale",
                     charge.channel,
-                    f"{charge.client} is charged against the {reader} for a multiplier of "
-                    f"{max(e.noise_multiplier for e in claimed):.3g} and sends noise of {there:.3g} times "
-                    f"what a unit moves ({far:.3g})",
+                    f"{charge.client} is charged against the {reader} for a noise multiplier of "
+                    f"{max(e.noise_multiplier for e in claimed):.3g} and sends noise with a multiplier of "
+                    f"{multiplier:.3g} (sensitivity {sensitivity:.3g})",
                 )
             if any(isinstance(e, DiscreteRelease) and e.shares > honest for e in claimed):
                 yield Finding("scale", charge.channel, f"more than {honest} honest shares are counted on")

@@ -68,9 +68,9 @@ def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -
         if name in unseen:
             rows.append(row(name, NOTHING, []))
             continue
-        found = list(one(record))
-        leaks = name == "data" and bool(found) and all(_left_open(run, finding) for finding in found)
-        rows.append(row(name, LEAK if leaks else FAILED if found else PASSED, found))
+        findings = list(one(record))
+        leaks = name == "data" and bool(findings) and all(_left_open(run, finding) for finding in findings)
+        rows.append(row(name, LEAK if leaks else FAILED if findings else PASSED, findings))
     return [*rows, _seeded(run)]
 
 
@@ -106,16 +106,16 @@ def _first(transcript: Transcript, most: int) -> Transcript:
             else replace(sent, kept=False)
         )
 
-    found = Transcript(None, public=transcript.public)
-    found.body = transcript.body  # type: ignore[method-assign]
-    found.sent = [within(sent) for sent in transcript.sent]
-    found.opened, found.left_out = transcript.opened, transcript.left_out
-    return found
+    shortened = Transcript(None, public=transcript.public)
+    shortened.body = transcript.body  # type: ignore[method-assign]
+    shortened.sent = [within(sent) for sent in transcript.sent]
+    shortened.opened, shortened.left_out = transcript.opened, transcript.left_out
+    return shortened
 
 
 def _seeded(run: Run) -> dict[str, Any]:
     """Each noised channel's road, called twice from the same state of every global generator."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     probed, same_state = 0, frozen_state()
     for bound in run.policy.bounds.values():
         stage = noise_of(bound)
@@ -128,11 +128,11 @@ def _seeded(run: Run) -> dict[str, Any]:
                 if bound.channel.unit is Unit.CLIENT
                 else pooled_parts(bound, WIDTH)
             )
-            found += noise_of_a_seed(bound, neighbours, reader, same_state)
+            findings += noise_of_a_seed(bound, neighbours, reader, same_state)
             probed += 1
         except SecureFedGraphError:
             continue  # no worst case is at hand for this kind of channel
-    return row("seeded noise", FAILED if found else PASSED if probed else NOTHING, found)
+    return row("seeded noise", FAILED if findings else PASSED if probed else NOTHING, findings)
 
 
 def _norm(bound: Bound) -> float:

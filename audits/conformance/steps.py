@@ -77,18 +77,18 @@ def steps(
     if charged is None:
         charged = next(e.rate for e in how.events(1, "zero-out", WIDTH) if hasattr(e, "rate"))
     alpha = level / 8
-    found = [*_grid(how, noted, asked), *_coins(asked, charged, alpha)]
+    findings = [*_grid(how, noted, asked), *_coins(asked, charged, alpha)]
     whole = noted * max(how.rate * RECORDS, 1.0) / (how.noise * how.clip)
     total = float(np.square(whole).sum())
     low, high = chi2.ppf([alpha, 1 - alpha], noted.size)
     if not low <= total <= high:
-        found.append(
+        findings.append(
             Finding("noise", "steps", f"{math.sqrt(total / noted.size):.4g} of the noise that is claimed")
         )
     apart = float(np.square(np.diff(whole, axis=0)).sum(axis=1).min())
     if apart < 2 * chi2.ppf(alpha / STEPS, WIDTH):
-        found.append(Finding("repeated noise", "steps", "two steps carry nearly the same noise"))
-    return found + (seeded(how, same_seeds) if same_seeds is not None else [])
+        findings.append(Finding("repeated noise", "steps", "two steps carry nearly the same noise"))
+    return findings + (seeded(how, same_seeds) if same_seeds is not None else [])
 
 
 def seeded(how: PrivateSteps, same_seeds: SameSeeds) -> list[Finding]:
@@ -97,12 +97,14 @@ def seeded(how: PrivateSteps, same_seeds: SameSeeds) -> list[Finding]:
     for _ in range(2):
         with same_seeds():
             twice.append(_watched(how, 4))
-    found = []
+    findings = []
     if np.mean(twice[0][0] == twice[1][0]) > 0.2:
-        found.append(Finding("seeded noise", "steps", "the same seeds, the same noise"))
+        findings.append(Finding("seeded noise", "steps", "the same seeds, the same noise"))
     if how.rate < 1 and twice[0][1] == twice[1][1]:
-        found.append(Finding("seeded coins", "steps", "the same seeds, the same batches: no amplification"))
-    return found
+        findings.append(
+            Finding("seeded coins", "steps", "the same seeds, the same batches: no amplification")
+        )
+    return findings
 
 
 def _grid(how: PrivateSteps, noted: np.ndarray, asked: list[set[int]]) -> Iterator[Finding]:
@@ -184,16 +186,18 @@ def accountants(about: str = "") -> list[Finding]:
     Args:
         about: only floors whose name has this in it.
     """
-    found = []
+    findings = []
     for what, events, delta, floor in floors():
         if about not in what:
             continue
-        told = epsilon.epsilon(events, delta).epsilon
-        if told < floor * (1 - 1e-4):
-            found.append(
-                Finding("accountants", what, f"epsilon {told:.4g} is told, no less than {floor:.4g} is spent")
+        reported = epsilon.epsilon(events, delta).epsilon
+        if reported < floor * (1 - 1e-4):
+            findings.append(
+                Finding(
+                    "accountants", what, f"epsilon {reported:.4g} is told, no less than {floor:.4g} is spent"
+                )
             )
-    return found
+    return findings
 
 
 def _root(profile: Callable[[float], float], delta: float) -> float:
