@@ -73,14 +73,16 @@ class Planting:
     @property
     def noised(self) -> dict[str, Bound]:
         """The channels that the server reads under noise."""
-        found = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER}
-        return {n: b for n, b in found.items() if (stage := noise_of(b)) and stage.by != SERVER}
+        channels = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER}
+        return {n: b for n, b in channels.items() if (stage := noise_of(b)) and stage.by != SERVER}
 
     @property
     def trained(self) -> dict[str, Bound]:
         """The channels that show the server what noisy steps made."""
-        found = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER and b.channel.trained}
-        return found if self.bound.steps is not None else {}
+        channels = {
+            n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER and b.channel.trained
+        }
+        return channels if self.bound.steps is not None else {}
 
     def algorithm(self, kind: type[Algorithm]) -> type[Algorithm]:
         """The algorithm whose clients send canaries."""
@@ -115,10 +117,10 @@ class Planting:
         each = min(len(room) // of, COORDINATES) if of <= len(room) else int(canary[1] < len(room))
         if not each:
             return None
-        found = torch.zeros(width)
+        vector = torch.zeros(width)
         start = room.start + canary[1] * each
-        found[start : start + each] = each**-0.5
-        return found
+        vector[start : start + each] = each**-0.5
+        return vector
 
     # --- into the run
 
@@ -199,7 +201,7 @@ class Planting:
 
     def scores(self, view: View) -> tuple[np.ndarray, np.ndarray]:
         """Of canaries that were in, and of those that were out: 0 is halfway, higher is likelier in."""
-        found = dict.fromkeys(self.coins, 0.0)
+        totals = dict.fromkeys(self.coins, 0.0)
         for name, bound in self.noised.items():
             stage = noise_of(bound)
             assert stage is not None
@@ -207,15 +209,15 @@ class Planting:
             weight = 1 / (stage.multiplier**2 * stage.moved)
             for seen in view.uploads(name) or view.sums(name):
                 for canary, score, halfway in self._read(bound, seen):
-                    found[canary] += weight * (score - halfway)
+                    totals[canary] += weight * (score - halfway)
         for name in self.trained:
             for seen in view.uploads(name) or view.sums(name):
                 flat = _flat(seen.values)
                 for canary in (c for c in self.coins if c[0] in seen.clients):
                     direction = self.direction(canary, len(flat), self._groups[canary[0]])
                     assert direction is not None
-                    found[canary] -= float(flat @ direction.double())  # a step goes against the gradient
-        scores = np.array([found[canary] for canary in self.coins])
+                    totals[canary] -= float(flat @ direction.double())  # a step goes against the gradient
+        scores = np.array([totals[canary] for canary in self.coins])
         inside = np.array(list(self.coins.values()), dtype=bool)
         return scores[inside], scores[~inside]
 
@@ -290,9 +292,9 @@ def _table(
     if isinstance(made, ContributionRows):
         return first(made.places.bool().numpy(), touches.rows).astype(np.float64)
     batches, _, positions = made.places.shape
-    found = np.zeros((len(next(iter(made.values.values()))), batches * positions))
+    table = np.zeros((len(next(iter(made.values.values()))), batches * positions))
     units = made.places.numpy()
     batch, _, position = np.meshgrid(*(np.arange(n) for n in units.shape), indexing="ij")
-    there = units >= 0
-    np.add.at(found, (units[there], (batch * positions + position)[there]), 1.0)
-    return found
+    present = units >= 0
+    np.add.at(table, (units[present], (batch * positions + position)[present]), 1.0)
+    return table

@@ -113,7 +113,7 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
         try:
             neighbours, colluders = worst_case(bound, stage)
             fits = _fitting(bound, neighbours, reader, colluders, trials)
-            found = audit(
+            audited = audit(
                 bound,
                 neighbours,
                 reader,
@@ -125,8 +125,8 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
         except BadInput as error:
             yield {**about, "outcome": UNAUDITED, "reason": str(error)}
             continue
-        best = max((found.lower, found.any_noise), key=lambda lower: lower.epsilon)
-        yield _row(about, found.claim, best, found.broken, confidence)
+        best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
+        yield _row(about, audited.claim, best, audited.broken, confidence)
 
 
 def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ...]]:
@@ -184,7 +184,7 @@ def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[d
         reason = f"no worst case of steps is known under {run.policy.policy.relation}"
         yield {**about, "outcome": UNAUDITED, "reason": reason}
         return
-    found = audit_steps(
+    audited = audit_steps(
         replace(how, steps=most),
         times,
         trials=trials,
@@ -192,19 +192,19 @@ def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[d
         delta=delta,
         confidence=confidence,
     )
-    if math.isinf(found.claim):
+    if math.isinf(audited.claim):
         return  # so little noise that the ledger says so
-    if found.any_noise.refutes(found.one_step):
-        yield _row({**about, "of": "one step"}, found.one_step, found.any_noise, True, confidence)
+    if audited.any_noise.refutes(audited.one_step):
+        yield _row({**about, "of": "one step"}, audited.one_step, audited.any_noise, True, confidence)
     else:
-        yield _row(about, found.claim, found.lower, found.broken, confidence)
+        yield _row(about, audited.claim, audited.lower, audited.broken, confidence)
 
 
 def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for client, event in stepped:
-        found[client] += event.steps
-    return found
+        totals[client] += event.steps
+    return totals
 
 
 # --- what is randomised

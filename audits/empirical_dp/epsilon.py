@@ -201,8 +201,8 @@ def _by_threshold(
         if min(ins.size, outs.size) < 2:
             raise BadInput("an audit that chooses its threshold needs two scores or more of either world")
         chosen = np.quantile(np.concatenate([ins[::2], outs[::2]]), np.linspace(0, 1, _THRESHOLDS))
-        found = of_errors(*_errors(ins[::2], outs[::2], chosen, alpha))
-        threshold = float(chosen[int(found.argmax())])
+        bounds = of_errors(*_errors(ins[::2], outs[::2], chosen, alpha))
+        threshold = float(chosen[int(bounds.argmax())])
         ins, outs = ins[1::2], outs[1::2]
     errors = _errors(ins, outs, np.array([threshold]), alpha)
     none = _upper(np.zeros(1), outs.size, alpha), _upper(np.zeros(1), ins.size, alpha)
@@ -243,10 +243,10 @@ def _one_run(
     for share in GUESSED:
         each = max(int(share * canaries) // 2, 1)
         guesses, right = 2 * each, _right(ins, outs, each)
-        found = _first_kept(refuted(canaries, guesses, right, alpha))
+        bound = _first_kept(refuted(canaries, guesses, right, alpha))
         most = max(most, _first_kept(refuted(canaries, guesses, guesses, alpha)))
-        if found > best:
-            best, details = found, {"guesses": float(guesses), "right": float(right)}
+        if bound > best:
+            best, details = bound, {"guesses": float(guesses), "right": float(right)}
     return Lower(
         epsilon(best), epsilon(most), method, delta, confidence, int(ins.size), int(outs.size), details
     )
@@ -315,12 +315,12 @@ def _checked(
         raise BadInput(f"delta {delta}: an audit needs one {'above' if least else 'from'} 0 and below 1")
     if not 0 < confidence < 1:
         raise BadInput(f"confidence {confidence}: give a number between 0 and 1, such as 0.95")
-    found = tuple(np.asarray(scores, dtype=np.float64).reshape(-1) for scores in (scores_in, scores_out))
-    for name, scores in zip(("scores_in", "scores_out"), found, strict=True):
+    arrays = tuple(np.asarray(scores, dtype=np.float64).reshape(-1) for scores in (scores_in, scores_out))
+    for name, scores in zip(("scores_in", "scores_out"), arrays, strict=True):
         if not scores.size:
             raise BadInput(f"{name} is empty: an audit needs scores of both worlds")
         if np.isnan(scores).any():
             raise BadInput(
                 f"{name} holds NaN: score what was released, or leave the trial out of both worlds"
             )
-    return found[0], found[1]
+    return arrays[0], arrays[1]

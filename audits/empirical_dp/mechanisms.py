@@ -123,7 +123,7 @@ def claims(bound: Bound, delta: float) -> dict[str, float]:
     charge = Charge(
         "audited", "audit", 1, 1, bound.channel.name, unit, bound.terms.relation, bound.releases()
     )
-    return {reader: told.epsilon for reader, told in spent([charge], delta, units=(unit,))[unit].items()}
+    return {reader: cost.epsilon for reader, cost in spent([charge], delta, units=(unit,))[unit].items()}
 
 
 def view(

@@ -75,7 +75,7 @@ def one_run_rows(
         return [{**about, "outcome": UNAUDITED, "reason": reason}]
     lower = _bound(short, ins, outs, confidence)
     broken = lower.refutes(claim)
-    told = {
+    figures = {
         "claim": claim,
         "delta": experiment.delta,
         "lower": lower.epsilon,
@@ -86,7 +86,7 @@ def one_run_rows(
         "outcome": BROKEN if broken else WEAK if lower.ceiling <= claim else HOLDS,
         "reason": "",
     }
-    return [{**about, **told}]
+    return [{**about, **figures}]
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,18 @@ class Played:
 
 def _played(experiment: Experiment, canaries: int) -> list[Played]:
     """Runs until there are canaries enough; one that fails ends it, and what is there is judged."""
-    crowd, found = _crowd(experiment), list[Played]()
-    while len(found) < RUNS:
+    crowd, runs = _crowd(experiment), list[Played]()
+    while len(runs) < RUNS:
         try:
-            one = _run(crowd.model_copy(update={"seed": crowd.seed + len(found)}))
+            one = _run(crowd.model_copy(update={"seed": crowd.seed + len(runs)}))
         except SecureFedGraphError:
-            if not found:
+            if not runs:
                 raise
             break
-        found.append(one)
-        if not len(one.ins) + len(one.outs) or sum(len(p.ins) + len(p.outs) for p in found) >= canaries:
+        runs.append(one)
+        if not len(one.ins) + len(one.outs) or sum(len(p.ins) + len(p.outs) for p in runs) >= canaries:
             break
-    return found
+    return runs
 
 
 def _crowd(experiment: Experiment) -> Experiment:
@@ -169,11 +169,13 @@ def _run(experiment: Experiment) -> Played:
     run, planting = planted(experiment)
     steps = planting.bound.steps
     unit = steps.unit if steps else experiment.unit
-    told = run.privacy(unit, experiment.delta)
-    claim = float({told["against"]: told["epsilon"], **told.get("readers", {})}.get(SERVER, math.inf))
+    privacy = run.privacy(unit, experiment.delta)
+    claim = float(
+        {privacy["against"]: privacy["epsilon"], **privacy.get("readers", {})}.get(SERVER, math.inf)
+    )
     if math.isinf(claim):
         raise BadInput(f"the run claims no finite epsilon for one {unit} against the server")
-    return Played(claim, unit, str(told["relation"]), *planting.scores(run.transcript.view(SERVER)))
+    return Played(claim, unit, str(privacy["relation"]), *planting.scores(run.transcript.view(SERVER)))
 
 
 def _bound(experiment: Experiment, ins: np.ndarray, outs: np.ndarray, confidence: float) -> Lower:
@@ -181,10 +183,10 @@ def _bound(experiment: Experiment, ins: np.ndarray, outs: np.ndarray, confidence
     if experiment.trains_under_noise:  # steps on some of the records are no Gaussian mechanism
         return one_run(ins, outs, experiment.delta, confidence)
     part = 1 - (1 - confidence) / 3
-    found = (
+    bounds = (
         one_run(ins, outs, experiment.delta, part),
         one_run_gaussian(ins, outs, experiment.delta, part),
         gaussian(ins, outs, experiment.delta, part, threshold=0.0),
     )
-    best = max(found, key=lambda lower: (lower.epsilon, lower.ceiling))
-    return replace(best, ceiling=max(lower.ceiling for lower in found))
+    best = max(bounds, key=lambda lower: (lower.epsilon, lower.ceiling))
+    return replace(best, ceiling=max(lower.ceiling for lower in bounds))

@@ -70,7 +70,7 @@ class StepAudit:
 def scores(how: PrivateSteps, records: Records, present: bool, trials: int) -> np.ndarray:
     """What single steps show, one score a trial: touched records that were in, and noise of ``how.noise``."""
     expected = max(how.rate * records.number, 1.0)
-    found = []
+    parts = []
     for _ in range(math.ceil(trials / records.blocks)):
         parameters = {
             name: torch.nn.Parameter(torch.zeros(records.blocks, dtype=torch.float64))
@@ -85,8 +85,8 @@ def scores(how: PrivateSteps, records: Records, present: bool, trials: int) -> n
             records.touched,
         )
         moved = torch.stack([p.detach() for p in parameters.values()]).sum(0)
-        found.append((-moved * expected / how.clip / math.sqrt(records.tensors)).numpy())
-    return np.concatenate(found)
+        parts.append((-moved * expected / how.clip / math.sqrt(records.tensors)).numpy())
+    return np.concatenate(parts)
 
 
 def audit_steps(
@@ -124,8 +124,8 @@ def audit_steps(
     # the law of what is charged, which need not be what is done
     event: Any = how.events(occurrences, "zero-out", 1)[0]
     law = _Law(event.rate, getattr(event, "occurrences", 1), records.vanishing)
-    told = event.noise_multiplier
-    cut = law.threshold(told, ins.size, confidence)
+    claimed = event.noise_multiplier
+    cut = law.threshold(claimed, ins.size, confidence)
     allowed = law.noise(ins, outs, cut, confidence)
     most = law.noise(ins[:0], outs[:0], cut, confidence, ins.size)
 
@@ -152,7 +152,7 @@ def audit_steps(
         lower,
         two_worlds(ins, outs, delta, confidence),
         one,
-        (allowed, told),
+        (allowed, claimed),
     )
 
 
@@ -206,11 +206,11 @@ class _Law:
         cuts = np.linspace(-1, 1, 9) * (noise + self.occurrences * self.rate) * 1.5
         for cut in sorted(cuts, key=abs):
             p, q = (float(v[0]) for v in self.above(cut, noise))
-            found = self.allowed(
+            largest = self.allowed(
                 _upper(round(trials * q), trials, alpha), _upper(round(trials * (1 - p)), trials, alpha)
             )
-            if found < least:
-                best, least = float(cut), found
+            if largest < least:
+                best, least = float(cut), largest
         return best
 
 
@@ -246,7 +246,7 @@ def audit_links(
         linked = rng.random(len(first)) < 0.5
         own = np.concatenate([np.stack([first[linked], second[linked]]), more], axis=1)
         drawn = links.drawn(torch.from_numpy(own), x).numpy()
-        told = np.isin(first * nodes + second, drawn[0] * nodes + drawn[1]).astype(float)
-        seen[0].append(told[linked])
-        seen[1].append(told[~linked])
+        reported = np.isin(first * nodes + second, drawn[0] * nodes + drawn[1]).astype(float)
+        seen[0].append(reported[linked])
+        seen[1].append(reported[~linked])
     return two_worlds(np.concatenate(seen[0]), np.concatenate(seen[1]), 0.0, confidence, threshold=0.5)

@@ -125,20 +125,20 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
         first.append(first[-1] * children + 1)
     above = [-1, *parents(touches.fanout).tolist()]
     reached = torch.zeros(len(levels), positions, dtype=torch.bool)
-    there = torch.zeros_like(reached)
+    used = torch.zeros_like(reached)
     for batch, level in enumerate(levels):
         place = first[level]
         for position in range(positions):
             line = _upwards(position, above)
             reached[batch, position] = place in line
-            there[batch, position] = place in line or position in _upwards(place, above)
-    units = torch.where(there, torch.arange(there.numel()).view(there.shape), -1)
+            used[batch, position] = place in line or position in _upwards(place, above)
+    units = torch.where(used, torch.arange(used.numel()).view(used.shape), -1)
     target = units.max() + 1
     for batch, level in enumerate(levels):
         units[batch, first[level]] = target
     shift = torch.arange(trials)[:, None, None] * (target + 1)
     places = torch.full((touches.batches, touches.trees, positions), -1)
-    rows = torch.where(there, units + shift, -1).reshape(-1, positions)
+    rows = torch.where(used, units + shift, -1).reshape(-1, positions)
     places[: len(rows), 0] = rows
     gone = reached.repeat(trials, 1)
     far = torch.zeros(int(places.max()) + 1, dtype=torch.bool)
@@ -163,10 +163,10 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
 
 def _upwards(position: int, above: list[int]) -> list[int]:
     """A position and all that it is reached through."""
-    found = [position]
-    while above[found[-1]] >= 0:
-        found.append(above[found[-1]])
-    return found
+    path = [position]
+    while above[path[-1]] >= 0:
+        path.append(above[path[-1]])
+    return path
 
 
 def held_by(bound: Bound, norm: float, holders: int, width: int = 2) -> Neighbours:

@@ -101,22 +101,22 @@ def other_data(
     Features are those of some of the owner's nodes, each any number of times, classes the next one, links
     those of other nodes; graphs of a set keep their links.
     """
-    found = graph.clone()
+    other = graph.clone()
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(int(graph.num_nodes or 0), generator=generator)
     if "x" in what and graph.x is not None:
-        found.x = graph.x[torch.randint(len(graph.x), (len(graph.x),), generator=generator)]
+        other.x = graph.x[torch.randint(len(graph.x), (len(graph.x),), generator=generator)]
     y = graph.get("y")
     if "y" in what and isinstance(y, torch.Tensor):
         whole = not y.is_floating_point()
-        found.y = (
+        other.y = (
             torch.where(y >= 0, (y + 1) % classes, y)
             if whole
             else y[torch.randperm(len(y), generator=generator)]
         )
     if "edge_index" in what and graph.edge_index is not None and graph.get("graph") is None:
-        found.edge_index = order[graph.edge_index]
-    return found
+        other.edge_index = order[graph.edge_index]
+    return other
 
 
 def _answers(rehearsal: Rehearsal, rounds: int, steps: PrivateSteps | None = None, **more: Any) -> _Listening:
@@ -141,12 +141,12 @@ def trained_channels(
     trained = {c.name for c in rehearsal.algorithm.in_use if c.trained}
     others = {name: other_data(graph, classes, 1) for name, graph in graphs.items()}
     differing = _differing(rehearsal, one, others, rounds, steps=steps)
-    found = [
+    findings = [
         Finding("trained", channel, f"{what} follows the data where no record takes part in a step")
         for channel, what in differing.items()
         if channel in trained
     ]
-    return found, shapes
+    return findings, shapes
 
 
 def _differing(
@@ -167,21 +167,21 @@ def _differing(
 
 
 def _first_differences(one: Answers, other: Answers) -> dict[str, str]:
-    found: dict[str, str] = {}
+    differences: dict[str, str] = {}
     for key in sorted({*one, *other}):
         a, b = one.get(key), other.get(key)
         if a is None or b is None or a.shape != b.shape or not torch.equal(a, b):
             round, channel, client, name = key
-            found.setdefault(channel, f"{name!r} of {client} in round {round}")
-    return found
+            differences.setdefault(channel, f"{name!r} of {client} in round {round}")
+    return differences
 
 
 def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
     """That clients with randomised data use one drawing for everything, and nothing of their own."""
-    found = []
+    findings = []
     for one in rehearsal.policy.drawn:
-        found += _drawn_once(rehearsal, one, rounds) + _own_unused(rehearsal, one)
-    return found
+        findings += _drawn_once(rehearsal, one, rounds) + _own_unused(rehearsal, one)
+    return findings
 
 
 def _drawn_once(rehearsal: Rehearsal, one: InputRandomizer, rounds: int) -> list[Finding]:
@@ -201,22 +201,24 @@ def _drawn_once(rehearsal: Rehearsal, one: InputRandomizer, rounds: int) -> list
         name, values = next(iter(again.items()))
         text = f"{name} used {len(values)} different drawings in {rounds} rounds and paid for one"
         return [Finding("randomised data", where, text)]
-    found = []
+    findings = []
     graphs = rehearsal.federation.owners
     same = [torch.equal(values[0], getattr(graphs[name], one.place)) for name, values in seen.items()]
     if one.kind == "labels":
         kept = total = 0
         for name, values in seen.items():
             own = graphs[name].y
-            there = own >= 0
-            kept, total = kept + int((values[0] == own)[there].sum()), total + int(there.sum())
+            labelled = own >= 0
+            kept, total = kept + int((values[0] == own)[labelled].sum()), total + int(labelled.sum())
         classes = rehearsal.federation.schema.classes
-        lie = (classes - 1) / (classes - 1 + float(torch.tensor(one.epsilon).double().exp()))
-        if float(binom.sf(kept - 1, total, 1 - lie)) < LEVEL:
-            found.append(Finding("randomised data", where, f"{kept} of {total} labels are the owners' own"))
+        flipped = (classes - 1) / (classes - 1 + float(torch.tensor(one.epsilon).double().exp()))
+        if float(binom.sf(kept - 1, total, 1 - flipped)) < LEVEL:
+            findings.append(
+                Finding("randomised data", where, f"{kept} of {total} labels are the owners' own")
+            )
     elif same and all(same) and one.kind != "links":
-        found.append(Finding("randomised data", where, "they are the owners' own"))
-    return found
+        findings.append(Finding("randomised data", where, "they are the owners' own"))
+    return findings
 
 
 def _own_unused(rehearsal: Rehearsal, one: InputRandomizer) -> list[Finding]:

@@ -174,7 +174,7 @@ def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     steady = {key for key in one if _same(one, again, key)}
     if not steady:
         raise NoTwins("what leaves clients differs from run to run with the same randomness")
-    found = []
+    findings = []
     for which, world, why in (
         (steady, on_others, "the data of its client"),
         ({key for key in steady if int(key.split("/")[0]) == last}, after_others, "what was answered before"),
@@ -182,10 +182,10 @@ def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
         wrong = sorted(key for key in which if not _same(one, world, key))
         if wrong:
             _, channel, whose, _ = wrong[0].split("/")
-            found.append(
+            findings.append(
                 Finding("answer alone", channel, f"what {whose} sends follows {why}, besides its answer")
             )
-    return found
+    return findings
 
 
 def _same(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], key: str) -> bool:
@@ -270,7 +270,7 @@ def _changes(
         n for n, b in bounds.items() if not b.carrier.gives.readable or any(s.noise() for s in b.stages)
     }
     again: Trace | None = None
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for kind in kinds:
         where = sentence.format(kind)
         try:
@@ -279,7 +279,7 @@ def _changes(
             raise
         except SecureFedGraphError as error:
             channel = next((name for name in hidden if repr(name) in str(error)), "all")
-            found.setdefault(channel, Finding(check, channel, f"{where} end the run: {error}"))
+            findings.setdefault(channel, Finding(check, channel, f"{where} end the run: {error}"))
             continue
         for key in sorted(usual.keys() | trace.keys()):
             _, channel, sender, _ = key
@@ -288,10 +288,10 @@ def _changes(
             again = _trace(play(PLAIN)) if again is None else again
             if usual.get(key) == again.get(key):  # what differs from run to run says nothing
                 instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
-                found.setdefault(
+                findings.setdefault(
                     channel, Finding(check, channel, f"{where} change what {sender} shows: {instead}")
                 )
-    return list(found.values())
+    return list(findings.values())
 
 
 def _shown(one: tuple[int, str] | None) -> str:
@@ -299,7 +299,7 @@ def _shown(one: tuple[int, str] | None) -> str:
 
 
 def _trace(run: Run) -> Trace:
-    found: Trace = {}
+    trace: Trace = {}
     places: Counter[tuple[int, str, str]] = Counter()
     for sent in run.transcript.sent:
         if (
@@ -311,8 +311,8 @@ def _trace(run: Run) -> Trace:
         place = sent.exchange, sent.channel, sent.sender
         places[place] += 1
         layout = Message.from_bytes(run.transcript.body(sent.number)).tree().get("layout", "")
-        found[*place, places[place]] = sent.bytes, str(layout)
-    return found
+        trace[*place, places[place]] = sent.bytes, str(layout)
+    return trace
 
 
 def _without_a_class(graph: Data, classes: int) -> Data:

@@ -152,7 +152,7 @@ def noises(
         for long in (False, True)
     ]
     parties = {name: Party(name, Identity.generate(), {}) for name in examples}
-    found: dict[str, list[np.ndarray]] = {}
+    by_party: dict[str, list[np.ndarray]] = {}
     layout = Layout(())
     for number in range(1, rounds + 1):
         known = both[(number - 1) // 2 % 2]
@@ -163,15 +163,15 @@ def noises(
             opened = road.open_sum(replies, scope, _nobody).total
             total = sum(value for _, value in known.values())
             flat = _flat(opened, layout, bound.channel.unit)
-            found.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
+            by_party.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
             continue
         for name, tree in replies.items():
             sent = np.asarray(road.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
             value = known[name][1]
             # what stages put behind the values is no value
             sent = sent.reshape(-1)[: value.size] * (stage.step if road.carrier.gives is Domain.RING else 1.0)
-            found.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
-    for party, rows in found.items():
+            by_party.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
+    for party, rows in by_party.items():
         yield Noise(bound.channel.name, party, np.array(rows), _names(layout))
 
 
@@ -183,13 +183,13 @@ def _flat(values: Mapping[str, torch.Tensor], layout: Layout, unit: Unit) -> np.
 
 def _names(layout: Layout) -> tuple[tuple[str, int, int], ...]:
     """Of every row, one after another."""
-    found, start = [], 0
+    spans, start = [], 0
     for row in range(layout.rows):
         for name, shape in layout.fields:
             end = start + math.prod(shape)
-            found.append((name if layout.rows == 1 else f"{name}, row {row}", start, end))
+            spans.append((name if layout.rows == 1 else f"{name}, row {row}", start, end))
             start = end
-    return tuple(found)
+    return tuple(spans)
 
 
 def rounds_for(width: int) -> int:
@@ -214,22 +214,22 @@ def widths(noise: Noise, level: float = LEVEL) -> list[Finding]:
 
     who = f"{noise.party} on channel {noise.channel!r}"
     each = np.flatnonzero(short(squares.sum(0), rounds))
-    found = []
+    complaints = []
     if len(each):
         named = ", ".join(noise.name_of(int(i)) for i in each[:3])
-        found.append(f"{len(each)} of {width} coordinates of {who} lack their noise: {named}")
+        complaints.append(f"{len(each)} of {width} coordinates of {who} lack their noise: {named}")
     for name, part in by_name:
         if short(part.sum(), part.size)[0] and not len(each):
-            found.append(f"{name} of {who} has {_rms(part):.3g} of the noise that is claimed")
+            complaints.append(f"{name} of {who} has {_rms(part):.3g} of the noise that is claimed")
     late = np.flatnonzero(short(squares.sum(1), width))
     if len(late) and len(each) < width:
-        found.append(
+        complaints.append(
             f"in {len(late)} of {rounds} rounds, from round {late[0] + 1} on, {who} has "
             f"{_rms(squares[late]):.3g} of the noise that is claimed"
         )
-    if not found and short(squares.sum(), squares.size)[0]:
-        found.append(f"{who} has {_rms(squares):.3g} of the noise that is claimed")
-    return [Finding("width", noise.channel, what) for what in found]
+    if not complaints and short(squares.sum(), squares.size)[0]:
+        complaints.append(f"{who} has {_rms(squares):.3g} of the noise that is claimed")
+    return [Finding("width", noise.channel, what) for what in complaints]
 
 
 def beyond(noise: Noise, level: float = LEVEL) -> list[Finding]:

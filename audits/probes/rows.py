@@ -97,10 +97,10 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
 
 def _row(name: str, probe: Callable[[], list[Finding]]) -> dict[str, Any]:
     try:
-        found = probe()
+        findings = probe()
     except Exception as error:  # a probe that cannot be made is not the loss of what was attacked
         return _missing(name, _said(error))
-    return row(name, FAILED if found else PASSED, found, SAYS)
+    return row(name, FAILED if findings else PASSED, findings, SAYS)
 
 
 def _missing(name: str, reason: str = "") -> dict[str, Any]:
@@ -125,10 +125,10 @@ class _Probes:
         return written_ahead(answering, one.federation, one.policy)
 
     def width(self) -> list[Finding]:
-        found = [
+        findings = [
             finding for noise in self._noises() for finding in widths(noise, LEVEL / len(self._noises()))
         ]
-        return found
+        return findings
 
     def correlation(self) -> list[Finding]:
         return likenesses(self._noises())
@@ -195,12 +195,12 @@ class _Probes:
     def _examples(self) -> dict[str, dict[str, Answer]]:
         """Channel with noise -> what some clients sent on it."""
         noised = {n for n, b in self._bounds().items() if noise_of(b) and b.channel.to != REFEREE}
-        found: dict[str, dict[str, Answer]] = {}
+        examples: dict[str, dict[str, Answer]] = {}
         for (channel, client), answers in self._rehearsal.usual().answers.items():
-            mine = found.setdefault(channel, {}) if channel in noised and answers[0].size else {}
+            mine = examples.setdefault(channel, {}) if channel in noised and answers[0].size else {}
             if len(mine) < CLIENTS:
                 mine[client] = answers[0]
-        return found
+        return examples
 
     def _sample(self) -> Sample:
         """What must be random, as a copy of this process makes it."""

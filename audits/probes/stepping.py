@@ -163,18 +163,18 @@ def steps_of(how: PrivateSteps, shapes: Shapes, level: float = LEVEL) -> list[Fi
     """
     watched = taken(how, shapes)
     part = level / 4
-    found = widths(watched.noise, part) + likenesses([watched.noise], part)
+    findings = widths(watched.noise, part) + likenesses([watched.noise], part)
     squares = np.square(watched.noise.values)
     if float(squares.sum()) > chi2.isf(part, squares.size):
         rms = math.sqrt(float(squares.mean()))
-        found.append(
+        findings.append(
             Finding(
                 "pull",
                 "steps",
                 f"a step moves by more than its clipped sum and noise: {rms:.3g} of the noise is left",
             )
         )
-    return found + _rates(how, watched, part)
+    return findings + _rates(how, watched, part)
 
 
 def _rates(how: PrivateSteps, watched: Steps, level: float) -> list[Finding]:

@@ -43,7 +43,7 @@ def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Findi
         NoTwins: where no copy can be made.
     """
     one, other = copies([sample, sample])
-    found = []
+    findings = []
     for what in one:
         a, b = one[what], other.get(what)
         same = b is not None and a.shape == b.shape and a.size > 0
@@ -51,8 +51,8 @@ def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Findi
             continue
         alike = int(np.count_nonzero(a == b))
         if alike == a.size if what.startswith("coins") else binom.sf(alike - 1, a.size, CHANCE) < LEVEL / 100:
-            found.append(Finding(check, what, "comes out the same in two copies of one process"))
-    return found
+            findings.append(Finding(check, what, "comes out the same in two copies of one process"))
+    return findings
 
 
 def copies(samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
@@ -68,17 +68,17 @@ def _copy(sample: Sample) -> dict[str, np.ndarray]:
     """What a forked copy of this process makes of it."""
     if not hasattr(os, "fork"):
         raise NoTwins("this system makes no copies of a process")
-    here, there = os.pipe()
+    reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of this process: the copy starts none
         child = os.fork()
     if not child:
-        _answer(sample, here, there)
-    os.close(there)
+        _answer(sample, reader, writer)
+    os.close(writer)
     try:
-        raw = _all_of(here, time.monotonic() + SECONDS)
+        raw = _all_of(reader, time.monotonic() + SECONDS)
     finally:
-        os.close(here)
+        os.close(reader)
         _end(child)
     try:
         tree = wire.decode(raw) if raw else {}
