@@ -64,7 +64,7 @@ def cells(
         claims: what the run claims at every delta; by default what its result says at its own.
     """
     claims = claims or Claims.told(case.result)
-    grid, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
+    audit, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
     variant = variant or Variant(AS_CONFIGURED, {}, ())
     for attack in attacks:
         for adversary in (a for a in attack.adversaries if a in who):
@@ -72,10 +72,10 @@ def cells(
             for aim in AIMS:
                 blank = blank_cell(experiment, attack, adversary, aim, variant)
                 decides = {key: at(case.result["config"], key) for key in attack.depends_on}
-                blank["settings"] |= decides | limits(grid, attack)
+                blank["settings"] |= decides | limits(audit, attack)
                 blank["form"] = case.result.get("form", {})
-                _cell(grid, blank, view, case, experiment, attack(effort), claims)
-    return grid
+                _cell(audit, blank, view, case, experiment, attack(effort), claims)
+    return audit
 
 
 def _cell(
@@ -173,12 +173,12 @@ def whom(guess: Guess, names: Collection[str]) -> str:
 
 def limits(grid: Audit, attack: type[Attack]) -> dict[str, Any]:
     """What bounded an attack, as far as it has controls and a search."""
-    found: dict[str, Any] = {}
+    bounds: dict[str, Any] = {}
     if grid.controls is not None and attack.controls:
-        found["controls"] = ", ".join(grid.controls)
+        bounds["controls"] = ", ".join(grid.controls)
     if grid.effort is not None and attack.searches:
-        found["effort"] = int(grid.effort) if grid.effort == int(grid.effort) else grid.effort
-    return found
+        bounds["effort"] = int(grid.effort) if grid.effort == int(grid.effort) else grid.effort
+    return bounds
 
 
 def blank_cell(

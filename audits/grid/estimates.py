@@ -87,10 +87,10 @@ class Costs:
             lambda g: (*kind_of(g), g.chosen.policy),
             kind_of,
         )
-        found = next((cost for same in nearest if (cost := self._mean(group, same)) is not None), None)
-        if found is None:
-            found = self._from_rehearsal(group)
-        return self._mean(group, lambda g: g.chosen.algorithm) if found is None else found
+        estimate = next((cost for same in nearest if (cost := self._mean(group, same)) is not None), None)
+        if estimate is None:
+            estimate = self._from_rehearsal(group)
+        return self._mean(group, lambda g: g.chosen.algorithm) if estimate is None else estimate
 
     def measured(self, group: Group) -> bool:
         """Whether the estimate is of runs of the group's own kind."""
@@ -128,11 +128,11 @@ def _factor(group: Group) -> float:
 
 def attack_seconds(group: Group) -> float:
     """A guess at what the attacks of a group take."""
-    found = 0.0
+    seconds = 0.0
     for attack in group.variant.attacks:
         many = sum(adversary in group.who for adversary in attack.adversaries)
-        found += many * (ATTACK if not attack.searches else 3 * group.effort if group.effort else SEARCH)
-    return found
+        seconds += many * (ATTACK if not attack.searches else 3 * group.effort if group.effort else SEARCH)
+    return seconds
 
 
 def telling(groups: Iterable[Group], costs: Costs | None = None) -> list[Group]:

@@ -51,22 +51,22 @@ def audit_folder(
             f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
         )
     who = adversaries(attacks, adversary)
-    case = FinishedRun(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
-    found = cells(case, experiment, attacks, who, effort=effort)
+    finished_run = FinishedRun(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
+    audit = cells(finished_run, experiment, attacks, who, effort=effort)
     about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
     about["variant"] = AS_CONFIGURED
-    run = _as_run(folder, case, experiment, result)
+    run = _as_run(folder, finished_run, experiment, result)
     charged = bool(run.charges)
-    found.conformance += [
+    audit.conformance += [
         {**about, **row}
         for row in conformance_rows(run, unseen=UNSEEN if charged else (*UNSEEN, *OF_CHARGES))
     ]
-    found.conformance += [{**about, **row} for row in probe_rows(run)]
-    found.empirical += [
+    audit.conformance += [{**about, **row} for row in probe_rows(run)]
+    audit.empirical += [
         {**about, **row} for row in (empirical_or_why_not(run, experiment.delta) if charged else ())
     ]
-    found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
-    return experiment, found
+    audit.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
+    return experiment, audit
 
 
 def _as_run(folder: Path, case: FinishedRun, experiment: Experiment, result: dict[str, Any]) -> Run:

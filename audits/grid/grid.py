@@ -114,9 +114,9 @@ def audit(
     )
     call = _Call(wanted, out, progress, workers, budget, say, started)
     call.run()
-    found = call.audit(controls, effort)
-    found.not_run += _without_their_settings(wanted, attacks, controls)
-    return found
+    audited = call.audit(controls, effort)
+    audited.not_run += _without_their_settings(wanted, attacks, controls)
+    return audited
 
 
 def _without_their_settings(
@@ -158,7 +158,7 @@ def groups(
 
     An attack whose channel an algorithm lacks is left out, where others of the attacks have theirs.
     """
-    found, who = [], adversaries(attacks, adversary)
+    listed, who = [], adversaries(attacks, adversary)
     named = None if controls is None else tuple(controls)
     for one in experiments:
         mine = readers(one, attacks) or list(attacks) if len(experiments) > 1 else attacks
@@ -168,11 +168,11 @@ def groups(
                 for variant in variants(chosen, mine, controls):
                     # probes depend on no seed, and controls are settings of what is attacked
                     probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]
-                    found.append(Group(chosen, variant, who, named, effort, probed=probed))
+                    listed.append(Group(chosen, variant, who, named, effort, probed=probed))
                 if canaries and chosen.adds_noise and seed == seeds[0]:
                     alone = Variant(CANARIES, {}, ())
-                    found.append(Group(chosen, alone, who, canaries=canaries))
-    return found
+                    listed.append(Group(chosen, alone, who, canaries=canaries))
+    return listed
 
 
 def _earlier(group: Group, out: Path | None) -> dict[str, Any] | None:
@@ -239,18 +239,18 @@ class _Call:
 
     def audit(self, controls: Collection[str] | None, effort: float | None) -> Audit:
         """What was found, in the order of the grid's table, and what was not run."""
-        grid = Audit(controls=None if controls is None else tuple(controls), effort=effort)
-        grid.estimate = self.estimate
+        audited = Audit(controls=None if controls is None else tuple(controls), effort=effort)
+        audited.estimate = self.estimate
         for group in self.wanted:
             made = self.found.get(id(group))
             if made is None:
                 reason = self.missing[id(group)].reason
                 failed = self.missing[id(group)].unforeseen
-                grid.not_run += [{**cell, "reason": reason, "failed": failed} for cell in group.cells()]
+                audited.not_run += [{**cell, "reason": reason, "failed": failed} for cell in group.cells()]
                 continue
             for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):
-                getattr(grid, name).extend(made[name])
-        return grid
+                getattr(audited, name).extend(made[name])
+        return audited
 
     def _here(self, group: Group) -> None:
         self._take_or_note(group, tried(attacked, group, self.out))

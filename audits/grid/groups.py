@@ -121,10 +121,10 @@ def kept(out: Path, group: Group) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = read_json(path, "group", out)
+        content = read_json(path, "group", out)
     except BadInput:  # torn: it is run again
         return None
-    return found if _is_whole(found) else None
+    return content if _is_whole(content) else None
 
 
 def _is_whole(found: dict[str, Any]) -> bool:

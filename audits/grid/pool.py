@@ -47,9 +47,9 @@ def default_workers(tasks: int) -> int:
 
 def free_memory() -> int:
     """Bytes that can be had without swapping."""
-    told = Path("/proc/meminfo")
-    if told.is_file():
-        for line in told.read_text().splitlines():
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -32,10 +32,10 @@ def features(guess: Guess, case: FinishedRun) -> Judgement:
     rows = {t: scoring.hold(values, held[t]) for t, values in guess.values.items()}
     sizes = {t: len(values) for t, values in held.items()}
     true, guessed = {}, {}
-    for target, found in rows.items():
-        first = found.distinct()[:MOST_ROWS]
-        true[target] = np.round(held[target][found.nearest[first]], 3)
-        guessed[target] = np.round(found.rows[first], 3)
+    for target, recovered in rows.items():
+        first = recovered.distinct()[:MOST_ROWS]
+        true[target] = np.round(held[target][recovered.nearest[first]], 3)
+        guessed[target] = np.round(recovered.rows[first], 3)
     return Judgement(scoring.recovered_rows(rows, sizes, public), true, guessed)
 
 

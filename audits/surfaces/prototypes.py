@@ -44,14 +44,14 @@ def incidence(case: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     s = case.algorithm.settings
     if getattr(s, "vocabulary", "") != "exchanged":
         return {}
-    schema, found = case.federation.schema, {}
+    schema, by_owner = case.federation.schema, {}
     for owner, graph in case.federation.owners.items():
         training = graph.train_mask.nonzero().flatten()
         motifs = motifs_of(graph, training, s.rings, bool(schema.atoms))  # type: ignore[attr-defined]
-        holds = np.zeros((motifs.graphs, len(motifs.codes)), dtype=bool)
-        holds[motifs.graph, motifs.motif] = True
-        found[owner] = (motifs.codes.numpy(), holds)
-    return found
+        contains = np.zeros((motifs.graphs, len(motifs.codes)), dtype=bool)
+        contains[motifs.graph, motifs.motif] = True
+        by_owner[owner] = (motifs.codes.numpy(), contains)
+    return by_owner
 
 
 def removed(case: FinishedRun) -> tuple[str, int]:
@@ -97,7 +97,7 @@ def embeddings(case: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]
         updates = {s.clients[0]: s.values for s in view.uploads("update") if s.round == 1}
         if set(updates) != set(case.federation.names):
             raise BadInput("the models that made the embeddings are not known: keep channel 'update' in full")
-    found = {}
+    by_owner = {}
     for owner, graph in case.federation.owners.items():
         moved = {k: torch.tensor(v, dtype=torch.float32) for k, v in updates.get(owner, {}).items()}
         model = algorithm.model(schema)
@@ -105,8 +105,8 @@ def embeddings(case: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]
         model.eval()
         with torch.no_grad():
             made = model.embed(some(graph, graph.train_mask.nonzero().flatten()))
-        found[owner] = made.double().numpy()
-    return found
+        by_owner[owner] = made.double().numpy()
+    return by_owner
 
 
 def singletons(guess: Guess, case: FinishedRun) -> Judgement:
@@ -120,19 +120,19 @@ def singletons(guess: Guess, case: FinishedRun) -> Judgement:
     covered, shown, nearest = 0, {}, {}
     hits, of = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)]
     for target, rows in guess.values.items():
-        there = true[target]
-        graphs += len(there)
+        embedded = true[target]
+        graphs += len(embedded)
         claimed += len(rows)
         if not len(rows):
             continue
-        closest = cdist(rows, there).argmin(1)
-        apart = _apart(rows, there[closest])
+        closest = cdist(rows, embedded).argmin(1)
+        apart = _apart(rows, embedded[closest])
         right += int((apart <= EXACT).sum())
         hits.append(apart <= EXACT)
-        of.append(graphs - len(there) + closest)
+        of.append(graphs - len(embedded) + closest)
         covered += len(np.unique(closest[apart <= EXACT]))
         errors += apart.tolist()
-        shown[target], nearest[target] = rows[:2].round(3), there[closest[:2]].round(3)
+        shown[target], nearest[target] = rows[:2].round(3), embedded[closest[:2]].round(3)
     means = {o: v.mean(0, keepdims=True) for o, v in true.items()}
     trivial = np.mean([float((_apart(means[o], v) <= EXACT).mean()) for o, v in true.items()])
     hit, graph_of = np.concatenate(hits), np.concatenate(of)

@@ -71,11 +71,11 @@ def single(guess: Guess, case: FinishedRun) -> Judgement:
         if alone[t] and held[t].exact.any()
     ]
     more = {"neighbour_means": float(len(means)), "neighbour_means_right": float(sum(means))}
-    found = {t: h.distinct()[:2] for t, h in held.items()}
+    shown = {t: h.distinct()[:2] for t, h in held.items()}
     return Judgement(
         replace(score, details={**score.details, **(more if any(alone.values()) else {})}),
-        {t: np.round(held_by[t][h.nearest[found[t]]], 3) for t, h in held.items()},
-        {t: np.round(h.rows[found[t]], 3) for t, h in held.items()},
+        {t: np.round(held_by[t][h.nearest[shown[t]]], 3) for t, h in held.items()},
+        {t: np.round(h.rows[shown[t]], 3) for t, h in held.items()},
     )
 
 
