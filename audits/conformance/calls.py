@@ -1,7 +1,7 @@
-"""Conformance by trying: what a bound protection, noisy steps or a small federation do when watched.
+"""Conformance by calling the code: a bound protection, noisy steps, or a small federation under watch.
 
-Where :mod:`~secure_fedgraph.audits.conformance.checks` reads the record of a run, these call the code:
-twice with the same seeds, with a stage that looks at the ledger, with gradients that note which records were
+:mod:`~secure_fedgraph.audits.conformance.checks` reads the record of a run. The checks here call the code:
+twice with the same seeds, with a stage that reads the ledger, or with gradients that note which records were
 asked for.
 """
 
@@ -52,8 +52,8 @@ NODES = 60
 
 
 SameSeeds = Callable[[], AbstractContextManager[None]]
-"""Puts every global generator (torch, numpy, random) at the same point. Given by whoever probes: no module
-here touches global state."""
+"""Sets every global generator (torch, numpy, random) to the same state. The caller gives it: no module here
+touches global state."""
 
 
 def noise_of_a_seed(
@@ -64,8 +64,8 @@ def noise_of_a_seed(
     Args:
         bound: a protection with noise against that reader.
         neighbours: any two worlds, of some 32 values or more.
-        reader: who looks.
-        same_seeds: seeds the world.
+        reader: whose view is compared.
+        same_seeds: sets the global generators.
     """
     name, findings = bound.channel.name, []
     seen = []
@@ -83,9 +83,10 @@ def noise_of_a_seed(
 
 
 class _Ahead(Stage):
-    """Does nothing to an upload, and looks whether the ledger has it already.
+    """Leaves an upload as it is, and checks that the ledger already has its charge.
 
-    Clients of an exchange are sealed one by one: the first needs one charge in the ledger, the last all.
+    Clients of an exchange seal one after another: the first needs one charge in the ledger, the last needs
+    all of them.
     """
 
     takes = gives = Domain.REAL
@@ -109,7 +110,7 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
     """That every charge is on disk before its upload is clipped, noised or sealed; one round is run.
 
     Raises:
-        BadInput: for a policy whose recipe does not decide, as strictest's: nothing could be watched.
+        BadInput: for a policy that does not choose protections by its recipe, such as strictest.
     """
     recipe, sealed, late = policy.recipe, Counter[tuple[str, int]](), set[tuple[str, int]]()
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +130,9 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
             allow_plaintext=True,
         )
     if not sealed:
-        raise BadInput(f"policy {policy.name!r} does not bind by its recipe: probe the one that it chooses")
+        raise BadInput(
+            f"policy {policy.name!r} does not bind by its recipe: probe the policy that it chooses"
+        )
     return [
         Finding("written ahead", channel, f"exchange {exchange} was sealed before it was charged")
         for channel, exchange in sorted(late)
@@ -137,7 +140,7 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
 
 
 def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
-    """That clients whose links are randomised train on drawn links: so many of their own cannot be left."""
+    """That clients with randomised links train on those: only so many of them are links of their own."""
     counts: dict[str, tuple[int, int]] = {}
 
     def look(client: ClientContext) -> None:
@@ -156,11 +159,11 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
 
 
 def links_of_a_seed(links: Any, same_seeds: SameSeeds) -> list[Finding]:
-    """That no seed reproduces the links that are drawn.
+    """That no seed reproduces randomised links.
 
     Args:
-        links: the policy's.
-        same_seeds: seeds the world.
+        links: how the policy randomises them.
+        same_seeds: sets the global generators.
     """
     nodes = 64
     own, x = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)]), torch.eye(nodes)
@@ -178,7 +181,7 @@ def _pairs(edge_index: torch.Tensor) -> set[tuple[int, int]]:
 
 @dataclass
 class Records:
-    """What a client's noisy training asked for: stands in for its :class:`Training` and takes no step."""
+    """Takes the place of a client's :class:`Training`: notes what it is given and takes no step."""
 
     unit: str
     parameters: Mapping[str, Any] | None = None
@@ -195,12 +198,12 @@ class Records:
         occurrences: int = 1,
         penalty: Any = None,
     ) -> None:
-        """Keeps what it was given."""
+        """Notes its arguments."""
         self.parameters, self.number, self.gradients = parameters, records, gradients
         self.occurrences = occurrences
 
     def taken(self) -> dict[str, tuple[Event, ...]]:
-        """Nothing."""
+        """Nothing: no step was taken."""
         return {}
 
     def of(self, chosen: torch.Tensor) -> torch.Tensor:
@@ -211,9 +214,10 @@ class Records:
 
 
 def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
-    """That a record's gradient is its own, and that one unit touches no more records than are charged.
+    """That a record's gradient depends on it alone, and that one unit is in no more records than are charged.
 
-    Units are removed one by one: features, label, and of nodes their links, with neighbours sampled anew.
+    Units are removed one by one: their features, their label, and a node's links too. Neighbours are then
+    sampled again.
     """
     assert policy.steps is not None
     bound = policy.bind(algorithm.in_use, federation.names)
@@ -286,12 +290,12 @@ def _touched(client: Client) -> list[Finding]:
 def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> list[Finding]:
     """That two runs with the same seeds, global ones too, send different noised uploads.
 
-    Where masks or ciphers make all uploads different, what was opened of them is compared.
+    Where masks or encryption make all uploads different, the opened values are compared.
 
     Args:
         make: a run with ``keep=everything``, the same each time.
         policy: what it runs under.
-        same_seeds: seeds the world.
+        same_seeds: sets the global generators.
     """
     runs, findings = [], []
     for _ in range(2):
@@ -317,7 +321,7 @@ def _gaussians(bound: Bound) -> list[Gaussian]:
 
 
 def _bodies(run: Any) -> Iterator[tuple[Any, bytes]]:
-    """Uploads as they went to the server, without the run's name around them."""
+    """The bodies of uploads to the server, without the run's name."""
     for sent in run.transcript.sent:
         if sent.recipient == SERVER and sent.step == ANSWER:
             yield sent, bytes(Message.from_bytes(run.transcript.body(sent.number)).body)

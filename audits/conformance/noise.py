@@ -18,7 +18,7 @@ from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.wire import decode
 
 WHOLE = 0.02
-"""How far from a whole step a value may be that travelled as float32."""
+"""How far a value that was sent as float32 may be from a whole step."""
 ROUNDED = 1 - 1e-9
 Before = dict[tuple[str, str], tuple[np.ndarray, float]]
 """(channel, reader or sender) -> the last values in steps, and the variance of their noise."""
@@ -57,7 +57,7 @@ def _noised(
     steps, width = values / float(terms["grid"]), values.size
     if np.abs(steps - np.rint(steps)).max() > WHOLE:
         yield Finding(
-            "grid", channel, f"{who}: values between the steps: the noise is no whole number of them"
+            "grid", channel, f"{who}: values lie between the steps, so the noise is not on the grid"
         )
     # what is hidden only adds to the sum of squares around the mean, so the lower tail is the noise's
     variance = shares * float(terms["sigma"]) ** 2
@@ -69,7 +69,7 @@ def _noised(
             yield Finding(
                 "noise",
                 channel,
-                f"{who}: {rms:.3g} steps at most where {math.sqrt(variance):.3g} are claimed",
+                f"{who}: noise of {rms:.3g} steps at most, {math.sqrt(variance):.3g} are claimed",
             )
     for (other, name), (earlier, earlier_variance) in before.items():
         if other == channel and earlier.size == width:
@@ -81,7 +81,7 @@ def _noised(
 
 
 def scale(record: Record) -> Iterator[Finding]:
-    """The noise that the wire names is as large as the charge says, against a sensitivity worked out anew."""
+    """The noise named in a message is as large as its charge says, with the sensitivity computed again."""
     worst: dict[tuple[str, str], float] = {}
     for sent, tree in record.replies:
         if "sigma" in tree and "grid" in tree:
@@ -108,11 +108,13 @@ def scale(record: Record) -> Iterator[Finding]:
                     f"{multiplier:.3g} (sensitivity {sensitivity:.3g})",
                 )
             if any(isinstance(e, DiscreteRelease) and e.shares > honest for e in claimed):
-                yield Finding("scale", charge.channel, f"more than {honest} honest shares are counted on")
+                yield Finding(
+                    "scale", charge.channel, f"the charge counts on more than {honest} honest shares"
+                )
 
 
 def _moves(bound: Bound) -> float | None:
-    """How far one unit moves an upload, from the declarations alone; None where they do not say."""
+    """The sensitivity of an upload by the declarations alone; None where they do not say."""
     twice = 2 if bound.terms.relation == "replace" else 1
     if bound.channel.touches is not None:
         twice = 2 if bound.channel.touches.turns else twice

@@ -1,8 +1,8 @@
 """Canaries in a whole run: units whose part of every noised upload is a direction of their own, or nothing.
 
-A fair coin for each says which (or which way, where noise protects units that are replaced). The run is a
-real one: the door, the clip, the noise, the carrier's masks, the server's sums, the ledger. What the server
-read is projected on each direction; how well that tells the coins bounds epsilon from below
+A fair coin for each decides which (or the sign, where noise protects units that are replaced). The run is a
+real one: clip, noise, the carrier's masks, the server's sums, the ledger. What the server read is projected
+on each direction; how well the projections show the coins bounds epsilon from below
 (:mod:`secure_fedgraph.audits.empirical_dp.one_run`).
 
 =================  ====================================================================================
@@ -14,8 +14,8 @@ sums over trees    the same, in every place where the unit stands
 noisy steps        all the records that one unit may be in, each pulling along coordinates of their own
 =================  ====================================================================================
 
-No two canaries share a coordinate, so none tells of another. Where an upload has not as many coordinates as
-there are clients, the last clients have no canary on it.
+No two canaries share a coordinate, so none changes another's score. Where an upload has fewer coordinates
+than there are clients, the last clients have no canary on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees,
 from secure_fedgraph.seams import ClientContext
 
 COORDINATES = 64
-"""Of one canary at most: each is far above the grid that values are rounded to."""
+"""Coordinates of one canary, at most: each value stays far above the grid that values are rounded to."""
 Canary = tuple[str, int]
 """A client, and the number of the unit in it."""
 
@@ -55,7 +55,7 @@ class Planting:
     Args:
         bound: the run's policy.
         clients: everybody's names.
-        seed: of coins and directions: they protect nobody, and the noise does not know them.
+        seed: of the coins, which protect nobody; the noise does not depend on it.
     """
 
     bound: BoundPolicy
@@ -99,7 +99,7 @@ class Planting:
         return 1.0 if self.coin(canary) else -1.0 if opposite else 0.0
 
     def room(self, client: str, width: int) -> range:
-        """The coordinates of so many that are a client's own."""
+        """The coordinates that are a client's own, of ``width``."""
         place, clients = self.clients.index(client), len(self.clients)
         each = width // clients
         return range(place * each, (place + 1) * each) if each else range(place, min(place + 1, width))
@@ -171,7 +171,7 @@ class Planting:
     def gradients(
         self, client: str, parameters: Mapping[str, Any], records: int, occurrences: int
     ) -> Callable[[torch.Tensor], dict[str, torch.Tensor]]:
-        """Chosen records to gradients: those of a canary all pull its way, others nowhere."""
+        """Chosen records -> gradients: the direction of their canary, or zero."""
         steps = self.bound.steps
         assert steps is not None
         groups, width = records // occurrences, sum(p.numel() for p in parameters.values())
@@ -279,7 +279,7 @@ def _flat(values: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _standing(made: ContributionRows | ContributionTrees) -> list[int]:
-    """The units that stand somewhere."""
+    """The units that are in some row or tree."""
     if isinstance(made, ContributionTrees):
         return sorted({int(unit) for unit in made.places.reshape(-1).tolist() if unit >= 0})
     return list(torch.nonzero(made.places.any(1)).reshape(-1).tolist())

@@ -1,4 +1,4 @@
-"""A small sample of guessed links for pictures: a node, whom it is linked to, and said to be."""
+"""A small sample of guessed links for pictures: one node, its true neighbours and its guessed ones."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def best(scores: np.ndarray, links: int) -> np.ndarray:
 
 
 def around(row: np.ndarray, column: np.ndarray, scores: np.ndarray, linked: np.ndarray) -> dict[str, Any]:
-    """A node's ego-graph as it is, and as a guess has it, where the best ``|E|`` pairs are said to be links.
+    """A node's true ego-graph and its guessed one, where the best ``|E|`` pairs are the guessed links.
 
-    The node is drawn by lot among those of ``FEWEST`` to ``MOST`` true links, never by how well it was
-    guessed. Shown are its true neighbours and its guessed ones, and all links among them.
+    The node is drawn at random among those with ``FEWEST`` to ``MOST`` true links, never by how well it was
+    guessed. Its true neighbours and its guessed ones are shown, and all links among them.
 
     Args:
         row, column: ``[pairs]`` the two nodes of each pair that there is a score for.

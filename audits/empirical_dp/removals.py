@@ -1,8 +1,8 @@
 """Audits of a node's real removal: it goes with its links, its client samples neighbours again, and trains.
 
 The client is a real one, its key stays the same in both worlds, and it takes its noisy steps as in a run.
-Only the gradients are planted: records whose tree differs between the two worlds pull one way in the first
-and the other way in the second, which is the most that a malicious model could make of them.
+Only the gradients are planted: records whose tree differs between the two worlds have opposite gradients in
+them, which is the most that a malicious model could achieve.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Removal:
 
     @property
     def beyond(self) -> int:
-        """Changed trees that nobody accounts for."""
+        """Changed trees that are not charged for."""
         return max(self.changed - self.bound, 0)
 
 
@@ -96,7 +96,7 @@ class Removals:
         return reduced
 
     def audit(self, node: int, delta: float, trials: int = 20_000) -> StepAudit:
-        """Holds the charged epsilon against the steps that the client takes with the node and without it.
+        """Compares the charged epsilon with the steps that the client takes with the node and without it.
 
         Args:
             delta: the claim's.
