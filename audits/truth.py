@@ -1,4 +1,4 @@
-"""What was really private, for the judges only: never in the room with an attack."""
+"""The private truth, for the judges only: no attack gets it."""
 
 from __future__ import annotations
 

@@ -111,8 +111,7 @@ def gaussian(
 
     Needs:
         - a mechanism whose claim is about Gaussian noise (mu-GDP, without subsampling): the bound refutes
-        that
-          claim;
+          that claim;
         - independent trials, as :func:`two_worlds`.
 
     Args:

@@ -19,7 +19,7 @@ from secure_fedgraph.protocol import View
 EACH, LEFT = "each owner", "what the defence leaves"
 AIMS = (EACH, LEFT)
 UNJUDGED = (
-    "isolated clients keep the updates that they made to themselves, so nothing tells how near a guess is: "
+    "isolated clients do not show the updates that they made, so a guess cannot be scored: "
     "audit a run without isolated=true"
 )
 
@@ -30,9 +30,9 @@ class Audit:
 
     Args:
         conformance: for each run what its own record shows, check by check.
-        empirical: for each run what worst-case neighbours make of the noise that it was charged for.
+        empirical: for each run tests of the noise that it was charged for, with worst-case neighbours.
         not_run: cells that were left out, each with a reason.
-        estimate: what the grid was thought to take before it started.
+        estimate: of the time, made before the grid started.
         controls: the only control settings that were run; None: all that the attacks declare.
         effort: processor seconds that one search could take; None: the attacks' own limits.
     """
@@ -58,7 +58,7 @@ def cells(
     effort: float | None = None,
     claims: Claims | None = None,
 ) -> Audit:
-    """The cells of one finished run: each attack by each adversary, at single owners and at what is left.
+    """The cells of one finished run: each attack by each adversary, on single owners and on what is left.
 
     Args:
         claims: what the run claims at every delta; by default what its result says at its own.
@@ -90,7 +90,7 @@ def _cell(
     started, aim = time.perf_counter(), blank["settings"]["aim"]
     try:
         if not set(attack.reads()) & set(view.public.get("channels", {})):
-            raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
+            raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # and no facts can be granted
         work = attack.run if aim == EACH else attack.residual
         guess = work(view, knowledge(attack, case))
         if guess.about in rounds.JUDGES and not rounds.updates(case):
@@ -149,7 +149,7 @@ def _cell(
 
 
 def stopped(guess: Guess) -> str:
-    """In words that a search was ended before it was through; empty where none was."""
+    """A sentence that says that a search was stopped early; empty where none was."""
     if not guess.stopped:
         return ""
     seconds = " or ".join(f"{limit:g}" for limit in sorted(set(guess.stopped.values())))
@@ -164,7 +164,7 @@ def owners_of(guess: Guess) -> int:
 
 
 def whom(guess: Guess, names: Collection[str]) -> str:
-    """Whom a guess at what a defence leaves is about, in words: some of these show single owners still."""
+    """Whom a guess at what a defence leaves is about, in words: it may still be about single owners."""
     owners = owners_of(guess)
     if owners == 1:
         return "about single owners"
