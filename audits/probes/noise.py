@@ -29,23 +29,23 @@ from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload
 
 VALUES = 1_000_000
-"""Values that are noised for one channel, about."""
+"""About how many values are noised for one channel."""
 FEWEST, MOST = 12, 400
 """Rounds."""
 UNITS = 1_000
-"""The fewest that a sum is over, as far as that is cheap."""
+"""The fewest units of a sum, as far as that is cheap."""
 BEYOND = 10.0
 """How far uploads lie beyond the clip."""
 CLIENTS = 2
-"""How many clients' noise is held against each other."""
+"""How many clients' noise is compared."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of one party on one channel, over its standard deviation.
+    """Noise of one party on one channel, divided by its standard deviation.
 
     Args:
-        channel, party: whose; the server's where it adds the noise.
+        channel, party: whose it is; the server's where it adds the noise.
         values: ``[rounds, coordinates]``.
         names: of the coordinates, ``(name, first, last)``.
     """
@@ -141,7 +141,7 @@ def noises(
         bound: with noise.
         examples: client -> an upload in the shape that it sends.
         rounds: how many.
-        units: that sums are over.
+        units: in a sum.
     """
     stage = noise_of(bound)
     assert stage is not None
@@ -168,7 +168,7 @@ def noises(
         for name, tree in replies.items():
             sent = np.asarray(road.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
             value = known[name][1]
-            # what stages put behind the values is no value
+            # stages may append more than the values
             sent = sent.reshape(-1)[: value.size] * (stage.step if road.carrier.gives is Domain.RING else 1.0)
             by_party.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
     for party, rows in by_party.items():
@@ -256,7 +256,7 @@ def likenesses(found: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
     """That no noise resembles another: of other rounds, other clients, other channels, other coordinates.
 
     Sums of products of independent normal numbers stay within the bound of Laurent and Massart (2000),
-    lemma 1: no hypothesis on how many there are.
+    lemma 1, whatever their number.
 
     Args:
         found: the noise of all channels and parties.
@@ -274,9 +274,9 @@ def likenesses(found: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
 
 
 LAGS = (1, 2, 3, 4)
-"""Rounds, and coordinates, that are held against those so many later."""
+"""Each round, and each coordinate, is compared with the one so many later."""
 ROUNDS = 40
-"""Rounds of which each is held against each."""
+"""So many rounds are compared with each other, each with each."""
 Product = tuple[str, str, str, float, int]
 """Kind, channel, what, the sum of products and how many."""
 

@@ -1,4 +1,5 @@
-"""Two copies of one process: what comes out the same in both does not come from the operating system.
+"""Two copies of one process: values that are equal in both do not come from the operating system's
+randomness.
 
 A copy shares everything with its original but fresh randomness: the state of every generator, global or of a
 module, every counter, every seed. So coins and noise that any of these decide are the same in both copies.
@@ -22,10 +23,10 @@ from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
 from secure_fedgraph.protocol import wire
 
 CHANCE = 0.005
-"""Of two equal values of noise by accident: above that of the coarsest grid, of 64 steps a deviation."""
+"""Above the chance that two noise values are equal, on the coarsest grid, of 64 steps a deviation."""
 SECONDS = 60.0
 Sample = Callable[[], Mapping[str, np.ndarray]]
-"""Values by what they are: a copy calls it."""
+"""Gives values by name; a copy calls it."""
 
 
 class NoTwins(SecureFedGraphError):
@@ -65,7 +66,7 @@ def copies(samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
 
 
 def _copy(sample: Sample) -> dict[str, np.ndarray]:
-    """What a forked copy of this process makes of it."""
+    """The values of a sample in a forked copy of this process."""
     if not hasattr(os, "fork"):
         raise NoTwins("this system makes no copies of a process")
     reader, writer = os.pipe()
@@ -94,7 +95,7 @@ def _answer(sample: Sample, here: int, there: int) -> None:
     status = 1
     try:
         os.close(here)
-        torch.set_num_threads(1)  # no pool of threads came along
+        torch.set_num_threads(1)  # a fork has no pool of threads
         raw = wire.encode({name: np.ascontiguousarray(value) for name, value in sample().items()})
         with os.fdopen(there, "wb") as pipe:
             pipe.write(raw)
