@@ -1,5 +1,4 @@
-"""Two copies of one process: values that are equal in both do not come from the operating system's
-randomness.
+"""Two copies of one process: values that are equal in both are not the operating system's randomness.
 
 A copy shares everything with its original but fresh randomness: the state of every generator, global or of a
 module, every counter, every seed. So coins and noise that any of these decide are the same in both copies.

@@ -1,4 +1,4 @@
-"""Judges of what FedSage+'s offers tell; whose embeddings they were is found by making the offers again."""
+"""Judges of what FedSage+'s offers reveal; the offers are made again to see whose embeddings they have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OFFERED: WeakKeyDictionary[Transcript, Offered] = WeakKeyDictionary()
 def offered(case: FinishedRun) -> Offered:
     """Owner -> the nodes of its first offer, and how many hidden neighbours each has.
 
-    The same seeds give the same first offer, so it is made again, with whose it was written down.
+    The same seeds give the same first offer, so it is made again, and its nodes are noted.
     """
     if case.transcript not in _OFFERED:
         assert isinstance(case.algorithm, FedSagePlus)
@@ -58,10 +58,10 @@ def offered(case: FinishedRun) -> Offered:
 
 
 def neighbours(guess: Guess, case: FinishedRun) -> Judgement:
-    """Mean cosine of what was decoded with the mean of the node's true neighbours, over distinct nodes that
-    have any.
+    """Mean cosine of the decoded features with the mean of the node's true neighbours.
 
-    Trivial: the mean of all nodes in the same place, and the prediction of another node of the same offer.
+    It is over distinct nodes with neighbours. Trivial: the mean of all nodes, and the prediction for another
+    node of the same offer.
     """
     right, mean, mixed, true, guessed = [], [], [], {}, {}
     everybody = np.concatenate([graph.x.numpy() for graph in case.federation.owners.values()]).mean(0)

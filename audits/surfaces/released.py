@@ -22,7 +22,7 @@ SHOWN = 20
 
 
 def links(guess: Guess, case: FinishedRun) -> Judgement:
-    """AUC over all pairs of an owner's nodes, mean over owners; beside it that of alike features.
+    """AUC over all pairs of an owner's nodes, mean over owners; the baseline is that of similar features.
 
     The interval comes from resampled nodes: pairs of one node are not independent.
     """
@@ -73,7 +73,7 @@ def _weighted_auc(true: np.ndarray, weights: np.ndarray) -> float:
 def words(guess: Guess, case: FinishedRun) -> Judgement:
     """Mean cosine with the features of the training nodes, and how often the own node is the nearest of all.
 
-    Beside it the mean of the nodes that nobody trained on, which an outsider has without an embedding.
+    The baseline is the mean of the nodes that nobody trained on, which an outsider has without an embedding.
     """
     by_owner, plain, nearest = [], [], []
     owners = case.federation.owners
@@ -111,7 +111,7 @@ def members(guess: Guess, case: FinishedRun) -> Judgement:
     """AUC and the true positives at one false positive in a hundred, against the coins.
 
     Coins are independent, answers are not: they come from one model. So the interval is DeLong's over nodes,
-    or that of the owners' own areas, whichever is wider.
+    or that of the owners' own AUCs, whichever is wider.
     """
     inside, owners = coins(case), case.federation.owners
     true = {owner: inside[owner][owners[owner].train_mask.numpy()] for owner in guess.values}

@@ -66,7 +66,7 @@ def embedded(case: FinishedRun) -> dict[str, Embedded]:
 
 
 def coins(case: FinishedRun) -> dict[str, np.ndarray]:
-    """Owner -> ``[nodes]`` the coin that puts each node in or out; of use for training nodes."""
+    """Owner -> ``[nodes]`` the coin that puts each node in or out; only those of training nodes are used."""
     rng = np.random.default_rng(sub_seed(case.seed, "audited members"))
     owners = case.federation.owners
     return {owner: rng.random(owners[owner].num_nodes) < 0.5 for owner in sorted(owners)}
@@ -76,7 +76,7 @@ def candidates(case: FinishedRun) -> dict[str, Candidates]:
     """Owner -> what the audited model and shadow models say about its training nodes.
 
     The audited model is trained as the run was configured, on the nodes that the coins left in. A node that
-    is out is out with the links at it. It is asked about in its whole neighbourhood, in or out.
+    is out loses its links too. In or out, the models are asked about it in its whole neighbourhood.
     """
     algorithm = case.algorithm
     if "config" not in case.result or _released(case) is None:
@@ -215,11 +215,11 @@ def _logs(model: nn.Module, graph: Data) -> np.ndarray:
 
 
 def _once(key: tuple[Any, ...], case: FinishedRun, make: Callable[[], Made]) -> Made:
-    """What was made for the same case before; both aims of an attack need the same."""
+    """What was already made for the same run; both aims of an attack need the same."""
     if key not in _MADE:
         while len(_MADE) >= _MOST:
             del _MADE[next(iter(_MADE))]
-        _MADE[key] = (make(), case)  # the case is kept, so that no other gets its place in memory
+        _MADE[key] = (make(), case)  # the run is kept, so that no other gets its id
     made: Made = _MADE[key][0]
     return made
 

@@ -27,10 +27,10 @@ Updates = Mapping[tuple[int, str], np.ndarray]
 
 
 def noise(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
-    """(round, client) -> what the noise stage of the clients gives when it is run again, on zeros.
+    """(round, client) -> what the noise stage of the clients gives when it is called again, on zeros.
 
-    Whatever the stage draws from is what it was in the run: the operating system, or a seed. Empty where no
-    client adds noise.
+    The stage draws from the same source as in the run: the operating system, or a seed. Empty where no client
+    adds noise.
     """
     bound = _bound(case)
     stage = next((s for s in bound.stages if isinstance(s, Gaussian)), None) if bound else None
@@ -47,7 +47,7 @@ def noise(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
 
 
 def _bound(case: FinishedRun) -> Bound | None:
-    """What protects the channel: as it ran, or made again from the run's configuration."""
+    """The protection of the channel: as it ran, or made again from the run's configuration."""
     if CHANNEL not in case.transcript.public.get("channels", {}):
         return None
     if case.policy is not None:
@@ -60,7 +60,7 @@ def _bound(case: FinishedRun) -> Bound | None:
 
 
 def updates(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
-    """(round, client) -> what it had made, before anything hid it."""
+    """(round, client) -> its update before any protection."""
     readable = {
         (seen.round, seen.clients[0]): vector(seen.values)
         for seen in case.transcript.view(SERVER).uploads(CHANNEL)
@@ -85,7 +85,7 @@ def _first(made: Updates, owners: tuple[str, ...], counted: Mapping[int, tuple[s
 
 def _judge(truth: Callable[..., np.ndarray], trivial: str) -> Judge:
     def judge(guess: Guess, case: FinishedRun) -> Judgement:
-        """Cosines with the true updates; beside them those of what the sums say without any work."""
+        """Cosines with the true updates; the baseline is those of the sums or uploads as they are."""
         made = updates(case)
         sums = case.transcript.view(SERVER).sums(CHANNEL)
         counted = {seen.round: seen.clients for seen in sums}
@@ -139,7 +139,7 @@ def _score(
 
 
 def _of_cosines(found: list[float], width: int, error: float) -> tuple[float, float]:
-    """Student's over updates, which are few and come out of the same sums, or a cosine's own where wider.
+    """Student's interval over updates, which are few and of the same sums, or a cosine's own where wider.
 
     One cosine has an error of about one over the root of how many values it is over (Fisher's z).
     """

@@ -1,4 +1,4 @@
-"""Judges of what attacks on a split by columns guess: links among all pairs, rows, labels of nodes."""
+"""Judges of attacks on data split by columns: links among all pairs, rows, labels of nodes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.audits.surfaces.vertical_knowledge import begun
 
 SAME = 1e-6
-"""A row's entry is exact where it is no further off, relative to the largest entry of the true rows."""
+"""The error of an exact entry, at most, relative to the largest entry of the true rows."""
 SHOWN = 12
 
 
 class Pairs:
-    """All pairs that one guess has a score for, beside the truth.
+    """All pairs that one guess has a score for, with the truth.
 
     Args:
-        scores: ``[nodes, nodes]``, symmetric, NaN where there is no guess; fewer nodes than there are is no
-        guess.
+        scores: ``[nodes, nodes]``, symmetric, NaN where nothing was guessed.
         linked: ``[nodes, nodes]`` booleans.
         alike: name -> features ``[nodes, words]``, whose cosines are a trivial guess.
     """
@@ -61,7 +60,7 @@ class Pairs:
         return hits
 
     def hits(self, scores: np.ndarray) -> int:
-        """How many links are: F1 at |E|, times |E|."""
+        """How many links are among the ``links`` best pairs: F1 at |E|, times |E|."""
         return int(self.hit(scores).sum())
 
     def placed(self, scores: np.ndarray) -> np.ndarray:
@@ -73,9 +72,9 @@ class Pairs:
 
 
 def links(guess: Guess, case: FinishedRun) -> Judgement:
-    """F1 of the best |E| pairs, among all pairs that the guess has a score for: there precision is recall.
+    """F1 of the best |E| pairs, among all pairs that the guess has a score for; precision equals recall then.
 
-    The interval counts as one what is at one node, of whichever owner.
+    In the interval pairs at one node count together, whichever owner has them.
     """
     pairs = _pairs(guess, case)
     of = sum(one.links for one in pairs.values())
@@ -160,7 +159,7 @@ def rows(guess: Guess, case: FinishedRun) -> Judgement:
 
 
 def node_labels(guess: Guess, case: FinishedRun) -> Judgement:
-    """The share of right classes among the nodes that there is a guess for."""
+    """The share of right classes among the nodes whose class was guessed."""
     return _labels(guess, case, named=True)
 
 
@@ -186,7 +185,7 @@ def _labels(guess: Guess, case: FinishedRun, *, named: bool) -> Judgement:
         nodes.append(nodes_guessed)
         common += int(np.bincount(y, minlength=classes).max()) if len(y) else 0
         true[target], guessed[target] = y[:SHOWN], predicted[:SHOWN]
-    # owners share nodes and labels: what several say of a node is one term of the interval
+    # owners share nodes and labels: guesses about one node of several owners are one term of the interval
     hit, node = np.concatenate(hits), np.concatenate(nodes)
     right, of = int(hit.sum()), len(hit)
     baselines = {"the commonest class": common / max(of, 1)}
@@ -244,7 +243,7 @@ def _cosine(x: np.ndarray) -> np.ndarray:
 
 
 def _judgement(score: Score, pairs: Mapping[str, Pairs]) -> Judgement:
-    """The best pairs of each target: whether they are linked, beside what the guess says, which is yes."""
+    """The best pairs of each target: whether they are linked, beside the guess, which says that all are."""
     true, guessed = {}, {}
     for target, one in pairs.items():
         best = np.argsort(-one.scores)[:SHOWN]
