@@ -1,4 +1,4 @@
-"""Ceilings: the best score that a claimed epsilon leaves to any attack. One above it refutes the claim.
+"""Ceilings: the best score that a claimed epsilon leaves to any attack. A score above it refutes the claim.
 
 A score in [0, 1] is a function of what the attacker saw, for a truth that is fixed: a randomised test. Under
 (epsilon, delta) for a unit, its mean with the unit's data is at most ``T(kappa)`` where ``kappa`` is its mean
@@ -12,10 +12,10 @@ A row that may be any of N nodes' is right with a chance of at most the sum over
 
 Which bound applies follows from the score's :class:`~secure_fedgraph.audits.scoring.ScoreKind`.
 
-Where none holds: of guesses that read more of the unit than what was released under the claim
-(:data:`BEYOND`), of scores of no bounded kind (shares of what a guess itself chose to claim, what noise is
-left, labels that every owner holds), and, for units smaller than an owner, of candidates and pairs that
-nobody put in or out by chance (B4, B5, D1, D3): there ``kappa`` is not known.
+No bound holds for guesses that read more of the unit than what was released under the claim
+(:data:`BEYOND`), for scores of no bounded kind (shares of what a guess itself chose to claim, remaining
+noise, labels that every owner holds), and, for units smaller than an owner, for candidates and pairs that no
+coin put in or out (B4, B5, D1, D3): their ``kappa`` is not known.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from secure_fedgraph.protocol.guarantee import Reader, Unit
 
 DELTAS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
 READER = {SERVER: Reader.SERVER, CLIENT: Reader.PEERS, OUTSIDER: Reader.OUTSIDER}
-"""Adversary -> the reader whom the ledger counts against. Of a coalition no epsilon speaks."""
+"""Adversary -> the reader that the ledger counts against. No epsilon covers a coalition."""
 UNIT_OF = {
     FEATURES: Unit.NODE,
     SINGLE: Unit.NODE,
@@ -46,9 +46,9 @@ UNIT_OF = {
     GRAPHS: Unit.GRAPH,
     CHANGE: Unit.GRAPH,
 }
-"""What a guess is about -> the unit that one of its parts is, where that is less than a client. Not of
-nodes that a coin left out (G3): there a node is out with its links, which zero-out on a frozen table is not,
-and the audited model has charges of its own."""
+"""What a guess is about -> the unit of one of its parts, where that is smaller than a client. Nodes that a
+coin left out (G3) are not listed: such a node is out with its links, unlike zero-out on a frozen table, and
+the audited model has charges of its own."""
 ACROSS_OWNERS = (MEMBERS,)
 """Guesses whose ranks are over all owners: a pair may be of two owners, so both count."""
 BEYOND: Mapping[str, tuple[Unit, ...]] = {
@@ -60,7 +60,7 @@ BEYOND: Mapping[str, tuple[Unit, ...]] = {
 owner's own links, embeddings are of its own features, and the earlier run had the same owner's other
 graphs."""
 FEWEST = 1 - 0.025 ** (1 / RESAMPLES)
-"""A trivial guess that was drawn so often and never right may still be, this often."""
+"""A trivial guess that was never right in :data:`RESAMPLES` draws may still be right this often."""
 
 Pairs = tuple[tuple[float, float], ...]
 
@@ -110,7 +110,7 @@ class Ceiling:
     claim: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As a cell has it."""
+        """As a cell of the grid has it."""
         return {"ceiling": self.value, "claim": None if self.claim is None else dict(self.claim)}
 
 
@@ -122,28 +122,30 @@ class Claims:
 
     @classmethod
     def told(cls, result: Mapping[str, Any]) -> Claims:
-        """As far as a result says: at one delta."""
-        found: dict[str, dict[str, Pairs]] = {}
+        """From a result, at its one delta."""
+        claims: dict[str, dict[str, Pairs]] = {}
         for unit, entry in (result.get("privacy") or {}).items():
             for reader, epsilon in entry.get("readers", {}).items():
                 if epsilon != "inf":
-                    found.setdefault(unit, {})[reader] = ((float(epsilon), float(entry["delta"])),)
-        return cls(found)
+                    claims.setdefault(unit, {})[reader] = ((float(epsilon), float(entry["delta"])),)
+        return cls(claims)
 
     @classmethod
     def charged(
         cls, charges: Iterable[Charge], holders: int, units: tuple[str, ...], result: Mapping[str, Any]
     ) -> Claims:
-        """At every delta of :data:`DELTAS`, composed anew from a run's charges."""
+        """At every delta of :data:`DELTAS`, composed again from a run's charges."""
         first, charges = cls.told(result), list(charges)
-        found = {unit: dict(readers) for unit, readers in first.told_of.items()}
-        for delta in DELTAS if found else ():
-            for unit, entry in report(charges, delta, holders, tuple(u for u in units if u in found)).items():
-                for reader, pairs in found[unit].items():
+        claims = {unit: dict(readers) for unit, readers in first.told_of.items()}
+        for delta in DELTAS if claims else ():
+            for unit, entry in report(
+                charges, delta, holders, tuple(u for u in units if u in claims)
+            ).items():
+                for reader, pairs in claims[unit].items():
                     epsilon = entry["readers"][reader]
                     if epsilon != "inf":
-                        found[unit][reader] = (*pairs, (float(epsilon), delta))
-        return cls(found)
+                        claims[unit][reader] = (*pairs, (float(epsilon), delta))
+        return cls(claims)
 
     def over(self, guess: Guess, score: Score, adversary: str, behaviour: str) -> Ceiling:
         """The lowest ceiling that a claim puts on a score; none where no claim covers it.
@@ -154,7 +156,7 @@ class Claims:
         reader, kind = READER.get(adversary), score.kind
         if reader is None or behaviour != "honest-but-curious" or kind is ScoreKind.UNBOUNDED:
             return Ceiling()
-        found = []
+        ceilings = []
         for unit, readers in self.told_of.items():
             pairs = readers.get(reader)
             if not pairs or unit not in (Unit.CLIENT, UNIT_OF.get(guess.about)):
@@ -168,7 +170,7 @@ class Claims:
                 units += guess.about in ACROSS_OWNERS
                 bound = _most_of(score, pairs, units)
             elif kind in (ScoreKind.JOINT, ScoreKind.RANK):
-                continue  # of several units at once, or told apart by more than who was in
+                continue  # about several units at once, or about more than who was in
             elif kind is ScoreKind.ROWS:
                 if "nodes" not in score.details:
                     continue
@@ -177,5 +179,5 @@ class Claims:
                 bound = _most_of(score, pairs, 1)
             epsilon, delta = pairs[0]
             claim = {"unit": unit, "epsilon": epsilon, "delta": delta, "against": reader, "units": units}
-            found.append(Ceiling(bound, claim))
-        return min(found, key=lambda one: one.value if one.value is not None else 1.0, default=Ceiling())
+            ceilings.append(Ceiling(bound, claim))
+        return min(ceilings, key=lambda one: one.value if one.value is not None else 1.0, default=Ceiling())

@@ -1,4 +1,4 @@
-"""Intervals of shares, means and ranks of terms that go together: of one owner, node, message or mash."""
+"""Intervals of shares, means and ranks, where terms of one owner, node, message or mash are dependent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.stats import t as student
 EITHER_END = 0.025
 """How often the truth may be beyond either end of an interval: 95 % intervals."""
 ACCUSATION = 1e-4
-"""How often a bound may be wrong that says that code broke its claim: an audit has hundreds of cells."""
+"""How often a bound may be wrong by which code is said to break its claim: an audit has hundreds of cells."""
 
 
 class Bounds(TypedDict):
@@ -35,7 +35,7 @@ def bounds(interval: Callable[[float], tuple[float, float]]) -> Bounds:
 
 
 def share(right: float, of: float, error: float = EITHER_END) -> tuple[float, float]:
-    """Clopper and Pearson's, of independent terms.
+    """Clopper and Pearson's interval, of independent terms.
 
     >>> [round(end, 3) for end in share(3, 5)]
     [0.147, 0.947]
@@ -45,9 +45,9 @@ def share(right: float, of: float, error: float = EITHER_END) -> tuple[float, fl
 
 
 def clustered_share(hits: np.ndarray, clusters: np.ndarray, error: float = EITHER_END) -> tuple[float, float]:
-    """The same of terms that come in clusters: for as many independent terms as have this variance.
+    """The same of terms in clusters: it is that of as many independent terms as have this variance.
 
-    Where all terms agree their variance says nothing, and each cluster counts as one term.
+    Where all terms agree, their variance is of no use, and each cluster counts as one term.
 
     References:
         Korn and Graubard, Confidence intervals for proportions with small expected number of positive counts
@@ -66,9 +66,10 @@ def clustered_share(hits: np.ndarray, clusters: np.ndarray, error: float = EITHE
 def mean_share(
     shares: np.ndarray, clusters: np.ndarray, terms: float, error: float = EITHER_END
 ) -> tuple[float, float]:
-    """The same of a mean of shares, each of several terms, at most as good as if all were independent.
+    """The same of a mean of shares, each of several terms; never narrower than if all were independent.
 
-    So shares that agree by chance have a variance all the same. One cluster shows none: it may be anything.
+    So shares that agree by chance still have a variance. One cluster shows none: its interval is all of [0,
+    1].
 
     Args:
         shares: ``[shares]``.
@@ -100,7 +101,7 @@ def f1(guess: np.ndarray, truth: np.ndarray, error: float = EITHER_END) -> tuple
 
 
 def mean(values: Sequence[float] | np.ndarray, error: float = EITHER_END) -> tuple[float, float]:
-    """Student's, of the mean of independent values; of one value that is anything."""
+    """Student's interval of the mean of independent values; of one value it has no ends."""
     middle, many = float(np.mean(values)), len(values)
     if many < 2:
         return -np.inf, np.inf
@@ -116,13 +117,13 @@ def area(
     error: float = EITHER_END,
     by_coins: bool = False,
 ) -> tuple[float, float]:
-    """The wider of an AUC's own normal interval and Student's over what it is of each group.
+    """The wider of an AUC's own normal interval and Student's over the groups' AUCs.
 
     Args:
-        terms: how many of the rarer kind there are; where the area is exact they are terms that all agree.
+        terms: how many are of the rarer kind; where the area is exact they are terms that all agree.
         of_groups: the groups' own areas, of which the value is about the mean.
-        by_coins: independent coins said who is of which kind. Then the own interval is right wherever nothing
-            is told, and the groups' spread is taken as if it were known.
+        by_coins: independent coins decided who is of which kind. Then the AUC's own interval is right where
+            nothing leaks, and the groups' spread is taken as if it were known.
     """
     if min(value, 1 - value) < 1e-9:
         return share(round(value) * terms, terms, error)
@@ -143,7 +144,7 @@ def delong(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
 
 
 def _between(values: np.ndarray, clusters: np.ndarray) -> tuple[float, int]:
-    """The variance of the values' mean by what clusters differ, and how many clusters there are."""
+    """The variance of the values' mean by the differences between clusters, and the number of clusters."""
     _, of = np.unique(clusters, return_inverse=True)
     many = int(of.max()) + 1
     sums = np.bincount(of, weights=values - np.mean(values))
@@ -182,7 +183,7 @@ class Scored:
 def hits_interval(
     owners: Iterable[tuple[Scored, np.ndarray]], shared: bool, error: float = EITHER_END
 ) -> tuple[float, float]:
-    """Of the share of links that are hit; links at one node are not independent.
+    """The interval of the share of links that are hit; links at one node are not independent.
 
     Args:
         owners: the pairs of each, and ``[links]`` which of the linked ones are hit.
@@ -198,10 +199,10 @@ def hits_interval(
 
 
 def auc_interval(owners: Iterable[Scored], shared: bool, error: float = EITHER_END) -> tuple[float, float]:
-    """Of the mean over all links of the share of other pairs that score lower; pairs at one node go together.
+    """The interval of an AUC: the mean over all links of the share of other pairs that score lower.
 
-    The influence of every pair is added up at its nodes (DeLong's terms, with Aronow, Samii and Assenova's
-    variance of dyads, Political Analysis 23, 2015).
+    Pairs at one node count together: the influence of every pair is added up at its nodes (DeLong's terms,
+    with Aronow, Samii and Assenova's variance of dyads, Political Analysis 23, 2015).
 
     Args:
         owners: the pairs of each.
@@ -235,14 +236,14 @@ def _numbered(terms: list[Term], shared: bool) -> list[tuple[int, Term]]:
 
 
 def _apart(links: list[Term], shared: bool) -> int:
-    """How many links there would be at as many nodes if no two had one in common."""
+    """How many links so many nodes would have if no two links shared a node."""
     ends = np.concatenate([np.concatenate([r, c]) + k * 10**9 for k, (r, c, _) in _numbered(links, shared)])
     return max(1, len(np.unique(ends)) // 2)
 
 
 def _at_nodes(terms: list[Term], shared: bool) -> float:
     """The variance of the sum of all pairs' terms: pairs without a common node are independent."""
-    found, alone = 0.0, 0.0
+    joint, alone = 0.0, 0.0
     for group in [terms] if shared else [[term] for term in terms]:
         nodes = 1 + max((int(max(r.max(initial=0), c.max(initial=0))) for r, c, _ in group), default=0)
         of_pairs = np.zeros((nodes, nodes))
@@ -250,6 +251,6 @@ def _at_nodes(terms: list[Term], shared: bool) -> float:
             of_pairs[np.minimum(row, column), np.maximum(row, column)] += value  # each once an owner
         at = of_pairs.sum(0) + of_pairs.sum(1)
         squares = float(np.square(of_pairs).sum())
-        found += float(np.square(at).sum()) - squares
+        joint += float(np.square(at).sum()) - squares
         alone += squares
-    return max(found, alone)
+    return max(joint, alone)

@@ -1,4 +1,4 @@
-"""What a judge says: a score, and what was true beside what was guessed."""
+"""The result of a judge: a score, and the true values beside the guessed ones."""
 
 from __future__ import annotations
 

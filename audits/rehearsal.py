@@ -29,12 +29,12 @@ from secure_fedgraph.running.run import Run
 
 MOST_CLIENTS = 8
 SMALL = 3_000
-"""Nodes up to which a run's own data are small enough, where no synthetic data fit its algorithm."""
+"""A run's own data of at most so many nodes are used, where no synthetic data fit its algorithm."""
 SPLITS: Mapping[str, Mapping[str, Any]] = {
     "label_skew": {"local_tests": 5, "local_share": 0.4},
     "dirichlet": {"concentration": 5.0},
 }
-"""Settings with which partitions hand out little data."""
+"""Settings with which these partitions can split little data."""
 SECONDS = 15.0
 """Of processor time, that one probe's runs may take together."""
 
@@ -53,11 +53,11 @@ class OutOfTime(SecureFedGraphError):
 
 @dataclass(frozen=True)
 class Usual:
-    """A first round as it is where nothing is changed.
+    """The first round of a run in which nothing is changed.
 
     Args:
         run: with every message kept.
-        answers: what clients gave.
+        answers: of the clients.
         seconds: of processor time.
     """
 
@@ -68,14 +68,14 @@ class Usual:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What is played: an algorithm over a small federation, under the protections of the audited run.
+    """A small run to repeat: an algorithm on a small federation, under the protections of the audited run.
 
     Args:
         algorithm: the audited run's, with its settings.
         federation: small.
         policy: gives every channel the protection that the run gave it.
         evaluation: the run's.
-        known: its first round, where it was played already.
+        known: its first round, where it already ran.
     """
 
     algorithm: Algorithm
@@ -90,7 +90,7 @@ class Rehearsal:
         """On synthetic data of the run's kind; on the run's own where those do not fit and these are small.
 
         Raises:
-            SecureFedGraphError: where neither will do.
+            SecureFedGraphError: where neither fits.
         """
         refusal: SecureFedGraphError | None = None
         for federation in _federations(run):
@@ -101,10 +101,10 @@ class Rehearsal:
                 return replace(made, known=made.usual())
             except SecureFedGraphError as error:
                 refusal = refusal or error
-        raise refusal or OutOfTime("the run's own data are too large to be played through again")
+        raise refusal or OutOfTime("the run's own data are too large to run again")
 
     def fresh(self) -> Rehearsal:
-        """The same with all its time ahead of it."""
+        """The same with its whole time limit."""
         return replace(self, started=time.process_time())
 
     def usual(self) -> Usual:
@@ -135,7 +135,7 @@ class Rehearsal:
         """A run.
 
         Args:
-            before, after: called around every answer but those to the examiner.
+            before, after: called around every answer, except those about the owners' own tests.
             owners: other data in the owners' place.
             policy: another one.
 
@@ -164,7 +164,7 @@ class Rehearsal:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """What clients and operators are told of such runs is about data that nobody owns."""
+    """Mutes log and warnings: such runs are about data that nobody owns."""
     log = logging.getLogger("secure_fedgraph")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -178,7 +178,7 @@ def silence() -> Iterator[None]:
 
 @contextmanager
 def watched(algorithm: Algorithm, before: Before, after: After | None = None) -> Iterator[Algorithm]:
-    """A copy of an algorithm every answer of which shows its client first, and its answer afterwards."""
+    """A copy of an algorithm that calls ``before`` before each answer, and ``after`` with the answer."""
     shown = copy.copy(algorithm)
     for channel, name in algorithm.answers.items():
         if channel != algorithm.OWN_TESTS.name:

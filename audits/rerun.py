@@ -1,4 +1,4 @@
-"""A run once more over other data: for adversaries who saw two, and for models with nodes left out."""
+"""A run once more over other data: for adversaries who saw two runs, and for models with nodes left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every global generator at one point, again and again: noise that comes from one of them then repeats."""
+"""Sets every global generator to the same state again: noise that comes from one of them then repeats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 def frozen_state() -> Callable[[], AbstractContextManager[None]]:
-    """A context that always starts where the generators stand now, and leaves them as it found them."""
+    """A context that always starts from the generators' present state, and restores them when it ends."""
     start = _state()
 
     @contextmanager

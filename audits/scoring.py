@@ -14,7 +14,7 @@ from secure_fedgraph.evaluation import roc_auc
 
 RESAMPLES = 1000
 NO_LABEL = 0.01
-"""Labels that a histogram may be off by the fixed-point grid alone; nearer is not counted as nearer."""
+"""Labels that a histogram may be off through the fixed-point grid alone; smaller errors count as this one."""
 SAME = 0.01
 """A recovered row is exact where no feature is further than this from the node's."""
 
@@ -35,7 +35,7 @@ class ScoreKind(StrEnum):
     JOINT = "joint"
     """One score of all targets taken together."""
     RANK = "rank"
-    """How well units that are in are told from units that are not."""
+    """How well scores separate units that are in from units that are not."""
     UNBOUNDED = "unbounded"
     """No epsilon bounds it: a share of what the guess chose to claim, or of what everybody holds anyway."""
 
@@ -132,13 +132,13 @@ def label_shares(
     which is what somebody without a transcript could know.
 
     The interval is over owners (:func:`~secure_fedgraph.audits.intervals.mean_share`), unless the guess is
-    too near in too many classes for chance: then the score is what it is.
+    nearer than chance allows: then the score itself is both ends.
 
     Args:
         guesses: owner -> estimated class shares ``[classes]``.
         truths: owner -> true counts ``[classes]``.
         whole_counts: round the guess to whole labels first, as the truth is; not for a mean of owners.
-        whose: of several histograms an owner, histogram -> owner; an owner's count as one.
+        whose: histogram -> owner, where owners have several; those of one owner count together.
     """
     right, equal, others, missed, taken = [], [], [], 0.0, 0.0
     for owner, counts in truths.items():
@@ -174,11 +174,12 @@ def label_shares(
 
 
 def _so_near_by_chance(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarray]) -> float:
-    """At most how often a guess is as near as this that is spread over a label or more in each class.
+    """At most how often a random guess is as near as this; it is spread over a label or more in each class.
 
-    Histograms that sum to a size have a free number less than classes. All of them are within ``off`` labels
-    together in a volume of at most ``off ** free``. Of a guess that is in whole labels itself each number is
-    right at most every other time. A class that a guess leaves out (exactly zero, as by a clip) is no number.
+    A histogram with a known sum has one free number less than classes. Those that are within ``off`` labels
+    of the truth fill a volume of at most ``off ** free``. Where a guess is in whole labels, each number is
+    right at most every other time. A class that is exactly zero in the guess (as after a clip) does not
+    count.
     """
     off, free, whole = 0.0, 0, True
     for owner, counts in truths.items():
@@ -192,10 +193,10 @@ def _so_near_by_chance(guesses: Mapping[str, np.ndarray], truths: Mapping[str, n
 
 @dataclass(frozen=True)
 class Held:
-    """Recovered rows held against an owner's nodes.
+    """Recovered rows compared with an owner's nodes.
 
     Args:
-        rows: ``[found, words]``; what was not found is left out.
+        rows: ``[recovered, words]``; rows that were not recovered are left out.
         expected: how many were asked for.
         nearest: for each row the nearest node.
         exact: for each row whether it is that node's, in every word.
@@ -219,7 +220,7 @@ def hold(guess: np.ndarray, nodes: np.ndarray) -> Held:
     """Finds the nearest node of each recovered row.
 
     Args:
-        guess: ``[asked for, words]``, NaN in rows that were not found.
+        guess: ``[asked for, words]``, NaN in rows that were not recovered.
         nodes: ``[nodes, words]``, of the owners that the guess is about.
 
     >>> held = hold(np.array([[1.0, 0.0], [np.nan, np.nan]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
@@ -231,17 +232,16 @@ def hold(guess: np.ndarray, nodes: np.ndarray) -> Held:
         none = np.zeros(0)
         return Held(rows, len(guess), none.astype(int), none.astype(bool), none)
     nearest = cdist(rows, nodes).argmin(1)
-    there = nodes[nearest].astype(np.float64)
-    return Held(rows, len(guess), nearest, np.abs(rows - there).max(1) < SAME, _cosine(rows, there))
+    matched = nodes[nearest].astype(np.float64)
+    return Held(rows, len(guess), nearest, np.abs(rows - matched).max(1) < SAME, _cosine(rows, matched))
 
 
 def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public: np.ndarray) -> Score:
-    """The share of the rows asked for that were recovered in every word; what was not found is missed.
+    """The share of the rows asked for that were recovered in every word; a row that was not counts as wrong.
 
     The interval is Clopper and Pearson's, where rows that are nearest to one node are one term. The
-    baselines: :func:`trivial_rows`. Rows repeat
-    where one node is nearest to many, so beside the share stand the distinct nodes and what part of the
-    owners' nodes they are.
+    baselines: :func:`trivial_rows`. One node may be nearest to many rows, so the details also have the number
+    of distinct nodes, and which share of the owners' nodes they are.
 
     Args:
         targets: target -> recovered rows.
@@ -250,7 +250,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     """
     asked = sum(held.expected for held in targets.values())
     right = sum(int(held.exact.sum()) for held in targets.values())
-    found = sum(len(held.rows) for held in targets.values())
+    recovered = sum(len(held.rows) for held in targets.values())
     distinct = sum(len(np.unique(held.nearest[held.exact])) for held in targets.values())
     hits, nodes = _of_nodes(targets.values())
     rates = public.mean(0)
@@ -264,12 +264,12 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
         baselines=trivial_rows(public),
         details={
             "exact_rows": float(right),
-            "found": float(found),
+            "found": float(recovered),
             "asked_for": float(asked),
             "distinct_nodes": float(distinct),
             "coverage": distinct / max(sum(sizes.values()), 1),
             "nodes": float(max(sizes.values(), default=0)),  # that a row may be
-            # what a node drawn from a pool of everybody's is worth: no such pool is granted
+            # the score of a node drawn from a pool of everybody's: no attack is granted such a pool
             "by_any_node_of_the_data": max(sizes.values(), default=0) / max(len(public), 1),
             "mean_cosine": float(cosines.mean()) if len(cosines) else 0.0,
             "cosine_of_the_mean_node": float(mean),
@@ -278,7 +278,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
 
 
 def _of_nodes(targets: Iterable[Held]) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each row is exact, and which node it is about; a row that was not found is about one alone."""
+    """Whether each row is exact, and its node; a row that was not recovered has a node of its own."""
     hits, of, start = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)], 0
     for held in targets:
         missing = held.expected - len(held.rows)
@@ -290,10 +290,10 @@ def _of_nodes(targets: Iterable[Held]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trivial_rows(public: np.ndarray) -> dict[str, float]:
-    """What somebody with the data's base rates reaches: how often its rows are exact.
+    """How often rows are exact that are guessed from the data's base rates alone.
 
     Of words: the mean node, rounded, and words drawn at their rates. Of other features: the mean node as it
-    is, and a node made of values of each column, drawn by themselves.
+    is, and a node whose features are drawn from each column by itself.
 
     >>> trivial_rows(np.array([[0.5, 2.0], [0.5, 2.0]]))
     {'the mean node': 1.0, 'random values of each column': 1.0}
@@ -321,9 +321,9 @@ def words_only(public: np.ndarray) -> bool:
 
 
 def drawn_rows(public: np.ndarray, rows: int, rng: np.random.Generator) -> np.ndarray:
-    """``[rows, features]``: each feature a value of its column, whatever the others."""
-    found: np.ndarray = rng.permuted(public[rng.integers(0, len(public), rows)], axis=0)
-    return found
+    """``[rows, features]``: each feature is drawn from its column by itself."""
+    permuted: np.ndarray = rng.permuted(public[rng.integers(0, len(public), rows)], axis=0)
+    return permuted
 
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What was really private, for the judges only: never in the room with an attack."""
+"""The private truth, for the judges only: no attack gets it."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def _touched(graph: Data, hops: int) -> np.ndarray:
     nodes, *_ = k_hop_subgraph(
         graph.train_mask.nonzero().flatten(), hops, graph.edge_index, num_nodes=graph.num_nodes
     )
-    found: np.ndarray = (graph.x[nodes] != 0).any(0).numpy()
-    return found
+    words: np.ndarray = (graph.x[nodes] != 0).any(0).numpy()
+    return words

@@ -1,7 +1,7 @@
-"""Conformance by trying: what a bound protection, noisy steps or a small federation do when watched.
+"""Conformance by calling the code: a bound protection, noisy steps, or a small federation under watch.
 
-Where :mod:`~secure_fedgraph.audits.conformance.checks` reads the record of a run, these call the code:
-twice with the same seeds, with a stage that looks at the ledger, with gradients that note which records were
+:mod:`~secure_fedgraph.audits.conformance.checks` reads the record of a run. The checks here call the code:
+twice with the same seeds, with a stage that reads the ledger, or with gradients that note which records were
 asked for.
 """
 
@@ -52,8 +52,8 @@ NODES = 60
 
 
 SameSeeds = Callable[[], AbstractContextManager[None]]
-"""Puts every global generator (torch, numpy, random) at the same point. Given by whoever probes: no module
-here touches global state."""
+"""Sets every global generator (torch, numpy, random) to the same state. The caller gives it: no module here
+touches global state."""
 
 
 def noise_of_a_seed(
@@ -64,28 +64,29 @@ def noise_of_a_seed(
     Args:
         bound: a protection with noise against that reader.
         neighbours: any two worlds, of some 32 values or more.
-        reader: who looks.
-        same_seeds: seeds the world.
+        reader: whose view is compared.
+        same_seeds: sets the global generators.
     """
-    name, found = bound.channel.name, []
+    name, findings = bound.channel.name, []
     seen = []
     for _ in range(2):
         see = view(bound, neighbours, reader)
         with same_seeds():
             seen.append(see(neighbours.present))
     if np.mean(seen[0] == seen[1]) > 0.2:
-        found.append(Finding("seeded noise", name, f"the {reader} sees the same after the same seeds"))
+        findings.append(Finding("seeded noise", name, f"the {reader} sees the same after the same seeds"))
     see = view(bound, neighbours, reader)
     first, second = see(neighbours.present), see(neighbours.present)
     if np.mean(first == second) > 0.2:
-        found.append(Finding("repeated noise", name, f"the {reader} sees the same in two exchanges"))
-    return found
+        findings.append(Finding("repeated noise", name, f"the {reader} sees the same in two exchanges"))
+    return findings
 
 
 class _Ahead(Stage):
-    """Does nothing to an upload, and looks whether the ledger has it already.
+    """Leaves an upload as it is, and checks that the ledger already has its charge.
 
-    Clients of an exchange are sealed one by one: the first needs one charge in the ledger, the last all.
+    Clients of an exchange seal one after another: the first needs one charge in the ledger, the last needs
+    all of them.
     """
 
     takes = gives = Domain.REAL
@@ -109,7 +110,7 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
     """That every charge is on disk before its upload is clipped, noised or sealed; one round is run.
 
     Raises:
-        BadInput: for a policy whose recipe does not decide, as strictest's: nothing could be watched.
+        BadInput: for a policy that does not choose protections by its recipe, such as strictest.
     """
     recipe, sealed, late = policy.recipe, Counter[tuple[str, int]](), set[tuple[str, int]]()
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +130,9 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
             allow_plaintext=True,
         )
     if not sealed:
-        raise BadInput(f"policy {policy.name!r} does not bind by its recipe: probe the one that it chooses")
+        raise BadInput(
+            f"policy {policy.name!r} does not bind by its recipe: probe the policy that it chooses"
+        )
     return [
         Finding("written ahead", channel, f"exchange {exchange} was sealed before it was charged")
         for channel, exchange in sorted(late)
@@ -137,17 +140,17 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
 
 
 def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
-    """That clients whose links are randomised train on drawn links: so many of their own cannot be left."""
-    left: dict[str, tuple[int, int]] = {}
+    """That clients with randomised links train on those: only so many of them are links of their own."""
+    counts: dict[str, tuple[int, int]] = {}
 
     def look(client: ClientContext) -> None:
         own = _pairs(federation.owners[client.name].edge_index)
-        left[client.name] = len(own & _pairs(client.graph.edge_index)), len(own)
+        counts[client.name] = len(own & _pairs(client.graph.edge_index)), len(own)
 
     (links,) = (one for one in policy.drawn if one.kind == "links")
     with watched(algorithm, look) as shown:
         train(shown, federation, policy, rounds=1, allow_plaintext=True)
-    kept, all_own = (sum(pair[i] for pair in left.values()) for i in (0, 1))
+    kept, all_own = (sum(pair[i] for pair in counts.values()) for i in (0, 1))
     truth = 1 / (1 + math.exp(-links.epsilon))
     p = float(binom.sf(kept - 1, all_own, truth))
     if p < LEVEL:
@@ -156,11 +159,11 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
 
 
 def links_of_a_seed(links: Any, same_seeds: SameSeeds) -> list[Finding]:
-    """That no seed reproduces the links that are drawn.
+    """That no seed reproduces randomised links.
 
     Args:
-        links: the policy's.
-        same_seeds: seeds the world.
+        links: how the policy randomises them.
+        same_seeds: sets the global generators.
     """
     nodes = 64
     own, x = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)]), torch.eye(nodes)
@@ -178,7 +181,7 @@ def _pairs(edge_index: torch.Tensor) -> set[tuple[int, int]]:
 
 @dataclass
 class Records:
-    """What a client's noisy training asked for: stands in for its :class:`Training` and takes no step."""
+    """Takes the place of a client's :class:`Training`: notes what it is given and takes no step."""
 
     unit: str
     parameters: Mapping[str, Any] | None = None
@@ -195,25 +198,26 @@ class Records:
         occurrences: int = 1,
         penalty: Any = None,
     ) -> None:
-        """Keeps what it was given."""
+        """Notes its arguments."""
         self.parameters, self.number, self.gradients = parameters, records, gradients
         self.occurrences = occurrences
 
     def taken(self) -> dict[str, tuple[Event, ...]]:
-        """Nothing."""
+        """Nothing: no step was taken."""
         return {}
 
     def of(self, chosen: torch.Tensor) -> torch.Tensor:
         """The gradients of some records, ``[b, values]``."""
         assert self.gradients is not None and self.parameters is not None
-        found = self.gradients(chosen)
-        return torch.cat([found[name].detach().flatten(1) for name in self.parameters], dim=1)
+        gradients = self.gradients(chosen)
+        return torch.cat([gradients[name].detach().flatten(1) for name in self.parameters], dim=1)
 
 
 def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> list[Finding]:
-    """That a record's gradient is its own, and that one unit touches no more records than are charged.
+    """That a record's gradient depends on it alone, and that one unit is in no more records than are charged.
 
-    Units are removed one by one: features, label, and of nodes their links, with neighbours sampled anew.
+    Units are removed one by one: their features, their label, and a node's links too. Neighbours are then
+    sampled again.
     """
     assert policy.steps is not None
     bound = policy.bind(algorithm.in_use, federation.names)
@@ -224,18 +228,18 @@ def records(algorithm: Algorithm, federation: Federation, policy: Policy) -> lis
     courier = Courier("probe", InProcess(clients), Transcript(public={"clients": list(federation.names)}))
     set_up(bound, courier, federation.names)
     algorithm.round(Round(1, federation.names, bound, courier), algorithm.init(federation.schema, 0))
-    found = []
+    findings = []
     for client in clients:
-        found += _own_gradients(client) + _touched(client)
-    return found
+        findings += _own_gradients(client) + _touched(client)
+    return findings
 
 
 def _own_gradients(client: Client) -> list[Finding]:
-    asked = cast(Records, client.training)
-    order = torch.randperm(asked.number, generator=torch.Generator().manual_seed(0))
-    some = order[: min(7, asked.number)]
-    together = asked.of(some)
-    alone = torch.cat([asked.of(one[None]) for one in some])
+    training = cast(Records, client.training)
+    order = torch.randperm(training.number, generator=torch.Generator().manual_seed(0))
+    some = order[: min(7, training.number)]
+    together = training.of(some)
+    alone = torch.cat([training.of(one[None]) for one in some])
     if not torch.allclose(together, alone, rtol=1e-3, atol=1e-6):
         return [
             Finding("own gradients", client.name, "a record's gradient depends on who else is in its batch")
@@ -244,40 +248,40 @@ def _own_gradients(client: Client) -> list[Finding]:
 
 
 def _touched(client: Client) -> list[Finding]:
-    asked, settings = cast(Records, client.training), client._algorithm.settings
+    training, settings = cast(Records, client.training), client._algorithm.settings
     graph = client.graph
     table: torch.Tensor | None = client.memory.get("frozen")
-    whole = torch.arange(asked.number)
-    before = asked.of(whole)
-    if asked.unit == "graph":
+    all_records = torch.arange(training.number)
+    before = training.of(all_records)
+    if training.unit == "graph":
         units = [(graph.graph == i).nonzero().flatten() for i in range(int(graph.graph.max()) + 1)]
     else:
         assert table is not None
         nodes = int(graph.num_nodes or 0)
-        stands = torch.bincount(table[table >= 0].flatten(), minlength=nodes)
-        units = [v[None] for v in stands.argsort(descending=True)]
+        occurrences = torch.bincount(table[table >= 0].flatten(), minlength=nodes)
+        units = [v[None] for v in occurrences.argsort(descending=True)]
     worst = 0
     for number, unit in enumerate(units[:NODES]):
         x, y = graph.x[unit].clone(), graph.y.clone()
         rows, links = table.clone() if table is not None else None, graph.edge_index
-        label = number if asked.unit == "graph" else int(unit[0])
+        label = number if training.unit == "graph" else int(unit[0])
         graph.x[unit] = 0
         graph.y[label] = (graph.y[label] + 1) % (graph.y.max() + 1)
         if table is not None:
             graph.edge_index = links[:, (links != unit).all(0)]
             assert isinstance(settings, TrainingSettings)
             table.copy_(neighbours_of(client, graph, settings))
-        changed = int(((asked.of(whole) - before).abs().amax(1) > 1e-7).sum())
+        changed = int(((training.of(all_records) - before).abs().amax(1) > 1e-7).sum())
         worst = max(worst, changed)
         graph.x[unit], graph.y, graph.edge_index = x, graph.y.copy_(y), links
         if table is not None and rows is not None:
             table.copy_(rows)
-    if worst > asked.occurrences:
+    if worst > training.occurrences:
         return [
             Finding(
                 "occurrences",
                 client.name,
-                f"one {asked.unit} changes {worst} records' gradients, {asked.occurrences} are charged",
+                f"one {training.unit} changes {worst} records' gradients, {training.occurrences} are charged",
             )
         ]
     return []
@@ -286,14 +290,14 @@ def _touched(client: Client) -> list[Finding]:
 def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> list[Finding]:
     """That two runs with the same seeds, global ones too, send different noised uploads.
 
-    Where masks or ciphers make all uploads different, what was opened of them is compared.
+    Where masks or encryption make all uploads different, the opened values are compared.
 
     Args:
         make: a run with ``keep=everything``, the same each time.
         policy: what it runs under.
-        same_seeds: seeds the world.
+        same_seeds: sets the global generators.
     """
-    runs, found = [], []
+    runs, findings = [], []
     for _ in range(2):
         with same_seeds():
             runs.append(make())
@@ -308,8 +312,8 @@ def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> 
         else:
             values = [[o.digest for o in run.transcript.opened if o.channel == channel] for run in runs]
         if any(a == b for a, b in zip(*values, strict=False)):
-            found.append(Finding("seeded noise", channel, "two runs with the same seeds sent the same"))
-    return found
+            findings.append(Finding("seeded noise", channel, "two runs with the same seeds sent the same"))
+    return findings
 
 
 def _gaussians(bound: Bound) -> list[Gaussian]:
@@ -317,7 +321,7 @@ def _gaussians(bound: Bound) -> list[Gaussian]:
 
 
 def _bodies(run: Any) -> Iterator[tuple[Any, bytes]]:
-    """Uploads as they went to the server, without the run's name around them."""
+    """The bodies of uploads to the server, without the run's name."""
     for sent in run.transcript.sent:
         if sent.recipient == SERVER and sent.step == ANSWER:
             yield sent, bytes(Message.from_bytes(run.transcript.body(sent.number)).body)

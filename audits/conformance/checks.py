@@ -1,8 +1,8 @@
-"""Conformance: what a run's own record shows to be wrong, with no attack and no guessing.
+"""Conformance: what a run's own record shows to be wrong, without any attack.
 
-A check reads what went over the wire, what was opened and what was charged, and works out anew what should
-have been there. It says nothing about a leak that keeps to the declarations; attacks are for that.
-Statistical checks share one level: a right run is accused once in a million runs.
+A check reads what was sent, opened and charged, and compares it with what should have been. It does not see a
+leak that the declarations allow; attacks do. All statistical checks share one level: of a million right runs
+one fails.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from secure_fedgraph.running.run import Run
 __all__ = ["CHECKS", "FEWEST", "LEVEL", "Finding", "Record", "check"]
 
 FEWEST = 256 * 5
-"""Bytes from which on a count of each byte can be tested."""
+"""The fewest bytes whose uniformity is tested."""
 
 
 def domains(record: Record) -> Iterator[Finding]:
-    """Every message is of the kind of numbers that its policy promised, and has no entry besides."""
-    told = record.run.transcript.public.get("channels", {})
+    """Every message has the number format that its policy promised, and no further entry."""
+    published = record.run.transcript.public.get("channels", {})
     for name, bound in record.bounds.items():
-        if told.get(name, {}).get("domain") != bound.carrier.gives.value:
-            yield Finding("domains", name, "the domain that everybody was told is not the one that is bound")
+        if published.get(name, {}).get("domain") != bound.carrier.gives.value:
+            yield Finding("domains", name, "the published domain is not the one that is bound")
     for sent, tree in record.replies:
         reply_bound = record.run.policy.bounds.get(sent.channel)
         if reply_bound is None:
@@ -56,7 +56,7 @@ def _misfits(tree: Tree, bound: Bound) -> Iterator[str]:
     gives = bound.carrier.gives
     if bound.channel.reveal is Reveal.NOTHING:
         if tree:
-            yield f"sent {', '.join(tree)} where nothing comes back"
+            yield f"sent {', '.join(tree)} on a channel without uploads"
         return
     if tree.get("domain") != gives.value:
         yield f"sent {tree.get('domain')!r} numbers, the policy promises {gives.value}"
@@ -82,8 +82,8 @@ def uniform(record: Record) -> Iterator[Finding]:
             data = tree.get("data", tree.get("content"))
             raw = data.tobytes() if isinstance(data, np.ndarray) else bytes(data or b"")
             pieces[sent.channel, sent.sender].append(raw[:-1])  # the last may be half a byte
-    for (channel, sender), found in pieces.items():
-        raw = b"".join(found)
+    for (channel, sender), chunks in pieces.items():
+        raw = b"".join(chunks)
         if len(raw) >= FEWEST:
             p = chisquare(np.bincount(np.frombuffer(raw, np.uint8), minlength=256)).pvalue
             if p < record.each:
@@ -111,31 +111,33 @@ def counted_bytes(record: Record) -> Iterator[Finding]:
                 yield Finding(
                     "bytes", sent.channel, f"message {sent.number} is noted as {sent.bytes} bytes: {len(raw)}"
                 )
-    told, total = transcript.traffic(), sum(s.bytes for s in transcript.sent)
+    traffic, total = transcript.traffic(), sum(s.bytes for s in transcript.sent)
     up = sum(s.bytes for s in transcript.sent if s.recipient == SERVER)
-    if (sum(told.values()), told["up"]) != (total, up):
-        yield Finding("bytes", SERVER, f"{told} is reported where {total} bytes were sent, {up} of them up")
+    if (sum(traffic.values()), traffic["up"]) != (total, up):
+        yield Finding(
+            "bytes", SERVER, f"{traffic} is reported where {total} bytes were sent, {up} of them up"
+        )
 
 
 def excess(record: Record) -> Iterator[Finding]:
-    """Whoever can read more than a channel declares, is said to."""
-    told = record.run.transcript.public.get("channels", {})
+    """A reader who can read more than a channel declares is listed as excess."""
+    published = record.run.transcript.public.get("channels", {})
     view = record.run.transcript.view(SERVER)
     for name, bound in record.bounds.items():
-        said = bound.excess
-        if list(said) != told.get(name, {}).get("excess"):
-            yield Finding("excess", name, "what everybody was told is not the excess of what is bound")
+        bound_excess = bound.excess
+        if list(bound_excess) != published.get(name, {}).get("excess"):
+            yield Finding("excess", name, "the published excess is not that of the bound protection")
         if bound.channel.reveal is Reveal.NOTHING:
             continue
         of_sums = (DIFFERENCES, SUBTRACTION)
         seen = view.uploads(name) if name in {s.channel for s, _ in record.replies} else []
         declared = bound.channel.reveal is Reveal.EACH and bound.channel.to == "server"
-        if seen and not declared and not any(s not in of_sums for s in said):
+        if seen and not declared and not any(s not in of_sums for s in bound_excess):
             yield Finding(
-                "excess", name, f"the server reads {len(seen)} single uploads, which nothing declares"
+                "excess", name, f"the server reads {len(seen)} single uploads, and no excess says so"
             )
         sums = bound.channel.reveal is Reveal.SUM and Reveal.EACH not in bound.carrier.reveals
-        if sums and bound.channel.to == "server" and DIFFERENCES not in said:
+        if sums and bound.channel.to == "server" and DIFFERENCES not in bound_excess:
             yield Finding("excess", name, "sums over cohorts that differ in one client are not declared")
 
 
@@ -168,7 +170,7 @@ def check(run: Run, level: float = LEVEL) -> list[Finding]:
         - a transcript that kept its messages in full; of what was not kept only sizes are checked.
 
     Args:
-        run: what :func:`secure_fedgraph.train` gave.
+        run: what :func:`secure_fedgraph.train` returned.
         level: the probability that a right run fails by chance.
 
     Returns:

@@ -14,9 +14,9 @@ from secure_fedgraph.protocol.message import Message
 from secure_fedgraph.protocol.upload import Layout
 
 SURPRISE = 32.0
-"""Bits of chance against an order of a row's values: what is plainer may be anywhere by accident."""
+"""Bits in the order of a row's values: a row with fewer may occur in any bytes by chance."""
 ALIKE = 1 - 1e-6
-"""The cosine from which on a vector is a row, scaled or negated."""
+"""A vector with a larger cosine to a row is that row, scaled or negated."""
 SHAPES: tuple[tuple[str, str], ...] = (
     ("<f4", "a row as float32"),
     ("<f8", "a row as float64"),
@@ -27,31 +27,31 @@ SHAPES: tuple[tuple[str, str], ...] = (
 )
 _ANCHOR = 8
 Anchors = tuple[dict[int, list[tuple[int, bytes, str]]], np.ndarray]
-"""Eight bytes -> where in which byte strings they stand, and what these are; and all eight bytes, sorted."""
+"""Eight bytes -> (offset, byte string, what it is) of each string with them; and all these keys, sorted."""
 
 
 def rows_in(raw: bytes, owners: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(owner, what) for the data that a message's bytes hold; each of them once.
 
-    Sought are feature rows, the list of labels, and the two rows of links: byte by byte in several number
-    formats, also negated and sorted, and by direction in every array whose axis is as long as a row.
-    Rows that are too plain to be told from chance are left out (:data:`SURPRISE`).
+    It looks for feature rows, the list of labels, and the two rows of links: byte by byte in several number
+    formats, also negated and sorted, and by direction in every array with an axis as long as a row. Rows that
+    could occur by chance are left out (:data:`SURPRISE`).
 
     Args:
         raw: a message.
         owners: name -> its graph.
     """
-    found: dict[tuple[str, str], None] = {}
+    matches: dict[tuple[str, str], None] = {}
     for owner, graph in owners.items():
         anchors, rows = _prepared(_Held(graph))
-        found.update(((owner, what), None) for what in _spelt(raw, *anchors))
+        matches.update(((owner, what), None) for what in _spelt(raw, *anchors))
         if len(rows):
-            found.update(((owner, what), None) for what in _pointing(raw, rows))
-    return list(found)
+            matches.update(((owner, what), None) for what in _pointing(raw, rows))
+    return list(matches)
 
 
 class _Held:
-    """A graph as a key of a cache: itself, not its values."""
+    """A graph as a cache key, compared by identity."""
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
@@ -78,7 +78,7 @@ def surprise(rows: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _prepared(held: _Held) -> tuple[Anchors, np.ndarray]:
-    """Byte strings by what they are, ready to be looked for, and the unit vectors of feature rows."""
+    """The byte strings to look for, by eight of their bytes, and the unit vectors of feature rows."""
     graph = held.graph
     x = graph.x.numpy() if graph.x is not None else np.empty((0, 0))
     x = x[surprise(x) >= SURPRISE] if x.size else x
@@ -113,7 +113,7 @@ def _prepared(held: _Held) -> tuple[Anchors, np.ndarray]:
 def _spelt(
     raw: bytes, anchors: Mapping[int, list[tuple[int, bytes, str]]], wanted: np.ndarray
 ) -> Iterator[str]:
-    """What occurs byte by byte: candidates by one stretch of eight bytes, then the whole string."""
+    """What occurs byte by byte: eight bytes give the candidates, then the whole string is compared."""
     for start in range(_ANCHOR):
         if len(raw) < start + _ANCHOR:
             return
@@ -126,10 +126,10 @@ def _spelt(
 
 
 def _telling(needle: bytes) -> int:
-    """Where its eight bytes begin that are least often zero: at every fourth byte."""
-    there = np.concatenate([[0], np.cumsum(np.frombuffer(needle, np.uint8) != 0)])
+    """Where the eight bytes with the fewest zeros begin; only every fourth byte is tried."""
+    nonzero_before = np.concatenate([[0], np.cumsum(np.frombuffer(needle, np.uint8) != 0)])
     starts = np.arange(0, len(needle) - _ANCHOR + 1, 4)
-    return int(starts[(there[starts + _ANCHOR] - there[starts]).argmax()])
+    return int(starts[(nonzero_before[starts + _ANCHOR] - nonzero_before[starts]).argmax()])
 
 
 def _pointing(raw: bytes, rows: np.ndarray) -> Iterator[str]:

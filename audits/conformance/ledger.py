@@ -1,4 +1,4 @@
-"""Conformance of what was charged: uploads one for one, the events they earn, and epsilons composed anew."""
+"""Conformance of charges: one for each upload, with the right events, and epsilons composed again."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from secure_fedgraph.protocol.upload import Layout
 
 
 def ledger(record: Record) -> Iterator[Finding]:
-    """Charges are uploads that left, one for one, with the events that their stages earn."""
+    """Each upload that was sent has one charge, with the events that its stages allow."""
     run, transcript = record.run, record.run.transcript
-    left = Counter(
+    uploads = Counter(
         (s.sender, s.exchange, s.channel)
         for s in transcript.sent
         if s.step == ANSWER and s.recipient == SERVER and not s.channel.startswith(CARRIER)
@@ -37,12 +37,14 @@ def ledger(record: Record) -> Iterator[Finding]:
     )
     charged = Counter((c.client, c.exchange, c.channel) for c in record.charged())
     excused = {(one.client, one.exchange, one.channel) for one in transcript.left_out}
-    for client, exchange, channel in left - charged:
+    for client, exchange, channel in uploads - charged:
         yield Finding("ledger", channel, f"{client}'s upload of exchange {exchange} was not charged")
-    for client, exchange, channel in charged - left:
+    for client, exchange, channel in charged - uploads:
         if (client, exchange, channel) not in excused:
-            yield Finding("ledger", channel, f"{client} paid for exchange {exchange}, in which nothing left")
-    widths = {
+            yield Finding(
+                "ledger", channel, f"{client} paid for exchange {exchange}, in which it sent nothing"
+            )
+    layouts = {
         (s.sender, s.exchange): Layout.from_text(t["layout"]) for s, t in record.replies if "layout" in t
     }
     for charge in record.charged():
@@ -60,15 +62,15 @@ def ledger(record: Record) -> Iterator[Finding]:
             yield Finding(
                 "events",
                 charge.channel,
-                f"{charge.client} counts noise against {', '.join(charge.releases)}: nothing there earns it",
+                f"{charge.client} counts noise against {', '.join(charge.releases)}: the channel has none",
             )
         if stage is not None and stage.by == "shares" and charge.releases and not charge.computational:
-            yield Finding("events", charge.channel, "noise under masks is not called computational")
-        layout = widths.get((charge.client, charge.exchange))
+            yield Finding("events", charge.channel, "noise under masks is not marked as computational")
+        layout = layouts.get((charge.client, charge.exchange))
         for event in (e for events in charge.releases.values() for e in events):
             wide = layout is not None and layout.rows * layout.width
             if wide and isinstance(event, DiscreteRelease) and event.width < wide:
-                yield Finding("events", charge.channel, f"{wide} values left, {event.width} were charged")
+                yield Finding("events", charge.channel, f"{wide} values were sent, {event.width} are charged")
     yield from _steps(record)
 
 
@@ -102,30 +104,30 @@ def _steps(record: Record) -> Iterator[Finding]:
         paid = Counter(c.client for c in run.charges if c.channel == "links")
         if set(paid.values()) != {1} or set(paid) != set(run.federation.names):
             yield Finding(
-                "ledger", "links", f"every client pays once for its links, and {dict(paid)} were paid"
+                "ledger", "links", f"every client pays once for its links; the payments are {dict(paid)}"
             )
 
 
 def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
-    """The epsilons of the result are no less than every client's charges, composed anew, with all holders."""
+    """The epsilons of the result are no less than each client's charges composed again, with all holders."""
     run = record.run
-    told, holders = run.privacy(delta=delta), run.federation.holders
+    privacy, holders = run.privacy(delta=delta), run.federation.holders
     for unit in (u for u in run.federation.units if u in OF_ONE_GRAPH or u in LARGER):
         for reader in Reader:
-            said = float(told[unit]["readers"][reader])
+            reported = float(privacy[unit]["readers"][reader])
             worst = 0.0
             for client in {c.client for c in run.charges}:
                 mine = [c for c in run.charges if c.client in (client, *EVERYBODY)]
                 events = [_at(c, unit, reader, holders) for c in mine]
-                flat = None if None in events else [e for found in events for e in found or ()]
+                flat = None if None in events else [e for scaled in events for e in scaled or ()]
                 cost = math.inf if flat is None else epsilon.epsilon(flat, delta).epsilon
                 worst = max(worst, cost)
-            if said < worst * (1 - 1e-6):
+            if reported < worst * (1 - 1e-6):
                 yield Finding(
                     "composed",
                     unit,
-                    f"epsilon {said:.4g} is told against the {reader}; all uploads of one client and "
-                    f"{holders} holders come to {worst:.4g}",
+                    f"epsilon {reported:.4g} is reported against the {reader}; all uploads of one client and "
+                    f"{holders} holders cost {worst:.4g}",
                 )
 
 

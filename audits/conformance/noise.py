@@ -18,7 +18,7 @@ from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.wire import decode
 
 WHOLE = 0.02
-"""How far from a whole step a value may be that travelled as float32."""
+"""How far a value that was sent as float32 may be from a whole step."""
 ROUNDED = 1 - 1e-9
 Before = dict[tuple[str, str], tuple[np.ndarray, float]]
 """(channel, reader or sender) -> the last values in steps, and the variance of their noise."""
@@ -57,31 +57,31 @@ def _noised(
     steps, width = values / float(terms["grid"]), values.size
     if np.abs(steps - np.rint(steps)).max() > WHOLE:
         yield Finding(
-            "grid", channel, f"{who}: values between the steps: the noise is no whole number of them"
+            "grid", channel, f"{who}: values lie between the steps, so the noise is not on the grid"
         )
     # what is hidden only adds to the sum of squares around the mean, so the lower tail is the noise's
     variance = shares * float(terms["sigma"]) ** 2
     if width > 1:
         least = variance * chi2.ppf(record.each, width - 1)
-        found = float(np.square(steps - steps.mean()).sum())
-        if found < least:
-            rms = math.sqrt(found / (width - 1))
+        squares = float(np.square(steps - steps.mean()).sum())
+        if squares < least:
+            rms = math.sqrt(squares / (width - 1))
             yield Finding(
                 "noise",
                 channel,
-                f"{who}: {rms:.3g} steps at most where {math.sqrt(variance):.3g} are claimed",
+                f"{who}: noise of {rms:.3g} steps at most, {math.sqrt(variance):.3g} are claimed",
             )
-    for (other, name), (earlier, its) in before.items():
+    for (other, name), (earlier, earlier_variance) in before.items():
         if other == channel and earlier.size == width:
             apart = float(np.square(steps - earlier).sum())
             # a sum of fewer clients holds fewer shares
-            if apart < (variance + its) * chi2.ppf(record.each / (len(before) + 1), width):
+            if apart < (variance + earlier_variance) * chi2.ppf(record.each / (len(before) + 1), width):
                 yield Finding("repeated", channel, f"{who} and {name} differ by less than fresh noise would")
     before[channel, who] = steps, variance
 
 
 def scale(record: Record) -> Iterator[Finding]:
-    """The noise that the wire names is as large as the charge says, against a sensitivity worked out anew."""
+    """The noise named in a message is as large as its charge says, with the sensitivity computed again."""
     worst: dict[tuple[str, str], float] = {}
     for sent, tree in record.replies:
         if "sigma" in tree and "grid" in tree:
@@ -89,30 +89,32 @@ def scale(record: Record) -> Iterator[Finding]:
             worst[key] = min(worst.get(key, math.inf), float(tree["sigma"]) * float(tree["grid"]))
     for charge in record.charged():
         bound = record.run.policy.bounds[charge.channel]
-        stage, far = noise_of(bound), _moves(bound)
-        if stage is None or far is None or (charge.channel, charge.client) not in worst:
+        stage, sensitivity = noise_of(bound), _moves(bound)
+        if stage is None or sensitivity is None or (charge.channel, charge.client) not in worst:
             continue
         honest = 1
         if stage.by == "shares":
             counted_on = max(1, math.ceil(stage.colluders * len(bound.terms.clients) - 1e-9))
             honest = bound.terms.quorum - counted_on
-        there = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / far
+        multiplier = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / sensitivity
         for reader, events in charge.releases.items():
             claimed = [e for e in events if isinstance(e, GaussianRelease | DiscreteRelease)]
-            if any(e.noise_multiplier * ROUNDED > there for e in claimed):
+            if any(e.noise_multiplier * ROUNDED > multiplier for e in claimed):
                 yield Finding(
                     "scale",
                     charge.channel,
-                    f"{charge.client} is charged against the {reader} for a multiplier of "
-                    f"{max(e.noise_multiplier for e in claimed):.3g} and sends noise of {there:.3g} times "
-                    f"what a unit moves ({far:.3g})",
+                    f"{charge.client} is charged against the {reader} for a noise multiplier of "
+                    f"{max(e.noise_multiplier for e in claimed):.3g} and sends noise with a multiplier of "
+                    f"{multiplier:.3g} (sensitivity {sensitivity:.3g})",
                 )
             if any(isinstance(e, DiscreteRelease) and e.shares > honest for e in claimed):
-                yield Finding("scale", charge.channel, f"more than {honest} honest shares are counted on")
+                yield Finding(
+                    "scale", charge.channel, f"the charge counts on more than {honest} honest shares"
+                )
 
 
 def _moves(bound: Bound) -> float | None:
-    """How far one unit moves an upload, from the declarations alone; None where they do not say."""
+    """The sensitivity of an upload by the declarations alone; None where they do not say."""
     twice = 2 if bound.terms.relation == "replace" else 1
     if bound.channel.touches is not None:
         twice = 2 if bound.channel.touches.turns else twice

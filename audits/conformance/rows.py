@@ -29,16 +29,16 @@ SHOWN = 6
 WIDTH = 64
 """Values of a probe's upload."""
 SAYS = {
-    "domains": "numbers on the wire are of the kind that was bound, and nothing travels beside them",
+    "domains": "messages have the number format that was bound, and nothing else",
     "uniform": "bytes under masks and seals are uniform",
     "data": "no row, label list or link list of a client is in a message",
     "bytes": "bytes reported are bytes sent",
-    "excess": "whoever can read more than a channel declares is said to",
+    "excess": "a reader who can read more than a channel declares is listed as excess",
     "secrets": "no key, party or client can be reached from the server",
     "noise": "noise is on its grid, as wide as claimed, never twice the same",
-    "scale": "the width on the wire is the one that was charged",
-    "ledger": "charges are uploads that left, one for one",
-    "composed": "epsilons are no less than the charges composed anew",
+    "scale": "the width of the noise in messages is the one that was charged",
+    "ledger": "each upload that was sent has one charge",
+    "composed": "epsilons are no less than the charges composed again",
     "seeded noise": "no seed reproduces noise",
 }
 """Check -> what it holds where it passes."""
@@ -49,13 +49,13 @@ OF_CHARGES = ("ledger", "composed", "scale")
 def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -> list[dict[str, Any]]:
     """Every check of ``audits/conformance/checks.py`` on what a run kept, and a probe of its noise.
 
-    A client's data in a message is a leak and no broken claim where the policy sends that channel in the
-    clear, or where the server sends on what it had opened: the claim was never made.
+    A client's data in a message is a leak, but no broken claim, where the policy sends that channel in the
+    clear, or where the server forwards what it opened: nobody claimed that they are hidden.
 
     Args:
         run: with some messages kept in full.
         most: bytes of each channel that are read.
-        unseen: checks of what is not there: they say so.
+        unseen: checks of what this run does not hold: their outcome is "nothing to check".
 
     Returns:
         for each check ``check``, ``says``, ``outcome``, ``count`` and ``findings``.
@@ -68,14 +68,14 @@ def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -
         if name in unseen:
             rows.append(row(name, NOTHING, []))
             continue
-        found = list(one(record))
-        leaks = name == "data" and bool(found) and all(_left_open(run, finding) for finding in found)
-        rows.append(row(name, LEAK if leaks else FAILED if found else PASSED, found))
+        findings = list(one(record))
+        leaks = name == "data" and bool(findings) and all(_left_open(run, finding) for finding in findings)
+        rows.append(row(name, LEAK if leaks else FAILED if findings else PASSED, findings))
     return [*rows, _seeded(run)]
 
 
 def row(name: str, outcome: str, found: list[Finding], says: Mapping[str, str] = SAYS) -> dict[str, Any]:
-    """One row: what a check holds, what came of it, and its findings, the most frequent ones first."""
+    """One row: what a check holds, its outcome, and its findings, the most frequent first."""
     counted = Counter(
         f"{f.where}: {re.sub(r'^message [0-9]+ holds', 'a message holds', f.what)}" for f in found
     )
@@ -106,16 +106,16 @@ def _first(transcript: Transcript, most: int) -> Transcript:
             else replace(sent, kept=False)
         )
 
-    found = Transcript(None, public=transcript.public)
-    found.body = transcript.body  # type: ignore[method-assign]
-    found.sent = [within(sent) for sent in transcript.sent]
-    found.opened, found.left_out = transcript.opened, transcript.left_out
-    return found
+    shortened = Transcript(None, public=transcript.public)
+    shortened.body = transcript.body  # type: ignore[method-assign]
+    shortened.sent = [within(sent) for sent in transcript.sent]
+    shortened.opened, shortened.left_out = transcript.opened, transcript.left_out
+    return shortened
 
 
 def _seeded(run: Run) -> dict[str, Any]:
-    """Each noised channel's road, called twice from the same state of every global generator."""
-    found: list[Finding] = []
+    """Each noised channel's protection, called twice from the same state of every global generator."""
+    findings: list[Finding] = []
     probed, same_state = 0, frozen_state()
     for bound in run.policy.bounds.values():
         stage = noise_of(bound)
@@ -128,11 +128,11 @@ def _seeded(run: Run) -> dict[str, Any]:
                 if bound.channel.unit is Unit.CLIENT
                 else pooled_parts(bound, WIDTH)
             )
-            found += noise_of_a_seed(bound, neighbours, reader, same_state)
+            findings += noise_of_a_seed(bound, neighbours, reader, same_state)
             probed += 1
         except SecureFedGraphError:
-            continue  # no worst case is at hand for this kind of channel
-    return row("seeded noise", FAILED if found else PASSED if probed else NOTHING, found)
+            continue  # no worst case is known for this kind of channel
+    return row("seeded noise", FAILED if findings else PASSED if probed else NOTHING, findings)
 
 
 def _norm(bound: Bound) -> float:

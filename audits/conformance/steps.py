@@ -38,12 +38,12 @@ class _Taps(torch.optim.SGD):
         self.noted: list[np.ndarray] = []
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One more."""
+        """Notes one more gradient."""
         self.noted.append(self.param_groups[0]["params"][0].grad.numpy().copy())
 
 
 def _watched(how: PrivateSteps, steps: int) -> tuple[np.ndarray, list[set[int]]]:
-    """Gradients ``[steps, WIDTH]`` of records that pull nowhere, and which records each step asked for."""
+    """Noisy gradients ``[steps, WIDTH]`` of records without any, and which records each step asked for."""
     asked: list[set[int]] = []
     p = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
     taps = _Taps(p)
@@ -65,11 +65,11 @@ def steps(
     charged: float | None = None,
     level: float = LEVEL,
 ) -> list[Finding]:
-    """Noisy steps on records that pull nowhere: what is left is noise, and coins.
+    """Checks noisy steps on records whose gradients are zero: only noise and coins are left.
 
     Args:
         how: the steps.
-        same_seeds: seeds the world; without it nothing is said about seeds.
+        same_seeds: sets the global generators; without it seeds are not checked.
         charged: the rate that is charged; by default the one of the events.
         level: of all tests together.
     """
@@ -77,18 +77,18 @@ def steps(
     if charged is None:
         charged = next(e.rate for e in how.events(1, "zero-out", WIDTH) if hasattr(e, "rate"))
     alpha = level / 8
-    found = [*_grid(how, noted, asked), *_coins(asked, charged, alpha)]
+    findings = [*_grid(how, noted, asked), *_coins(asked, charged, alpha)]
     whole = noted * max(how.rate * RECORDS, 1.0) / (how.noise * how.clip)
     total = float(np.square(whole).sum())
     low, high = chi2.ppf([alpha, 1 - alpha], noted.size)
     if not low <= total <= high:
-        found.append(
+        findings.append(
             Finding("noise", "steps", f"{math.sqrt(total / noted.size):.4g} of the noise that is claimed")
         )
     apart = float(np.square(np.diff(whole, axis=0)).sum(axis=1).min())
     if apart < 2 * chi2.ppf(alpha / STEPS, WIDTH):
-        found.append(Finding("repeated noise", "steps", "two steps carry nearly the same noise"))
-    return found + (seeded(how, same_seeds) if same_seeds is not None else [])
+        findings.append(Finding("repeated noise", "steps", "two steps carry nearly the same noise"))
+    return findings + (seeded(how, same_seeds) if same_seeds is not None else [])
 
 
 def seeded(how: PrivateSteps, same_seeds: SameSeeds) -> list[Finding]:
@@ -97,16 +97,18 @@ def seeded(how: PrivateSteps, same_seeds: SameSeeds) -> list[Finding]:
     for _ in range(2):
         with same_seeds():
             twice.append(_watched(how, 4))
-    found = []
+    findings = []
     if np.mean(twice[0][0] == twice[1][0]) > 0.2:
-        found.append(Finding("seeded noise", "steps", "the same seeds, the same noise"))
+        findings.append(Finding("seeded noise", "steps", "the same seeds, the same noise"))
     if how.rate < 1 and twice[0][1] == twice[1][1]:
-        found.append(Finding("seeded coins", "steps", "the same seeds, the same batches: no amplification"))
-    return found
+        findings.append(
+            Finding("seeded coins", "steps", "the same seeds, the same batches: no amplification")
+        )
+    return findings
 
 
 def _grid(how: PrivateSteps, noted: np.ndarray, asked: list[set[int]]) -> Iterator[Finding]:
-    """Whole steps over the public number of records, in every step."""
+    """In every step the noise is on the grid, divided by the public number of records."""
     step = how.noise * how.clip / SIGMA
 
     def whole(rows: np.ndarray, over: float) -> bool:
@@ -119,11 +121,11 @@ def _grid(how: PrivateSteps, noted: np.ndarray, asked: list[set[int]]) -> Iterat
             "denominator", "steps", "a step is divided by how many records were drawn, which is secret"
         )
     elif wrong:
-        yield Finding("grid", "steps", "noise between whole steps: floating point's last bits tell")
+        yield Finding("grid", "steps", "noise off the grid: the last bits of floating point leak")
 
 
 def _coins(asked: list[set[int]], rate: float, alpha: float) -> Iterator[Finding]:
-    """Each record in each step by a coin of its own."""
+    """Each record is drawn in each step by a coin of its own."""
     rounds, table = len(asked), np.zeros((len(asked), RECORDS))
     for row, chosen in zip(table, asked, strict=True):
         row[list(chosen)] = 1
@@ -151,7 +153,7 @@ def _coins(asked: list[set[int]], rate: float, alpha: float) -> Iterator[Finding
         )
 
 
-# --- floors of the accountants: what every right one is above, worked out by other means
+# --- floors: epsilons that no right accountant is below, computed by other means
 
 
 def floors() -> Iterator[tuple[str, list[Event], float, float]]:
@@ -176,24 +178,26 @@ def floors() -> Iterator[tuple[str, list[Event], float, float]]:
 
 
 def accountants(about: str = "") -> list[Finding]:
-    """That no accountant tells less than the floors.
+    """That no accountant reports less than the floors.
 
-    A continuous Gaussian's curve for discrete noise, the classical formula, the central limit (Opacus'
-    ``GaussianAccountant``), one record where there are several: each is below one of them.
+    Each of these mistakes is below one of them: a continuous Gaussian's curve for discrete noise, the
+    classical formula, the central limit (Opacus' ``GaussianAccountant``), one record in place of several.
 
     Args:
         about: only floors whose name has this in it.
     """
-    found = []
+    findings = []
     for what, events, delta, floor in floors():
         if about not in what:
             continue
-        told = epsilon.epsilon(events, delta).epsilon
-        if told < floor * (1 - 1e-4):
-            found.append(
-                Finding("accountants", what, f"epsilon {told:.4g} is told, no less than {floor:.4g} is spent")
+        reported = epsilon.epsilon(events, delta).epsilon
+        if reported < floor * (1 - 1e-4):
+            findings.append(
+                Finding(
+                    "accountants", what, f"epsilon {reported:.4g} is reported, at least {floor:.4g} is spent"
+                )
             )
-    return found
+    return findings
 
 
 def _root(profile: Callable[[float], float], delta: float) -> float:
@@ -212,7 +216,7 @@ def _gaussian(mu: float, delta: float) -> float:
 
 @lru_cache
 def _discrete(sigma: float, far: int, delta: float) -> float:
-    """The exact one of a discrete Gaussian and its shift by whole steps, summed up."""
+    """The exact epsilon of a discrete Gaussian and its shift by whole steps, summed up."""
     k = np.arange(-80 * int(sigma) - far, 80 * int(sigma) + far + 1)
     weight = np.exp(-(k.astype(float) ** 2) / (2 * sigma**2))
     p, q = weight / weight.sum(), np.exp(-((k - far).astype(float) ** 2) / (2 * sigma**2)) / weight.sum()

@@ -1,8 +1,8 @@
 """Canaries in a whole run: units whose part of every noised upload is a direction of their own, or nothing.
 
-A fair coin for each says which (or which way, where noise protects units that are replaced). The run is a
-real one: the door, the clip, the noise, the carrier's masks, the server's sums, the ledger. What the server
-read is projected on each direction; how well that tells the coins bounds epsilon from below
+A fair coin for each decides which (or the sign, where noise protects units that are replaced). The run is a
+real one: clip, noise, the carrier's masks, the server's sums, the ledger. What the server read is projected
+on each direction; how well the projections show the coins bounds epsilon from below
 (:mod:`secure_fedgraph.audits.empirical_dp.one_run`).
 
 =================  ====================================================================================
@@ -14,8 +14,8 @@ sums over trees    the same, in every place where the unit stands
 noisy steps        all the records that one unit may be in, each pulling along coordinates of their own
 =================  ====================================================================================
 
-No two canaries share a coordinate, so none tells of another. Where an upload has not as many coordinates as
-there are clients, the last clients have no canary on it.
+No two canaries share a coordinate, so none changes another's score. Where an upload has fewer coordinates
+than there are clients, the last clients have no canary on it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees,
 from secure_fedgraph.seams import ClientContext
 
 COORDINATES = 64
-"""Of one canary at most: each is far above the grid that values are rounded to."""
+"""Coordinates of one canary, at most: each value stays far above the grid that values are rounded to."""
 Canary = tuple[str, int]
 """A client, and the number of the unit in it."""
 
@@ -56,7 +56,7 @@ class Planting:
     Args:
         bound: the run's policy.
         clients: everybody's names.
-        seed: of coins and directions: they protect nobody, and the noise does not know them.
+        seed: of the coins, which protect nobody; the noise does not depend on it.
     """
 
     bound: BoundPolicy
@@ -74,14 +74,16 @@ class Planting:
     @property
     def noised(self) -> dict[str, Bound]:
         """The channels that the server reads under noise."""
-        found = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER}
-        return {n: b for n, b in found.items() if (stage := noise_of(b)) and stage.by != SERVER}
+        channels = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER}
+        return {n: b for n, b in channels.items() if (stage := noise_of(b)) and stage.by != SERVER}
 
     @property
     def trained(self) -> dict[str, Bound]:
         """The channels that show the server what noisy steps made."""
-        found = {n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER and b.channel.trained}
-        return found if self.bound.steps is not None else {}
+        channels = {
+            n: b for n, b in self.bound.bounds.items() if b.channel.to == SERVER and b.channel.trained
+        }
+        return channels if self.bound.steps is not None else {}
 
     def algorithm(self, kind: type[Algorithm]) -> type[Algorithm]:
         """The algorithm whose clients send canaries."""
@@ -98,7 +100,7 @@ class Planting:
         return 1.0 if self.coin(canary) else -1.0 if opposite else 0.0
 
     def room(self, client: str, width: int) -> range:
-        """The coordinates of so many that are a client's own."""
+        """The coordinates that are a client's own, of ``width``."""
         place, clients = self.clients.index(client), len(self.clients)
         each = width // clients
         return range(place * each, (place + 1) * each) if each else range(place, min(place + 1, width))
@@ -116,10 +118,10 @@ class Planting:
         each = min(len(room) // of, COORDINATES) if of <= len(room) else int(canary[1] < len(room))
         if not each:
             return None
-        found = torch.zeros(width)
+        vector = torch.zeros(width)
         start = room.start + canary[1] * each
-        found[start : start + each] = each**-0.5
-        return found
+        vector[start : start + each] = each**-0.5
+        return vector
 
     # --- into the run
 
@@ -170,7 +172,7 @@ class Planting:
     def gradients(
         self, client: str, parameters: Mapping[str, Any], records: int, occurrences: int
     ) -> Callable[[torch.Tensor], dict[str, torch.Tensor]]:
-        """Chosen records to gradients: those of a canary all pull its way, others nowhere."""
+        """Chosen records -> gradients: the direction of their canary, or zero."""
         steps = self.bound.steps
         assert steps is not None
         groups, width = records // occurrences, sum(p.numel() for p in parameters.values())
@@ -200,7 +202,7 @@ class Planting:
 
     def scores(self, view: View) -> tuple[np.ndarray, np.ndarray]:
         """Of canaries that were in, and of those that were out: 0 is halfway, higher is likelier in."""
-        found = dict.fromkeys(self.coins, 0.0)
+        totals = dict.fromkeys(self.coins, 0.0)
         for name, bound in self.noised.items():
             stage = noise_of(bound)
             assert stage is not None
@@ -208,15 +210,15 @@ class Planting:
             weight = 1 / (stage.multiplier**2 * stage.moved)
             for seen in view.uploads(name) or view.sums(name):
                 for canary, score, halfway in self._read(bound, seen):
-                    found[canary] += weight * (score - halfway)
+                    totals[canary] += weight * (score - halfway)
         for name in self.trained:
             for seen in view.uploads(name) or view.sums(name):
                 flat = _flat(seen.values)
                 for canary in (c for c in self.coins if c[0] in seen.clients):
                     direction = self.direction(canary, len(flat), self._groups[canary[0]])
                     assert direction is not None
-                    found[canary] -= float(flat @ direction.double())  # a step goes against the gradient
-        scores = np.array([found[canary] for canary in self.coins])
+                    totals[canary] -= float(flat @ direction.double())  # a step goes against the gradient
+        scores = np.array([totals[canary] for canary in self.coins])
         inside = np.array(list(self.coins.values()), dtype=bool)
         return scores[inside], scores[~inside]
 
@@ -282,7 +284,7 @@ def _flat(values: Mapping[str, Any]) -> torch.Tensor:
 
 
 def _standing(made: ContributionRows | ContributionTrees) -> list[int]:
-    """The units that stand somewhere."""
+    """The units that are in some row or tree."""
     if isinstance(made, ContributionTrees):
         return sorted({int(unit) for unit in made.places.reshape(-1).tolist() if unit >= 0})
     return list(torch.nonzero(made.places.any(1)).reshape(-1).tolist())
@@ -295,9 +297,9 @@ def _table(
     if isinstance(made, ContributionRows):
         return first(made.places.bool().numpy(), touches.rows).astype(np.float64)
     batches, _, positions = made.places.shape
-    found = np.zeros((len(next(iter(made.values.values()))), batches * positions))
+    table = np.zeros((len(next(iter(made.values.values()))), batches * positions))
     units = made.places.numpy()
     batch, _, position = np.meshgrid(*(np.arange(n) for n in units.shape), indexing="ij")
-    there = units >= 0
-    np.add.at(found, (units[there], (batch * positions + position)[there]), 1.0)
-    return found
+    present = units >= 0
+    np.add.at(table, (units[present], (batch * positions + position)[present]), 1.0)
+    return table

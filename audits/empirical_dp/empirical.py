@@ -1,8 +1,8 @@
-"""Empirical epsilon: what worst-case neighbours make of each claim of a finished run, as rows of an audit.
+"""Empirical epsilon: each claim of a finished run, tested with worst-case neighbours, as rows of an audit.
 
 Every noise that the run was charged for is called again by itself, with the run's own settings: each
-upload's road, the clients' noisy steps, what they drew anew. A row has the claim, a lower bound on the true
-epsilon, what as many trials could have shown at most, and what such an audit is blind to.
+upload's protection, the clients' noisy steps, and what they randomised. A row has the claim, a lower bound on
+the true epsilon, the most that so many trials can show, and what such an audit cannot see.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ TRIALS = 10_000
 """Of each world; slow uploads get as many as :data:`SECONDS` allow."""
 SECONDS, LEAST = 4.0, 400
 UPLOAD = (
-    "a seed that repeats, a charge that is missing, what an algorithm puts into an upload that it declares "
-    "wrongly; conformance checks the first two"
+    "seeds that repeat, charges that are missing, and uploads that an algorithm declares wrongly; "
+    "conformance checks the first two"
 )
-STEPS = "records that touch each other, batches that are shuffled and not drawn; conformance watches for both"
-DRAWN = "whether the client's own is read again afterwards; conformance watches what it trains on"
+STEPS = (
+    "records that depend on each other, and batches that are shuffled, not sampled; conformance checks both"
+)
+DRAWN = "whether the client reads its own values again afterwards; conformance checks what it trains on"
 
 
 def empirical_or_why_not(run: Run, delta: float) -> list[dict[str, Any]]:
-    """The rows; where they cannot be made, that, and not the loss of what was attacked."""
+    """The rows; or one row with the error, which must not lose the cells of the attacks."""
     try:
         return empirical_rows(run, delta)
     except Exception as error:
@@ -113,7 +115,7 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
         try:
             neighbours, colluders = worst_case(bound, stage)
             fits = _fitting(bound, neighbours, reader, colluders, trials)
-            found = audit(
+            audited = audit(
                 bound,
                 neighbours,
                 reader,
@@ -125,14 +127,14 @@ def _uploads(run: Run, delta: float, trials: int, confidence: float) -> Iterator
         except BadInput as error:
             yield {**about, "outcome": UNAUDITED, "reason": str(error)}
             continue
-        best = max((found.lower, found.any_noise), key=lambda lower: lower.epsilon)
-        yield _row(about, found.claim, best, found.broken, confidence)
+        best = max((audited.lower, audited.any_noise), key=lambda lower: lower.epsilon)
+        yield _row(about, audited.claim, best, audited.broken, confidence)
 
 
 def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ...]]:
-    """The two worlds that move an upload furthest, and who hands the reader what it sent.
+    """The two worlds whose uploads are furthest apart, and the clients who collude with the reader.
 
-    Where clients add shares of the noise, the fewest answer that may, and those collude whose noise is not
+    Where clients add shares of the noise, only a quorum answers, and those clients collude whose noise is not
     counted on.
 
     Raises:
@@ -184,7 +186,7 @@ def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[d
         reason = f"no worst case of steps is known under {run.policy.policy.relation}"
         yield {**about, "outcome": UNAUDITED, "reason": reason}
         return
-    found = audit_steps(
+    audited = audit_steps(
         replace(how, steps=most),
         times,
         trials=trials,
@@ -192,19 +194,19 @@ def _steps(run: Run, delta: float, trials: int, confidence: float) -> Iterator[d
         delta=delta,
         confidence=confidence,
     )
-    if math.isinf(found.claim):
-        return  # so little noise that the ledger says so
-    if found.any_noise.refutes(found.one_step):
-        yield _row({**about, "of": "one step"}, found.one_step, found.any_noise, True, confidence)
+    if math.isinf(audited.claim):
+        return  # the noise protects nobody, and the ledger says so
+    if audited.any_noise.refutes(audited.one_step):
+        yield _row({**about, "of": "one step"}, audited.one_step, audited.any_noise, True, confidence)
     else:
-        yield _row(about, found.claim, found.lower, found.broken, confidence)
+        yield _row(about, audited.claim, audited.lower, audited.broken, confidence)
 
 
 def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for client, event in stepped:
-        found[client] += event.steps
-    return found
+        totals[client] += event.steps
+    return totals
 
 
 # --- what is randomised

@@ -63,8 +63,8 @@ def two_worlds(
 ) -> Lower:
     """From the errors of one threshold: ``log((1 - FN - delta) / FP)``, and the same with both exchanged.
 
-    Both error rates are Clopper and Pearson's upper limits. Any mechanism; weak, it sees no further than
-    the rarest error that so many trials show.
+    Both error rates are Clopper and Pearson's upper limits. It holds for any mechanism. It is weak: it sees
+    no further than the rarest error that so many trials show.
 
     Needs:
         - independent trials: one score a run, or canaries whose scores do not depend on each other's.
@@ -72,7 +72,7 @@ def two_worlds(
     Args:
         scores_in, scores_out: with the canary and without it; higher where it is thought to be in.
         delta: 0 is possible here.
-        confidence: that the bound is one.
+        confidence: that the bound holds.
         threshold: one that was fixed before the scores were seen. Without one every other score chooses it,
             and the bound is taken over the rest.
 
@@ -110,8 +110,8 @@ def gaussian(
     exact curve.
 
     Needs:
-        - a mechanism whose claim is one about Gaussian noise (mu-GDP, without subsampling): it is that claim
-          which the bound refutes;
+        - a mechanism whose claim is about Gaussian noise (mu-GDP, without subsampling): the bound refutes
+          that claim;
         - independent trials, as :func:`two_worlds`.
 
     Args:
@@ -143,8 +143,9 @@ def gaussian(
 def one_run(scores_in: np.ndarray, scores_out: np.ndarray, delta: float, confidence: float = 0.95) -> Lower:
     """From one run with many canaries, each of which an independent fair coin put in or left out.
 
-    The highest and the lowest scores are guessed on, as many of each, in shares of :data:`GUESSED`. Ties
-    count as wrong. Any mechanism, and canaries may interfere; loose, the more so the larger epsilon is.
+    It guesses on equally many of the highest and of the lowest scores, in shares of :data:`GUESSED`. Ties
+    count as wrong. It holds for any mechanism, and canaries may interfere. It is loose, more so for a larger
+    epsilon.
 
     Needs:
         - fair, independent, secret coins: ``scores_in`` are those whose coin said in.
@@ -163,7 +164,7 @@ def one_run(scores_in: np.ndarray, scores_out: np.ndarray, delta: float, confide
 def one_run_gaussian(
     scores_in: np.ndarray, scores_out: np.ndarray, delta: float, confidence: float = 0.95
 ) -> Lower:
-    """As :func:`one_run`, for mechanisms that are no worse than a Gaussian one: less loose.
+    """As :func:`one_run`, for mechanisms that are no worse than a Gaussian one: tighter.
 
     Needs:
         - as :func:`one_run`, and a claim about Gaussian noise as :func:`gaussian`.
@@ -201,8 +202,8 @@ def _by_threshold(
         if min(ins.size, outs.size) < 2:
             raise BadInput("an audit that chooses its threshold needs two scores or more of either world")
         chosen = np.quantile(np.concatenate([ins[::2], outs[::2]]), np.linspace(0, 1, _THRESHOLDS))
-        found = of_errors(*_errors(ins[::2], outs[::2], chosen, alpha))
-        threshold = float(chosen[int(found.argmax())])
+        bounds = of_errors(*_errors(ins[::2], outs[::2], chosen, alpha))
+        threshold = float(chosen[int(bounds.argmax())])
         ins, outs = ins[1::2], outs[1::2]
     errors = _errors(ins, outs, np.array([threshold]), alpha)
     none = _upper(np.zeros(1), outs.size, alpha), _upper(np.zeros(1), ins.size, alpha)
@@ -225,7 +226,7 @@ def _errors(
 
 def _upper(errors: np.ndarray, trials: int, alpha: float) -> np.ndarray:
     """Clopper and Pearson's one-sided upper limit."""
-    wrong = np.minimum(errors, trials - 1)  # the beta distribution of all errors is none
+    wrong = np.minimum(errors, trials - 1)  # with all trials wrong there is no beta distribution
     return np.where(errors < trials, betaincinv(wrong + 1.0, trials - wrong, 1 - alpha), 1.0)
 
 
@@ -243,10 +244,10 @@ def _one_run(
     for share in GUESSED:
         each = max(int(share * canaries) // 2, 1)
         guesses, right = 2 * each, _right(ins, outs, each)
-        found = _first_kept(refuted(canaries, guesses, right, alpha))
+        bound = _first_kept(refuted(canaries, guesses, right, alpha))
         most = max(most, _first_kept(refuted(canaries, guesses, guesses, alpha)))
-        if found > best:
-            best, details = found, {"guesses": float(guesses), "right": float(right)}
+        if bound > best:
+            best, details = bound, {"guesses": float(guesses), "right": float(right)}
     return Lower(
         epsilon(best), epsilon(most), method, delta, confidence, int(ins.size), int(outs.size), details
     )
@@ -263,7 +264,7 @@ def _right(ins: np.ndarray, outs: np.ndarray, each: int) -> int:
 
 
 def _first_kept(refuted: Callable[[float], bool]) -> float:
-    """The smallest parameter that is not refuted, from below: everything under it is."""
+    """The smallest parameter that is not refuted; all smaller ones are."""
     low, step = 0.0, 0.25
     if not refuted(low):
         return low
@@ -315,12 +316,12 @@ def _checked(
         raise BadInput(f"delta {delta}: an audit needs one {'above' if least else 'from'} 0 and below 1")
     if not 0 < confidence < 1:
         raise BadInput(f"confidence {confidence}: give a number between 0 and 1, such as 0.95")
-    found = tuple(np.asarray(scores, dtype=np.float64).reshape(-1) for scores in (scores_in, scores_out))
-    for name, scores in zip(("scores_in", "scores_out"), found, strict=True):
+    arrays = tuple(np.asarray(scores, dtype=np.float64).reshape(-1) for scores in (scores_in, scores_out))
+    for name, scores in zip(("scores_in", "scores_out"), arrays, strict=True):
         if not scores.size:
             raise BadInput(f"{name} is empty: an audit needs scores of both worlds")
         if np.isnan(scores).any():
             raise BadInput(
                 f"{name} holds NaN: score what was released, or leave the trial out of both worlds"
             )
-    return found[0], found[1]
+    return arrays[0], arrays[1]

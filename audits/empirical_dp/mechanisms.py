@@ -1,11 +1,11 @@
-"""Mechanism-level audits: worst-case neighbours through the real upload road, held against the claim.
+"""Mechanism-level audits: worst-case neighbours sent through the real protection, compared with the claim.
 
 A bound protection is called again and again on one pair of neighbouring worlds: it seals every upload in the
 client and opens at the reader, with the operating system's noise. What the reader sees is projected on the
-direction in which a pilot of its own tells the worlds apart; the scores bound epsilon from below.
+direction that separated the two worlds best in a pilot sample; the scores bound epsilon from below.
 
-What is real: the door's pooling, every stage at both ends, and what the reader opens. What is not: masks,
-ciphertexts and seals, which add up exactly or hide whole messages; :class:`Transparent` adds the same words
+Real are the client's pooling, every stage at both ends, and what the reader opens. Not real are masks,
+ciphertexts and seals, which add up exactly or hide whole messages: :class:`Transparent` adds the same words
 in the same ring in their place, so that ten thousand calls take seconds. Carriers have tests of their own.
 """
 
@@ -36,15 +36,15 @@ from secure_fedgraph.protocol.upload import Layout
 CONFIDENCE = 1 - 1e-4
 """The noise is not seeded: a right mechanism is accused once in ten thousand audits."""
 PILOT, LEAST_PILOT = 20, 200
-"""One trial in so many, and no fewer than these, only find the direction and the threshold."""
+"""One trial in ``PILOT``, at least ``LEAST_PILOT``, serves only to choose the direction and the threshold."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What one audit found.
+    """The outcome of one audit.
 
     Args:
-        channel, unit, relation, reader: of whose claim.
+        channel, unit, relation, reader: whose claim it is.
         claim: the epsilon that the ledger charges for one upload, at ``lower.delta``.
         lower: a lower bound on the true one, from the Gaussian curve: it refutes the claim, which is of
             (nearly) Gaussian noise. ``lower.ceiling`` is the audit's power.
@@ -81,10 +81,10 @@ class Audit:
 
 
 class Transparent(Carrier):
-    """Stands in for a carrier whose sums are exact: the same words, added in the same ring, in the clear.
+    """Replaces a carrier whose sums are exact: the same words, added in the same ring, in the clear.
 
     Args:
-        carrier: the one that it stands in for.
+        carrier: the one that it replaces.
     """
 
     def __init__(self, carrier: Carrier) -> None:
@@ -123,7 +123,7 @@ def claims(bound: Bound, delta: float) -> dict[str, float]:
     charge = Charge(
         "audited", "audit", 1, 1, bound.channel.name, unit, bound.terms.relation, bound.releases()
     )
-    return {reader: told.epsilon for reader, told in spent([charge], delta, units=(unit,))[unit].items()}
+    return {reader: cost.epsilon for reader, cost in spent([charge], delta, units=(unit,))[unit].items()}
 
 
 def view(
@@ -131,12 +131,12 @@ def view(
 ) -> Callable[[Uploads], np.ndarray]:
     """Uploads in, what the reader sees out, ``[trials, values]`` (float64).
 
-    Whoever reads single uploads sees the target's; whoever reads the sum subtracts what colluders sent, noise
-    and all.
+    A reader of single uploads sees the target's. A reader of the sum subtracts what colluders sent, with its
+    noise.
 
     Args:
         bound: the protection under audit.
-        neighbours: for the target, and how many trials a call holds.
+        neighbours: they say who the target is, and how many trials a call holds.
         reader: ``"server"``, ``"peers"`` or ``"outsider"``.
         colluders: clients that hand the reader what they sent.
     """
@@ -188,12 +188,12 @@ def audit(
     colluders: tuple[str, ...] = (),
     claim: float | None = None,
 ) -> Audit:
-    """Holds what a bound protection claims against what worst-case neighbours show.
+    """Compares what a bound protection claims with what worst-case neighbours show.
 
     Args:
         bound: the protection under audit.
         neighbours: two worlds.
-        reader: against whom; ``"peers"`` are meant with those who collude.
+        reader: against whom; ``"peers"`` include the colluders.
         trials: of each world; a pilot of a twentieth of them comes on top.
         delta: the claim's.
         confidence: that a right mechanism is not accused; either bound has half of what is left.
@@ -218,15 +218,15 @@ def audit(
         reader,
         claims(bound, delta)[reader] if claim is None else claim,
         epsilon.gaussian(scores_in, scores_out, delta, confidence, threshold=threshold),
-        # its best threshold is no middle: half of the scores choose one
+        # its best threshold is not in the middle: half of the scores choose it
         epsilon.two_worlds(scores_in, scores_out, delta, confidence),
     )
 
 
 def _telling(pilots: list[np.ndarray]) -> np.ndarray:
-    """The direction that tells two worlds apart best: the difference of their means, where noise is least.
+    """The direction that separates two worlds best: the difference of their means, where noise is least.
 
-    Under independent noise that is the difference itself; noise that repeats from value to value shows.
+    Under independent noise that is the difference itself. Noise that repeats from value to value is noticed.
     """
     apart: np.ndarray = pilots[0].mean(axis=0) - pilots[1].mean(axis=0)
     trials, width = pilots[0].shape

@@ -1,4 +1,4 @@
-"""A small sample of guessed links for pictures: a node, whom it is linked to, and said to be."""
+"""A small sample of guessed links for pictures: one node, its true neighbours and its guessed ones."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ FEWEST, MOST = 3, 8
 def best(scores: np.ndarray, links: int) -> np.ndarray:
     """``[pairs]`` booleans: the ``links`` best pairs, ties broken by chance."""
     tie = np.random.default_rng(0).random(len(scores))
-    found = np.zeros(len(scores), dtype=bool)
-    found[np.lexsort((tie, -scores))[:links]] = True
-    return found
+    chosen = np.zeros(len(scores), dtype=bool)
+    chosen[np.lexsort((tie, -scores))[:links]] = True
+    return chosen
 
 
 def around(row: np.ndarray, column: np.ndarray, scores: np.ndarray, linked: np.ndarray) -> dict[str, Any]:
-    """A node's ego-graph as it is, and as a guess has it, where the best ``|E|`` pairs are said to be links.
+    """A node's true ego-graph and its guessed one, where the best ``|E|`` pairs are the guessed links.
 
-    The node is drawn by lot among those of ``FEWEST`` to ``MOST`` true links, never by how well it was
-    guessed. Shown are its true neighbours and its guessed ones, and all links among them.
+    The node is drawn at random among those with ``FEWEST`` to ``MOST`` true links, never by how well it was
+    guessed. Its true neighbours and its guessed ones are shown, and all links among them.
 
     Args:
         row, column: ``[pairs]`` the two nodes of each pair that there is a score for.
@@ -36,26 +36,26 @@ def around(row: np.ndarray, column: np.ndarray, scores: np.ndarray, linked: np.n
     if not linked.any():
         return {}
     rng = np.random.default_rng(0)
-    said = best(scores, int(linked.sum()))
+    guessed = best(scores, int(linked.sum()))
     degree = np.bincount(np.concatenate([row[linked], column[linked]]))
     few = np.flatnonzero((degree >= FEWEST) & (degree <= MOST))
     centre = int(rng.choice(few)) if len(few) else int(degree.argmax())
     here = (row == centre) | (column == centre)
     other = np.where(row == centre, column, row)
     true = rng.permutation(other[here & linked])
-    order = np.flatnonzero(here & said)
+    order = np.flatnonzero(here & guessed)
     guess = other[order[np.argsort(-scores[order], kind="stable")]]
     nodes = np.unique(np.concatenate([[centre], true[:MOST], guess[:MOST]]))
     among = np.isin(row, nodes) & np.isin(column, nodes)
 
     def pairs(which: np.ndarray) -> list[list[int]]:
-        found: list[list[int]] = np.stack([row[which], column[which]], 1).tolist()
-        return found
+        listed: list[list[int]] = np.stack([row[which], column[which]], 1).tolist()
+        return listed
 
     return {
         "centre": centre,
         "nodes": nodes.tolist(),
         "true": pairs(among & linked),
-        "guess": pairs(among & said),
+        "guess": pairs(among & guessed),
         "left_out": int(len(np.union1d(true, guess)) + 1 - len(nodes)),
     }

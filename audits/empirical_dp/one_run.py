@@ -1,9 +1,8 @@
-"""The epsilon of a whole run, bounded from below by canaries: all that it sends put together.
+"""The epsilon of a whole run, bounded from below by canaries over all that it sends.
 
-A run, or a few with fresh coins and noise, each a real one of the experiment under its own budget
-(:mod:`~secure_fedgraph.audits.empirical_dp.canaries`). Two bounds are taken: one that needs nothing but fair
-coins, and for noise without sampling one over canaries as independent trials, which their directions make
-them.
+The experiment runs once, or a few times with fresh coins and noise, each time under its own budget
+(:mod:`~secure_fedgraph.audits.empirical_dp.canaries`). One bound needs fair coins only. For noise without
+sampling, another takes canaries as independent trials: their directions share no coordinate.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from secure_fedgraph.running.run import Run
 
 CONFIDENCE = 0.999
 ROUNDS = 5
-"""The budget is planned over so many rounds at most: more of them would show no more of it."""
+"""The budget is planned over so many rounds at most: more rounds would show no more."""
 CROWD = 50
 """Clients of a run, where clients are the unit and fewer were asked for."""
 RUNS = 40
 """At most."""
 UNSEEN = (
-    "a smaller break than lies between the bound and the claim; what an algorithm makes of its data before "
-    "the upload, for that is a canary's here"
+    "a break that is smaller than the gap between the bound and the claim; what an algorithm computes before "
+    "the upload, for a canary replaces it here"
 )
 
 
@@ -71,11 +70,11 @@ def one_run_rows(
     claim = max(one.claim for one in played)
     ins, outs = (np.concatenate([getattr(one, key) for one in played]) for key in ("ins", "outs"))
     if min(len(ins), len(outs)) < 2:
-        reason = f"{len(ins) + len(outs)} canaries had room in {len(played)} runs: too few for a bound"
+        reason = f"only {len(ins) + len(outs)} canaries fit into {len(played)} runs: too few for a bound"
         return [{**about, "outcome": UNAUDITED, "reason": reason}]
     lower = _bound(short, ins, outs, confidence)
     broken = lower.refutes(claim)
-    told = {
+    figures = {
         "claim": claim,
         "delta": experiment.delta,
         "lower": lower.epsilon,
@@ -86,12 +85,12 @@ def one_run_rows(
         "outcome": BROKEN if broken else WEAK if lower.ceiling <= claim else HOLDS,
         "reason": "",
     }
-    return [{**about, **told}]
+    return [{**about, **figures}]
 
 
 @dataclass(frozen=True)
 class Played:
-    """One run with canaries: what it claims, for whom, and what the server made of them."""
+    """One run with canaries: its claim, and the server's scores of canaries that were in and out."""
 
     claim: float
     unit: str
@@ -101,25 +100,26 @@ class Played:
 
 
 def _played(experiment: Experiment, canaries: int) -> list[Played]:
-    """Runs until there are canaries enough; one that fails ends it, and what is there is judged."""
-    crowd, found = _crowd(experiment), list[Played]()
-    while len(found) < RUNS:
+    """Runs until there are enough canaries. A run that fails ends this; the earlier ones still count."""
+    crowd, runs = _crowd(experiment), list[Played]()
+    while len(runs) < RUNS:
         try:
-            one = _run(crowd.model_copy(update={"seed": crowd.seed + len(found)}))
+            one = _run(crowd.model_copy(update={"seed": crowd.seed + len(runs)}))
         except SecureFedGraphError:
-            if not found:
+            if not runs:
                 raise
             break
-        found.append(one)
-        if not len(one.ins) + len(one.outs) or sum(len(p.ins) + len(p.outs) for p in found) >= canaries:
+        runs.append(one)
+        if not len(one.ins) + len(one.outs) or sum(len(p.ins) + len(p.outs) for p in runs) >= canaries:
             break
-    return found
+    return runs
 
 
 def _crowd(experiment: Experiment) -> Experiment:
-    """With a crowd of clients, where each can be one canary only; as it is where the data have none.
+    """The experiment with :data:`CROWD` clients, where each client can be one canary only.
 
-    Nor where clients answer each other: that grows with the square of their number.
+    It is unchanged where the data do not suffice for so many, and where clients answer each other: that work
+    grows with the square of their number.
     """
     algorithm = experiment.make_algorithm()
     by_client = experiment.unit == Unit.CLIENT.value and not experiment.trains_under_noise
@@ -143,7 +143,7 @@ def planted(experiment: Experiment) -> tuple[Run, Planting]:
     federation = make_federation(experiment)
     algorithm = in_form(experiment, federation)
     if algorithm.pools:
-        raise BadInput(f"{algorithm.name} pools everybody's data: no owner sends anything that canaries fit")
+        raise BadInput(f"{algorithm.name} pools all data: owners send no upload that could carry canaries")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         protected = protect(experiment, algorithm, federation)
@@ -169,22 +169,24 @@ def _run(experiment: Experiment) -> Played:
     run, planting = planted(experiment)
     steps = planting.bound.steps
     unit = steps.unit if steps else experiment.unit
-    told = run.privacy(unit, experiment.delta)
-    claim = float({told["against"]: told["epsilon"], **told.get("readers", {})}.get(SERVER, math.inf))
+    privacy = run.privacy(unit, experiment.delta)
+    claim = float(
+        {privacy["against"]: privacy["epsilon"], **privacy.get("readers", {})}.get(SERVER, math.inf)
+    )
     if math.isinf(claim):
         raise BadInput(f"the run claims no finite epsilon for one {unit} against the server")
-    return Played(claim, unit, str(told["relation"]), *planting.scores(run.transcript.view(SERVER)))
+    return Played(claim, unit, str(privacy["relation"]), *planting.scores(run.transcript.view(SERVER)))
 
 
 def _bound(experiment: Experiment, ins: np.ndarray, outs: np.ndarray, confidence: float) -> Lower:
-    """The best of the bounds that hold, each with its part of what is left of the confidence."""
+    """The best of the bounds that hold; together they may be wrong as often as the confidence allows."""
     if experiment.trains_under_noise:  # steps on some of the records are no Gaussian mechanism
         return one_run(ins, outs, experiment.delta, confidence)
     part = 1 - (1 - confidence) / 3
-    found = (
+    bounds = (
         one_run(ins, outs, experiment.delta, part),
         one_run_gaussian(ins, outs, experiment.delta, part),
         gaussian(ins, outs, experiment.delta, part, threshold=0.0),
     )
-    best = max(found, key=lambda lower: (lower.epsilon, lower.ceiling))
-    return replace(best, ceiling=max(lower.ceiling for lower in found))
+    best = max(bounds, key=lambda lower: (lower.epsilon, lower.ceiling))
+    return replace(best, ceiling=max(lower.ceiling for lower in bounds))

@@ -1,4 +1,4 @@
-"""Audits of labels and features that a client randomises, from what is told of one node in two worlds."""
+"""Audits of labels and features that a client randomises, by what it reports of one node in two worlds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def audit_labels(
 ) -> Lower:
     """A lower bound on the epsilon of labels: nodes of one class against nodes of another.
 
-    The best test of one answer is whether it is the one class; whether it is the other shows the same ratio,
-    the other way round. That one is taken whose errors are rare in both worlds.
+    The best test of one answer is whether it is the first class. The test for the second class has the same
+    ratio with the errors exchanged. The test whose errors are rare in both worlds is used.
 
     Args:
         labels: under audit.
@@ -26,8 +26,8 @@ def audit_labels(
         confidence: that right labels are not accused.
     """
     worlds = (torch.full((trials,), label, dtype=torch.long) for label in (0, 1))
-    told = [(labels.drawn(world, classes) == 0).double().numpy() for world in worlds]
-    return two_worlds(told[0], told[1], 0.0, confidence, threshold=0.5)
+    scores = [(labels.drawn(world, classes) == 0).double().numpy() for world in worlds]
+    return two_worlds(scores[0], scores[1], 0.0, confidence, threshold=0.5)
 
 
 def audit_features(
@@ -35,15 +35,15 @@ def audit_features(
 ) -> Lower:
     """A lower bound on the epsilon of features: nodes at the top of the range against nodes at the bottom.
 
-    The best test is whether every column that was told says the top.
+    The best test is whether every reported column says the top.
 
     Args:
         features: under audit.
-        columns: of each node; all of them are told where they are few.
+        columns: of each node; all of them are reported where they are few.
         trials: nodes in each world.
         confidence: that right features are not accused.
     """
     middle = (features.low + features.high) / 2
     worlds = (torch.full((trials, columns), value) for value in (features.high, features.low))
-    told = [(features.drawn(world) >= middle).all(1).numpy().astype(np.float64) for world in worlds]
-    return two_worlds(told[0], told[1], 0.0, confidence, threshold=0.5)
+    scores = [(features.drawn(world) >= middle).all(1).numpy().astype(np.float64) for world in worlds]
+    return two_worlds(scores[0], scores[1], 0.0, confidence, threshold=0.5)

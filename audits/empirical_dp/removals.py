@@ -1,8 +1,8 @@
 """Audits of a node's real removal: it goes with its links, its client samples neighbours again, and trains.
 
 The client is a real one, its key stays the same in both worlds, and it takes its noisy steps as in a run.
-Only the gradients are planted: records whose tree differs between the two worlds pull one way in the first
-and the other way in the second, which is the most that a malicious model could make of them.
+Only the gradients are planted: records whose tree differs between the two worlds have opposite gradients in
+them, which is the most that a malicious model could achieve.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Removal:
 
     @property
     def beyond(self) -> int:
-        """Changed trees that nobody accounts for."""
+        """Changed trees that are not charged for."""
         return max(self.changed - self.bound, 0)
 
 
@@ -89,14 +89,14 @@ class Removals:
 
     def without(self, node: int) -> Data:
         """The graph without a node's features and links; its row stays: their number is public."""
-        found = self.graph.clone()
-        found.edge_index = self.graph.edge_index[:, (self.graph.edge_index != node).all(0)]
-        found.x = self.graph.x.clone()
-        found.x[node] = 0
-        return found
+        reduced = self.graph.clone()
+        reduced.edge_index = self.graph.edge_index[:, (self.graph.edge_index != node).all(0)]
+        reduced.x = self.graph.x.clone()
+        reduced.x[node] = 0
+        return reduced
 
     def audit(self, node: int, delta: float, trials: int = 20_000) -> StepAudit:
-        """Holds the charged epsilon against the steps that the client takes with the node and without it.
+        """Compares the charged epsilon with the steps that the client takes with the node and without it.
 
         Args:
             delta: the claim's.
@@ -125,7 +125,7 @@ class Removals:
         settings = self._settings.model_copy(update={"optimizer": "sgd", "learning_rate": 1.0})
         roots = torch.full((int(graph.num_nodes or 0),), 0.0)
         roots[graph.train_mask.nonzero().flatten()[differ]] = FAR * way
-        client, found = self.client, np.zeros(trials)
+        client, scores = self.client, np.zeros(trials)
         client.graph, client.training = graph, Training(one, "zero-out")
         expected = max(one.rate * int(graph.train_mask.sum()), 1.0)
         with planted(roots):
@@ -133,10 +133,10 @@ class Removals:
                 model = _Two()
                 client.memory.pop("optimizer", None)
                 private_training.fit_privately(client, graph, model, settings)
-                found[trial] = -sum(float(p.detach()) for p in model.parameters())
+                scores[trial] = -sum(float(p.detach()) for p in model.parameters())
         client.graph = self.graph
         client.memory.pop("frozen", None)
-        return found * expected / one.clip / math.sqrt(2)
+        return scores * expected / one.clip / math.sqrt(2)
 
 
 class _Two(torch.nn.Module):

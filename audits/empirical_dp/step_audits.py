@@ -1,8 +1,8 @@
-"""Audits of noise that is drawn inside a client: its noisy training steps, and its links randomised.
+"""Audits of noise that is drawn inside a client: noisy training steps and randomised links.
 
 Steps are called as training calls them, on worst-case records
-(:mod:`~secure_fedgraph.audits.empirical_dp.worst_cases`). What one step gives away is a trade-off between two
-errors that the claim knows exactly: for the mirrored pair of ``docs/guarantees.md`` a half-line is the best
+(:mod:`~secure_fedgraph.audits.empirical_dp.worst_cases`). What one step reveals is a trade-off between two
+errors, which the claim gives exactly: for the mirrored pair of ``docs/guarantees.md`` a half-line is the best
 test of one step, so errors that are smaller than the claimed noise allows refute it. The largest noise that
 the errors allow, composed over the steps by the accountant, is the lower bound on epsilon.
 """
@@ -27,12 +27,12 @@ from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 
 _RANGE = (1e-3, 1e3)
-"""Noise multipliers that a bound is sought in."""
+"""The range of noise multipliers that is searched."""
 
 
 @dataclass(frozen=True)
 class StepAudit:
-    """What an audit of noisy steps found.
+    """The outcome of an audit of noisy steps.
 
     Args:
         claim: epsilon of all the steps, as they are charged.
@@ -68,9 +68,9 @@ class StepAudit:
 
 
 def scores(how: PrivateSteps, records: Records, present: bool, trials: int) -> np.ndarray:
-    """What single steps show, one score a trial: touched records that were in, and noise of ``how.noise``."""
+    """Scores of single steps, one a trial: touched records that were drawn, plus noise of ``how.noise``."""
     expected = max(how.rate * records.number, 1.0)
-    found = []
+    parts = []
     for _ in range(math.ceil(trials / records.blocks)):
         parameters = {
             name: torch.nn.Parameter(torch.zeros(records.blocks, dtype=torch.float64))
@@ -85,8 +85,8 @@ def scores(how: PrivateSteps, records: Records, present: bool, trials: int) -> n
             records.touched,
         )
         moved = torch.stack([p.detach() for p in parameters.values()]).sum(0)
-        found.append((-moved * expected / how.clip / math.sqrt(records.tensors)).numpy())
-    return np.concatenate(found)
+        parts.append((-moved * expected / how.clip / math.sqrt(records.tensors)).numpy())
+    return np.concatenate(parts)
 
 
 def audit_steps(
@@ -101,7 +101,7 @@ def audit_steps(
     touched: int = 0,
     scored: Callable[[bool, int], np.ndarray] | None = None,
 ) -> StepAudit:
-    """Holds what noisy steps are charged against what worst-case records show of a single one.
+    """Compares the charge of noisy steps with what worst-case records show of a single one.
 
     Args:
         how: the steps; its number of steps is what the claim is for.
@@ -121,17 +121,17 @@ def audit_steps(
     else:
         ins, outs = scored(True, trials), scored(False, trials)
     confidence = (1 + confidence) / 2
-    # the law of what is charged, which need not be what is done
+    # the distribution that is charged for, which need not be the real one
     event: Any = how.events(occurrences, "zero-out", 1)[0]
     law = _Law(event.rate, getattr(event, "occurrences", 1), records.vanishing)
-    told = event.noise_multiplier
-    cut = law.threshold(told, ins.size, confidence)
+    claimed = event.noise_multiplier
+    cut = law.threshold(claimed, ins.size, confidence)
     allowed = law.noise(ins, outs, cut, confidence)
     most = law.noise(ins[:0], outs[:0], cut, confidence, ins.size)
 
     def epsilon(noise: float) -> float:
         one = replace(event, **{"noise" if hasattr(event, "noise") else "multiplier": noise})
-        with np.errstate(over="ignore"):  # the ceiling's losses are beyond what exp takes
+        with np.errstate(over="ignore"):  # the ceiling's losses overflow exp
             return accounting.epsilon([one], delta).epsilon
 
     charged = how.events(occurrences, "zero-out", records.blocks * records.tensors)
@@ -152,7 +152,7 @@ def audit_steps(
         lower,
         two_worlds(ins, outs, delta, confidence),
         one,
-        (allowed, told),
+        (allowed, claimed),
     )
 
 
@@ -192,25 +192,25 @@ class _Law:
     def noise(
         self, ins: np.ndarray, outs: np.ndarray, cut: float, confidence: float, trials: int = 0
     ) -> float:
-        """The largest noise that scores allow; without scores, that errors in none of the trials would."""
+        """The largest noise that the scores allow; without scores, what the best guesser's errors allow."""
         alpha, trials = (1 - confidence) / 2, trials or ins.size
-        if not ins.size:  # whoever sees any touched record, and nothing where there is none
+        if not ins.size:  # a guesser that sees any touched record, and misses only where none was drawn
             wrong_in, wrong_out = round(trials * (1 - self.rate) ** self.occurrences), 0
         else:
             wrong_in, wrong_out = int((ins <= cut).sum()), int((outs > cut).sum())
         return self.allowed(_upper(wrong_out, trials, alpha), _upper(wrong_in, trials, alpha))
 
     def threshold(self, noise: float, trials: int, confidence: float) -> float:
-        """The one that would show most of noise that is as claimed; no score has been seen."""
+        """The threshold that shows most where the noise is as claimed; it depends on no score."""
         alpha, best, least = (1 - confidence) / 2, 0.0, math.inf
         cuts = np.linspace(-1, 1, 9) * (noise + self.occurrences * self.rate) * 1.5
         for cut in sorted(cuts, key=abs):
             p, q = (float(v[0]) for v in self.above(cut, noise))
-            found = self.allowed(
+            largest = self.allowed(
                 _upper(round(trials * q), trials, alpha), _upper(round(trials * (1 - p)), trials, alpha)
             )
-            if found < least:
-                best, least = float(cut), found
+            if largest < least:
+                best, least = float(cut), largest
         return best
 
 
@@ -221,11 +221,11 @@ def _upper(errors: int, trials: int, alpha: float) -> float:
 def audit_links(
     links: RandomisedLinks, trials: int = 10_000, confidence: float = CONFIDENCE, cliques: int = 40
 ) -> Lower:
-    """A lower bound on the epsilon of links that are randomised, from pairs whose answer is kept when given.
+    """A lower bound on the epsilon of randomised links, by pairs whose reported link is always kept.
 
-    Nodes stand in cliques of eight with equal features, so that what is said of a pair within one is among
-    the most alike; half of these pairs, drawn by coins, are linked. As many links again between cliques make
-    sure that enough are kept. Each pair within a clique is a trial.
+    Nodes are in cliques of eight with equal features, so a reported link within one is among the most similar
+    pairs; half of these pairs, drawn by coins, are linked. As many links between cliques make sure that
+    enough are kept. Each pair within a clique is a trial.
 
     Args:
         links: under audit.
@@ -246,7 +246,7 @@ def audit_links(
         linked = rng.random(len(first)) < 0.5
         own = np.concatenate([np.stack([first[linked], second[linked]]), more], axis=1)
         drawn = links.drawn(torch.from_numpy(own), x).numpy()
-        told = np.isin(first * nodes + second, drawn[0] * nodes + drawn[1]).astype(float)
-        seen[0].append(told[linked])
-        seen[1].append(told[~linked])
+        reported = np.isin(first * nodes + second, drawn[0] * nodes + drawn[1]).astype(float)
+        seen[0].append(reported[linked])
+        seen[1].append(reported[~linked])
     return two_worlds(np.concatenate(seen[0]), np.concatenate(seen[1]), 0.0, confidence, threshold=0.5)

@@ -47,7 +47,7 @@ def client_rows(
     Args:
         bound: on a channel of client units.
         norm: the clip.
-        tensors, width: how many tensors, of how many values: several show a clip that is taken one by one.
+        tensors, width: how many tensors, of how many values: several show a clip of each tensor by itself.
         answering: how many clients answer; all where 0.
     """
     if bound.channel.unit is not Unit.CLIENT:
@@ -68,7 +68,7 @@ def client_rows(
 def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int = 0) -> Neighbours:
     """One unit in thrice the rows it may be in, far beyond the norm in each, against none.
 
-    Where a unit is replaced, or turns another's part, against the opposite.
+    Where a unit is replaced, or reverses another's part, the other world has the opposite.
 
     Every block of rows has a unit of its own, which is a trial.
 
@@ -102,14 +102,14 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
 def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1) -> Neighbours:
     """One unit in every place that it may have, with full trees below it, against none of it.
 
-    All rows lie far beyond the norm and point the same way (the unit replaced: whatever it reached points the
-    other way). So many batches as a unit has places are a trial.
+    All rows lie far beyond the norm and point the same way (where the unit is replaced, the rows that it
+    reached point the other way). A trial is as many batches as a unit has places.
 
     Args:
         bound: on a channel of sums over trees.
         width: values in a row.
         answering: how many clients answer; all where 0.
-        times: in so many times the places that were declared; the door refuses more than 1.
+        times: use so many times the declared places; sealing refuses more than 1.
     """
     touches = bound.channel.touches
     if not isinstance(touches, UnitContributionTrees):
@@ -119,26 +119,26 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
     if touches.batches % len(levels):
         raise BadInput(f"{touches.batches} batches are no whole number of trials of {len(levels)}")
     trials, positions = touches.batches // len(levels), touches.below[0]
-    # a place's first position at each level, and who is above it
+    # the first position of each level, and every position's parent
     first = [0]
     for children in touches.fanout:
         first.append(first[-1] * children + 1)
     above = [-1, *parents(touches.fanout).tolist()]
     reached = torch.zeros(len(levels), positions, dtype=torch.bool)
-    there = torch.zeros_like(reached)
+    used = torch.zeros_like(reached)
     for batch, level in enumerate(levels):
         place = first[level]
         for position in range(positions):
             line = _upwards(position, above)
             reached[batch, position] = place in line
-            there[batch, position] = place in line or position in _upwards(place, above)
-    units = torch.where(there, torch.arange(there.numel()).view(there.shape), -1)
+            used[batch, position] = place in line or position in _upwards(place, above)
+    units = torch.where(used, torch.arange(used.numel()).view(used.shape), -1)
     target = units.max() + 1
     for batch, level in enumerate(levels):
         units[batch, first[level]] = target
     shift = torch.arange(trials)[:, None, None] * (target + 1)
     places = torch.full((touches.batches, touches.trees, positions), -1)
-    rows = torch.where(there, units + shift, -1).reshape(-1, positions)
+    rows = torch.where(used, units + shift, -1).reshape(-1, positions)
     places[: len(rows), 0] = rows
     gone = reached.repeat(trials, 1)
     far = torch.zeros(int(places.max()) + 1, dtype=torch.bool)
@@ -162,15 +162,15 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
 
 
 def _upwards(position: int, above: list[int]) -> list[int]:
-    """A position and all that it is reached through."""
-    found = [position]
-    while above[found[-1]] >= 0:
-        found.append(above[found[-1]])
-    return found
+    """A position and all positions above it."""
+    path = [position]
+    while above[path[-1]] >= 0:
+        path.append(above[path[-1]])
+    return path
 
 
 def held_by(bound: Bound, norm: float, holders: int, width: int = 2) -> Neighbours:
-    """A smaller unit that several clients hold: it turns each of their whole uploads round.
+    """A smaller unit that several clients hold: it reverses each of their whole uploads.
 
     Whatever one graph, node or link changes in an upload stays within the clip, so at worst an upload goes
     from one end of the ball to the other, in every client that holds it.
@@ -204,17 +204,17 @@ Gradients = Callable[[torch.Tensor], dict[str, torch.Tensor]]
 class Records:
     """Two worlds of a training's records, in blocks that do not touch each other.
 
-    A block is a trial: it has ``occurrences`` records of one unit, and coordinates of its own in which they
-    pull. Coins, clips and coordinates' noise are independent from block to block, so one step is as many
-    trials as there are blocks.
+    A block is a trial: it has ``touched`` records of one unit, whose gradients have coordinates of their own.
+    Coins, clips and noise are independent from block to block, so one step is as many trials as it has
+    blocks.
 
     Args:
         blocks: how many.
         touched: records that a unit is in.
-        others: records beside them in each block, which pull nowhere.
-        tensors: how many parameters a gradient is spread over: several show a clip that is taken one by one.
+        others: records beside them in each block, whose gradients are zero.
+        tensors: how many parameters a gradient is spread over: several show a clip of each by itself.
         far: the length of a gradient.
-        vanishing: whether the touched records pull nowhere in the other world, or the other way.
+        vanishing: whether the touched records' gradients are zero in the other world, or else opposite.
     """
 
     blocks: int
@@ -250,7 +250,7 @@ class Records:
 def unit_in_records(
     how: PrivateSteps, occurrences: int = 1, blocks: int = 500, others: int = 0, tensors: int = 2
 ) -> Records:
-    """One unit whose records all pull one way, far beyond the clip, against the other way (or nowhere).
+    """One unit whose gradients all point one way, far beyond the clip, against the other way (or zero).
 
     Args:
         how: the steps: of graphs, a record is zeroed out; of nodes, a touched record may change to any other.

@@ -19,7 +19,7 @@ from secure_fedgraph.protocol import View
 EACH, LEFT = "each owner", "what the defence leaves"
 AIMS = (EACH, LEFT)
 UNJUDGED = (
-    "isolated clients keep the updates that they made to themselves, so nothing tells how near a guess is: "
+    "isolated clients do not show the updates that they made, so a guess cannot be scored: "
     "audit a run without isolated=true"
 )
 
@@ -30,9 +30,9 @@ class Audit:
 
     Args:
         conformance: for each run what its own record shows, check by check.
-        empirical: for each run what worst-case neighbours make of the noise that it was charged for.
+        empirical: for each run tests of the noise that it was charged for, with worst-case neighbours.
         not_run: cells that were left out, each with a reason.
-        estimate: what the grid was thought to take before it started.
+        estimate: of the time, made before the grid started.
         controls: the only control settings that were run; None: all that the attacks declare.
         effort: processor seconds that one search could take; None: the attacks' own limits.
     """
@@ -58,13 +58,13 @@ def cells(
     effort: float | None = None,
     claims: Claims | None = None,
 ) -> Audit:
-    """The cells of one finished run: each attack by each adversary, at single owners and at what is left.
+    """The cells of one finished run: each attack by each adversary, on single owners and on what is left.
 
     Args:
         claims: what the run claims at every delta; by default what its result says at its own.
     """
     claims = claims or Claims.told(case.result)
-    grid, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
+    audit, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
     variant = variant or Variant(AS_CONFIGURED, {}, ())
     for attack in attacks:
         for adversary in (a for a in attack.adversaries if a in who):
@@ -72,10 +72,10 @@ def cells(
             for aim in AIMS:
                 blank = blank_cell(experiment, attack, adversary, aim, variant)
                 decides = {key: at(case.result["config"], key) for key in attack.depends_on}
-                blank["settings"] |= decides | limits(grid, attack)
+                blank["settings"] |= decides | limits(audit, attack)
                 blank["form"] = case.result.get("form", {})
-                _cell(grid, blank, view, case, experiment, attack(effort), claims)
-    return grid
+                _cell(audit, blank, view, case, experiment, attack(effort), claims)
+    return audit
 
 
 def _cell(
@@ -90,7 +90,7 @@ def _cell(
     started, aim = time.perf_counter(), blank["settings"]["aim"]
     try:
         if not set(attack.reads()) & set(view.public.get("channels", {})):
-            raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
+            raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # and no facts can be granted
         work = attack.run if aim == EACH else attack.residual
         guess = work(view, knowledge(attack, case))
         if guess.about in rounds.JUDGES and not rounds.updates(case):
@@ -149,7 +149,7 @@ def _cell(
 
 
 def stopped(guess: Guess) -> str:
-    """In words that a search was ended before it was through; empty where none was."""
+    """A sentence that says that a search was stopped early; empty where none was."""
     if not guess.stopped:
         return ""
     seconds = " or ".join(f"{limit:g}" for limit in sorted(set(guess.stopped.values())))
@@ -164,7 +164,7 @@ def owners_of(guess: Guess) -> int:
 
 
 def whom(guess: Guess, names: Collection[str]) -> str:
-    """Whom a guess at what a defence leaves is about, in words: some of these show single owners still."""
+    """Whom a guess at what a defence leaves is about, in words: it may still be about single owners."""
     owners = owners_of(guess)
     if owners == 1:
         return "about single owners"
@@ -173,12 +173,12 @@ def whom(guess: Guess, names: Collection[str]) -> str:
 
 def limits(grid: Audit, attack: type[Attack]) -> dict[str, Any]:
     """What bounded an attack, as far as it has controls and a search."""
-    found: dict[str, Any] = {}
+    bounds: dict[str, Any] = {}
     if grid.controls is not None and attack.controls:
-        found["controls"] = ", ".join(grid.controls)
+        bounds["controls"] = ", ".join(grid.controls)
     if grid.effort is not None and attack.searches:
-        found["effort"] = int(grid.effort) if grid.effort == int(grid.effort) else grid.effort
-    return found
+        bounds["effort"] = int(grid.effort) if grid.effort == int(grid.effort) else grid.effort
+    return bounds
 
 
 def blank_cell(

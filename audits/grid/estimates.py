@@ -1,8 +1,8 @@
-"""What groups will cost, from what earlier ones did, and which of them tell the most.
+"""What groups will cost, by the cost of earlier ones, and in which order they run.
 
-Costs are seconds on one core. Runs as configured and controls are estimated apart: a control often trains a
-fraction of what it controls. Before any of a kind was measured, a rehearsal of two rounds stands in: how long
-the first took with all that comes before it, and how long the second.
+Costs are seconds on one core. Configured runs and controls are estimated separately: a control often trains a
+fraction of what it controls. Until one of a kind was measured, a rehearsal of two rounds takes its place: the
+time to the end of the first round, and that of the second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FACTORS = {"homomorphic": 2.5, "distributed_dp": 1.5, "strictest": 1.5, "masked"
 ATTACK = 5.0
 """Seconds of one attack by one adversary, until it was measured."""
 SEARCH = 60.0
-"""The same of one that searches and was given no ``--effort``."""
+"""The same, of an attack that searches without ``--effort``."""
 DAY = 86_400.0
 
 
@@ -36,7 +36,7 @@ class Rehearsed:
     """Seconds to the end of the first round, and of the second alone.
 
     Args:
-        whole: whether the rehearsal came to its end; else it takes at least so long.
+        whole: whether the rehearsal ended; otherwise a run takes at least so long.
     """
 
     first: float
@@ -70,7 +70,7 @@ def rounds_of(experiment: Experiment) -> int:
 
 @dataclass
 class Costs:
-    """What was measured so far, and what that says of what was not."""
+    """Measured costs, and estimates from them."""
 
     seconds: dict[int, tuple[Group, float]] = field(default_factory=dict)
     rehearsals: dict[Kind, Rehearsed] = field(default_factory=dict)
@@ -87,17 +87,17 @@ class Costs:
             lambda g: (*kind_of(g), g.chosen.policy),
             kind_of,
         )
-        found = next((cost for same in nearest if (cost := self._mean(group, same)) is not None), None)
-        if found is None:
-            found = self._from_rehearsal(group)
-        return self._mean(group, lambda g: g.chosen.algorithm) if found is None else found
+        estimate = next((cost for same in nearest if (cost := self._mean(group, same)) is not None), None)
+        if estimate is None:
+            estimate = self._from_rehearsal(group)
+        return self._mean(group, lambda g: g.chosen.algorithm) if estimate is None else estimate
 
     def measured(self, group: Group) -> bool:
         """Whether the estimate is of runs of the group's own kind."""
         return self._mean(group, kind_of) is not None
 
     def _mean(self, group: Group, same: Callable[[Group], Any]) -> float | None:
-        """Of those that were measured and are the same in this."""
+        """The mean cost of the measured groups for which ``same`` gives what it gives for this group."""
         mine = [(g, s) for g, s in self.seconds.values() if same(g) == same(group) and not g.canaries]
         return fmean(s / _factor(g) for g, s in mine) * _factor(group) if mine else None
 
@@ -112,7 +112,7 @@ class Costs:
         return rehearsal.first + further + attack_seconds(group)
 
     def _of_canaries(self, group: Group) -> float | None:
-        """As many runs as it may take, each as long as one that is attacked, for it has more clients."""
+        """As many runs as the canaries may need, each as long as an attacked run, for it has more clients."""
         plain = self.of(replace(group, canaries=0))
         runs = min(math.ceil(group.canaries / CROWD), RUNS)
         return None if plain is None else plain * runs
@@ -128,20 +128,20 @@ def _factor(group: Group) -> float:
 
 def attack_seconds(group: Group) -> float:
     """A guess at what the attacks of a group take."""
-    found = 0.0
+    seconds = 0.0
     for attack in group.variant.attacks:
         many = sum(adversary in group.who for adversary in attack.adversaries)
-        found += many * (ATTACK if not attack.searches else 3 * group.effort if group.effort else SEARCH)
-    return found
+        seconds += many * (ATTACK if not attack.searches else 3 * group.effort if group.effort else SEARCH)
+    return seconds
 
 
 def telling(groups: Iterable[Group], costs: Costs | None = None) -> list[Group]:
-    """The most telling first.
+    """The groups in their order, the most informative first.
 
-    Attacks on what nothing protects come first, for without them a blank says nothing; then the policies
-    that are meant to stop them, which also show what is left; then the attacks' controls where nothing
-    protects, and then under the policies; then further seeds. Algorithms take turns, in each turn the cheaper
-    ones first.
+    Attacks on unprotected runs come first: without them an attack that reads nothing shows nothing. Then come
+    the policies that should stop them, which also show what is left; then the attacks' controls, unprotected
+    and then under the policies; then further seeds. Algorithms take turns; in each turn the cheaper groups
+    come first.
     """
     turns: dict[tuple[int, str], int] = {}
 
@@ -183,7 +183,7 @@ def told(groups: list[Group], costs: Costs, workers: int, budget: float | None) 
     if budget is not None and seconds > budget:
         sentence += f"; the most telling go first, for {in_words(budget)}"
     elif budget is None and seconds > DAY:
-        sentence += ": with --budget-minutes 60 an hour of the most telling of them"
+        sentence += ": with --budget-minutes 60 only the most telling run, for an hour"
     return {
         "runs": len(groups),
         "estimated_runs": known,

@@ -51,26 +51,26 @@ def audit_folder(
             f"{experiment.data} has another content hash here than in {folder}: the truth cannot be rebuilt"
         )
     who = adversaries(attacks, adversary)
-    case = FinishedRun(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
-    found = cells(case, experiment, attacks, who, effort=effort)
+    finished_run = FinishedRun(federation, experiment.make_algorithm(), transcript, experiment.seed, result)
+    audit = cells(finished_run, experiment, attacks, who, effort=effort)
     about = {"algorithm": experiment.algorithm, "policy": experiment.policy, "seed": experiment.seed}
     about["variant"] = AS_CONFIGURED
-    run = _as_run(folder, case, experiment, result)
+    run = _as_run(folder, finished_run, experiment, result)
     charged = bool(run.charges)
-    found.conformance += [
+    audit.conformance += [
         {**about, **row}
         for row in conformance_rows(run, unseen=UNSEEN if charged else (*UNSEEN, *OF_CHARGES))
     ]
-    found.conformance += [{**about, **row} for row in probe_rows(run)]
-    found.empirical += [
+    audit.conformance += [{**about, **row} for row in probe_rows(run)]
+    audit.empirical += [
         {**about, **row} for row in (empirical_or_why_not(run, experiment.delta) if charged else ())
     ]
-    found.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
-    return experiment, found
+    audit.runs.append({"variant": AS_CONFIGURED, "policy": experiment.policy, "result": result})
+    return experiment, audit
 
 
 def _as_run(folder: Path, case: FinishedRun, experiment: Experiment, result: dict[str, Any]) -> Run:
-    """The run as far as its folder tells: no state; the policy bound anew, with the planned noise."""
+    """The run as far as its folder holds it: no state; the policy is bound again, with the planned noise."""
     algorithm, federation = case.algorithm, case.federation
     plan = {row["channel"]: float(row["multiplier"]) for row in result.get("plan") or []}
     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
@@ -94,7 +94,7 @@ def _as_run(folder: Path, case: FinishedRun, experiment: Experiment, result: dic
 
 
 def _undamaged(transcript: Transcript) -> Transcript:
-    """The record without messages that are not what was recorded: no attack needs them, or it had failed."""
+    """The record without damaged messages. No attack needs those: they would have been refused before."""
 
     def whole(note: Sent) -> Sent:
         try:
@@ -108,7 +108,7 @@ def _undamaged(transcript: Transcript) -> Transcript:
 
 
 def finished(folder: Path) -> tuple[dict[str, Any], Experiment]:
-    """A run's result and its configuration, with all that an audit reads of it.
+    """A run's result and its configuration; it is checked that they hold all that an audit reads.
 
     Raises:
         BadInput: where there is none, or it is damaged.

@@ -62,13 +62,13 @@ __all__ = [
 
 Progress = Callable[[str], None]
 MANY = 12
-"""So many runs are rehearsed, so that a grid of days says so before it starts."""
+"""A grid of so many runs is rehearsed, so that it can say how long it takes before it starts."""
 ROUNDS = 30
 """Runs of more rounds are rehearsed too, however few they are."""
 SMALL = 30.0
 """Seconds of work below which no process is worth starting."""
 PATIENCE = 60.0
-"""Seconds for rehearsals; one that takes longer says at least that much."""
+"""Seconds for rehearsals; a longer one counts as at least that long."""
 RESERVE = 20.0
 """Seconds of a budget that are kept for the page, and at most a tenth of it."""
 
@@ -102,7 +102,7 @@ def audit(
         effort: processor seconds that one search may take; by default the attacks' own limits.
         workers: processes; None: two where there is memory and work enough for them.
         budget: seconds that all of it may take. What did not fit is named in ``not_run``.
-        say: told the estimate, before a large grid starts.
+        say: called with the estimate before a large grid starts.
         canaries: for each policy that adds noise so many canaries, in runs of their own (first seed only).
         probes: whether each algorithm and its protections are called again on little data (first seed only).
     """
@@ -114,9 +114,9 @@ def audit(
     )
     call = _Call(wanted, out, progress, workers, budget, say, started)
     call.run()
-    found = call.audit(controls, effort)
-    found.not_run += _without_their_settings(wanted, attacks, controls)
-    return found
+    audited = call.audit(controls, effort)
+    audited.not_run += _without_their_settings(wanted, attacks, controls)
+    return audited
 
 
 def _without_their_settings(
@@ -158,7 +158,7 @@ def groups(
 
     An attack whose channel an algorithm lacks is left out, where others of the attacks have theirs.
     """
-    found, who = [], adversaries(attacks, adversary)
+    listed, who = [], adversaries(attacks, adversary)
     named = None if controls is None else tuple(controls)
     for one in experiments:
         mine = readers(one, attacks) or list(attacks) if len(experiments) > 1 else attacks
@@ -168,11 +168,11 @@ def groups(
                 for variant in variants(chosen, mine, controls):
                     # probes depend on no seed, and controls are settings of what is attacked
                     probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]
-                    found.append(Group(chosen, variant, who, named, effort, probed=probed))
+                    listed.append(Group(chosen, variant, who, named, effort, probed=probed))
                 if canaries and chosen.adds_noise and seed == seeds[0]:
                     alone = Variant(CANARIES, {}, ())
-                    found.append(Group(chosen, alone, who, canaries=canaries))
-    return found
+                    listed.append(Group(chosen, alone, who, canaries=canaries))
+    return listed
 
 
 def _earlier(group: Group, out: Path | None) -> dict[str, Any] | None:
@@ -189,7 +189,7 @@ def _rehearse(group: Group) -> Rehearsed:
 
 
 class _Call:
-    """One call over a grid: what is there already, what is to be run, and what came out."""
+    """One call over a grid: the cells of earlier calls, the groups to run, and their cells."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class _Call:
     def run(self) -> None:
         for group in self.wanted:
             earlier = tried(_earlier, group, self.out)
-            if isinstance(earlier, Failed):  # settings that do not go together, of a control
+            if isinstance(earlier, Failed):  # a control whose settings do not go together
                 self._take_or_note(group, earlier)
             elif earlier is not None:
                 self._take(group, earlier)
@@ -220,7 +220,7 @@ class _Call:
         todo = telling([group for group in self.wanted if id(group) not in done])
         large = self.budget is not None or len(self.wanted) >= MANY or any(map(_is_long, todo))
         if todo and not large and self.workers is None:
-            self._here(todo.pop(0))  # what it takes says whether processes are worth starting
+            self._here(todo.pop(0))  # its time shows whether processes are worth starting
         workers = default_workers(len(todo)) if self.workers is None else self.workers
         with Pool(workers) as pool:
             if todo and large:
@@ -238,19 +238,19 @@ class _Call:
         return self.workers is None and known and self.costs.total(todo) < SMALL
 
     def audit(self, controls: Collection[str] | None, effort: float | None) -> Audit:
-        """What was found, in the order of the grid's table, and what was not run."""
-        grid = Audit(controls=None if controls is None else tuple(controls), effort=effort)
-        grid.estimate = self.estimate
+        """The cells in the order of the grid's table, and what was not run."""
+        audited = Audit(controls=None if controls is None else tuple(controls), effort=effort)
+        audited.estimate = self.estimate
         for group in self.wanted:
             made = self.found.get(id(group))
             if made is None:
                 reason = self.missing[id(group)].reason
                 failed = self.missing[id(group)].unforeseen
-                grid.not_run += [{**cell, "reason": reason, "failed": failed} for cell in group.cells()]
+                audited.not_run += [{**cell, "reason": reason, "failed": failed} for cell in group.cells()]
                 continue
             for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):
-                getattr(grid, name).extend(made[name])
-        return grid
+                getattr(audited, name).extend(made[name])
+        return audited
 
     def _here(self, group: Group) -> None:
         self._take_or_note(group, tried(attacked, group, self.out))
@@ -281,7 +281,7 @@ class _Call:
         return left > 0 and (self.costs.of(group) or 0.0) <= left
 
     def _foresee(self, todo: list[Group], workers: int, pool: Pool) -> None:
-        """Says the estimate, before the first run; rehearses what nothing is known of."""
+        """Reports the estimate before the first run, after rehearsals of kinds that were never measured."""
         unknown: dict[Kind, Group] = {}
         for group in todo:
             if not self.costs.measured(group) and not group.canaries:
@@ -293,7 +293,7 @@ class _Call:
                 kind, group = waiting.pop(0)
                 pool.start(kind, _rehearse, group)
             for kind, made in pool.finished(until):
-                if isinstance(made, Rehearsed):  # whatever is wrong with it will be said of its runs
+                if isinstance(made, Rehearsed):  # an error comes again in its runs, and is reported then
                     self.costs.rehearsals[kind] = made
                 elif made.stopped:
                     self.costs.rehearsals[kind] = Rehearsed(PATIENCE, 0.0, whole=False)
@@ -317,7 +317,7 @@ class _Call:
         self.progress(group.name)
 
     def _check_any(self) -> None:
-        """Where no run came about for a reason of its own, that is the matter with the whole grid."""
+        """Raises the first error where no run succeeded and one or more failed."""
         failed = [one for one in self.missing.values() if not one.stopped]
         if failed and not self.found:
             kind = getattr(errors, failed[0].kind, None)

@@ -1,4 +1,4 @@
-"""A group of cells: one run and all attacks on it. What it takes to run one, and how its cells are kept."""
+"""A group of cells: one run and all attacks on it. What a group needs to run, and how its cells are kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA = "secure-fedgraph/group/1"
 PARTS = {"cells", "runs", "reconstructions", "conformance", "empirical", "seconds"}
 """What a group's file holds."""
 ROOMS = tuple(Path(room.__file__ or "").resolve().parent for room in (attacks, audits, secure_fedgraph))
-"""Where what is audited stands, what attacks share, and what grants them facts and scores them."""
+"""The folders of the attacks, of the audits, and of the audited package."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Group:
         return self.variant.name == AS_CONFIGURED
 
     def cells(self) -> list[dict[str, Any]]:
-        """What would be run, for whoever has to say that it was not."""
+        """Its cells without scores, for the list of what was not run."""
         about = {"algorithm": self.chosen.algorithm, "policy": self.chosen.policy, "seed": self.chosen.seed}
         if self.canaries:
             return [{**about, "attack": CANARIES, "adversary": SERVER, "variant": self.variant.name}]
@@ -89,7 +89,7 @@ class Group:
 
     @property
     def key(self) -> str:
-        """Of everything that decides its cells: configuration, attacks, their code, and versions."""
+        """A digest of everything that decides its cells: configuration, attacks, their code, and versions."""
         experiment = self.experiment
         kind = algorithm_named(experiment.algorithm)
         decides = {
@@ -116,19 +116,19 @@ def keep(out: Path, group: Group, found: dict[str, Any]) -> None:
 
 
 def kept(out: Path, group: Group) -> dict[str, Any] | None:
-    """A group's cells from an earlier call; None where there are none, whole, of this very configuration."""
+    """A group's cells from an earlier call of the same configuration; None where there are no whole ones."""
     path = out / CELLS / f"{group.key}.json"
     if not path.exists():
         return None
     try:
-        found = read_json(path, "group", out)
+        content = read_json(path, "group", out)
     except BadInput:  # torn: it is run again
         return None
-    return found if _is_whole(found) else None
+    return content if _is_whole(content) else None
 
 
 def _is_whole(found: dict[str, Any]) -> bool:
-    """Whether all parts are there, each a list of rows with names, and the seconds a number."""
+    """Whether it holds all parts, each a list of rows with names, and the seconds a number."""
     return set(found) >= PARTS and all(
         isinstance(found[part], int | float)
         if part == "seconds"

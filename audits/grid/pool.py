@@ -41,15 +41,15 @@ class Failed:
 
 
 def default_workers(tasks: int) -> int:
-    """Two processes, fewer on one core, or where there is not the memory for two, or no work for them."""
+    """Two processes; one where the cores, the memory or the tasks suffice for one only."""
     return max(1, min(LIMIT, os.cpu_count() or 1, tasks, free_memory() // NEEDED))
 
 
 def free_memory() -> int:
     """Bytes that can be had without swapping."""
-    told = Path("/proc/meminfo")
-    if told.is_file():
-        for line in told.read_text().splitlines():
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -119,7 +119,7 @@ class Pool:
             process.join()
             pipe.close()
             code = process.exitcode
-            why = ", as the system does where memory runs out" if code == -9 else ""
+            why = ", which mostly means that memory ran out" if code == -9 else ""
             return name, Failed(f"its process ended with status {code}{why}", unforeseen=True)
         self._idle.append((process, pipe))
         return name, result
@@ -151,7 +151,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Nobody waits for a task whose call was killed."""
+    """Ends this process when its parent is gone: nobody waits for its result then."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)

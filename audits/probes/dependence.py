@@ -27,9 +27,9 @@ Answers = dict[Key, torch.Tensor]
 
 
 class DeafTraining:
-    """Noisy steps that no record takes part in: gradients follow from a public seed alone.
+    """Noisy steps without any record: gradients come from a public seed alone.
 
-    What a channel sends that shows noisy steps only cannot depend on the data then.
+    A channel that shows noisy steps only cannot depend on the data then.
 
     Args:
         how: the steps.
@@ -74,7 +74,7 @@ class DeafTraining:
 
 @dataclass
 class _Listening:
-    """Collects answers; in clients' noisy training it puts the deaf one."""
+    """Collects answers; it replaces clients' noisy training by :class:`DeafTraining`."""
 
     steps: PrivateSteps | None = None
     answers: Answers = field(default_factory=dict)
@@ -98,25 +98,25 @@ def other_data(
 ) -> Data:
     """Other values in the same public shape: as many nodes, links and training nodes.
 
-    Features are those of some of the owner's nodes, each any number of times, classes the next one, links
-    those of other nodes; graphs of a set keep their links.
+    Features are drawn from the owner's nodes, each class becomes the next one, and links move to other nodes;
+    graphs of a set keep their links.
     """
-    found = graph.clone()
+    other = graph.clone()
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(int(graph.num_nodes or 0), generator=generator)
     if "x" in what and graph.x is not None:
-        found.x = graph.x[torch.randint(len(graph.x), (len(graph.x),), generator=generator)]
+        other.x = graph.x[torch.randint(len(graph.x), (len(graph.x),), generator=generator)]
     y = graph.get("y")
     if "y" in what and isinstance(y, torch.Tensor):
         whole = not y.is_floating_point()
-        found.y = (
+        other.y = (
             torch.where(y >= 0, (y + 1) % classes, y)
             if whole
             else y[torch.randperm(len(y), generator=generator)]
         )
     if "edge_index" in what and graph.edge_index is not None and graph.get("graph") is None:
-        found.edge_index = order[graph.edge_index]
-    return found
+        other.edge_index = order[graph.edge_index]
+    return other
 
 
 def _answers(rehearsal: Rehearsal, rounds: int, steps: PrivateSteps | None = None, **more: Any) -> _Listening:
@@ -128,7 +128,7 @@ def _answers(rehearsal: Rehearsal, rounds: int, steps: PrivateSteps | None = Non
 def trained_channels(
     rehearsal: Rehearsal, rounds: int = 2
 ) -> tuple[list[Finding], dict[str, tuple[int, ...]]]:
-    """That channels which say that noisy steps made what they carry, carry nothing else of the data.
+    """That channels which are declared to carry results of noisy steps carry nothing else of the data.
 
     Returns:
         findings, and the shapes of the parameters that were trained.
@@ -141,18 +141,18 @@ def trained_channels(
     trained = {c.name for c in rehearsal.algorithm.in_use if c.trained}
     others = {name: other_data(graph, classes, 1) for name, graph in graphs.items()}
     differing = _differing(rehearsal, one, others, rounds, steps=steps)
-    found = [
-        Finding("trained", channel, f"{what} follows the data where no record takes part in a step")
+    findings = [
+        Finding("trained", channel, f"{what} depends on the data though no record takes part in a step")
         for channel, what in differing.items()
         if channel in trained
     ]
-    return found, shapes
+    return findings, shapes
 
 
 def _differing(
     rehearsal: Rehearsal, one: _Listening, owners: Mapping[str, Data], rounds: int, **more: Any
 ) -> dict[str, str]:
-    """Channel -> what differs on other data and not from run to run."""
+    """Channel -> what differs on other data, but not between two runs on the same data."""
     try:
         other = _answers(rehearsal, rounds, owners=owners, **more)
     except OutOfTime:
@@ -160,32 +160,32 @@ def _differing(
     except SecureFedGraphError as error:
         return {channel: f"whether it answers ({error})" for _, channel, _, _ in one.answers}
     differing = _first_differences(one.answers, other.answers)
-    if differing:  # what differs from run to run on the same data is drawn, and says nothing
+    if differing:  # what differs on the same data too is random, and says nothing
         again = _first_differences(one.answers, _answers(rehearsal, rounds, **more).answers)
         differing = {channel: what for channel, what in differing.items() if channel not in again}
     return differing
 
 
 def _first_differences(one: Answers, other: Answers) -> dict[str, str]:
-    found: dict[str, str] = {}
+    differences: dict[str, str] = {}
     for key in sorted({*one, *other}):
         a, b = one.get(key), other.get(key)
         if a is None or b is None or a.shape != b.shape or not torch.equal(a, b):
             round, channel, client, name = key
-            found.setdefault(channel, f"{name!r} of {client} in round {round}")
-    return found
+            differences.setdefault(channel, f"{name!r} of {client} in round {round}")
+    return differences
 
 
 def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
-    """That clients with randomised data use one drawing for everything, and nothing of their own."""
-    found = []
+    """That clients with randomised data use one randomised copy for all, and never their own values."""
+    findings = []
     for one in rehearsal.policy.drawn:
-        found += _drawn_once(rehearsal, one, rounds) + _own_unused(rehearsal, one)
-    return found
+        findings += _drawn_once(rehearsal, one, rounds) + _own_unused(rehearsal, one)
+    return findings
 
 
 def _drawn_once(rehearsal: Rehearsal, one: InputRandomizer, rounds: int) -> list[Finding]:
-    """One drawing for all answers, that differs from the owner's as often as its epsilon says."""
+    """One randomised copy for all answers, different from the owner's data as often as its epsilon says."""
     seen: dict[str, list[torch.Tensor]] = {}
 
     def look(client: ClientContext, *_: Any) -> None:
@@ -199,28 +199,30 @@ def _drawn_once(rehearsal: Rehearsal, one: InputRandomizer, rounds: int) -> list
     again = {name: values for name, values in seen.items() if len(values) > 1}
     if again:
         name, values = next(iter(again.items()))
-        text = f"{name} used {len(values)} different drawings in {rounds} rounds and paid for one"
+        text = f"{name} used {len(values)} different randomised copies in {rounds} rounds and paid for one"
         return [Finding("randomised data", where, text)]
-    found = []
+    findings = []
     graphs = rehearsal.federation.owners
     same = [torch.equal(values[0], getattr(graphs[name], one.place)) for name, values in seen.items()]
     if one.kind == "labels":
         kept = total = 0
         for name, values in seen.items():
             own = graphs[name].y
-            there = own >= 0
-            kept, total = kept + int((values[0] == own)[there].sum()), total + int(there.sum())
+            labelled = own >= 0
+            kept, total = kept + int((values[0] == own)[labelled].sum()), total + int(labelled.sum())
         classes = rehearsal.federation.schema.classes
-        lie = (classes - 1) / (classes - 1 + float(torch.tensor(one.epsilon).double().exp()))
-        if float(binom.sf(kept - 1, total, 1 - lie)) < LEVEL:
-            found.append(Finding("randomised data", where, f"{kept} of {total} labels are the owners' own"))
+        flipped = (classes - 1) / (classes - 1 + float(torch.tensor(one.epsilon).double().exp()))
+        if float(binom.sf(kept - 1, total, 1 - flipped)) < LEVEL:
+            findings.append(
+                Finding("randomised data", where, f"{kept} of {total} labels are the owners' own")
+            )
     elif same and all(same) and one.kind != "links":
-        found.append(Finding("randomised data", where, "they are the owners' own"))
-    return found
+        findings.append(Finding("randomised data", where, "they are the owners' own values"))
+    return findings
 
 
 def _own_unused(rehearsal: Rehearsal, one: InputRandomizer) -> list[Finding]:
-    """With a drawing that everybody knows, an owner's own values change nothing that it sends."""
+    """With known values in place of randomised ones, an owner's own values change nothing that it sends."""
     classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
     drawn = tuple(_known(each, graphs, classes) for each in rehearsal.policy.drawn)
     policy = replace(rehearsal.policy, drawn=drawn)
@@ -241,24 +243,24 @@ def _own_unused(rehearsal: Rehearsal, one: InputRandomizer) -> list[Finding]:
     rehearsal.play(1, look, after, policy=policy)
     where = f"{one.kind} of one {one.unit}"
     if unused:
-        return [Finding("randomised data", where, f"{unused[0]} answers from others than were drawn")]
+        return [Finding("randomised data", where, f"{unused[0]} uses values other than the randomised ones")]
     others = {name: other_data(graph, classes, 9, (one.place,)) for name, graph in graphs.items()}
     differing = _differing(rehearsal, listening, others, 1, policy=policy)
     to = {c.name: c.to for c in rehearsal.algorithm.in_use}
     return [
-        Finding("randomised data", where, f"channel {channel!r}: {what} follows the owner's own values")
+        Finding("randomised data", where, f"channel {channel!r}: {what} depends on the owner's own values")
         for channel, what in differing.items()
         if to.get(channel) != REFEREE
     ]
 
 
 def _values(one: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
-    """For each owner a value in its own one's shape that is not its own."""
+    """For each owner other values in the shape of its own."""
     return [getattr(other_data(graph, classes, 5, (one.place,)), one.place) for graph in graphs.values()]
 
 
 def _known(one: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> InputRandomizer:
-    """A drawing of that kind and cost that gives what everybody knows, by the shape of the owner's own."""
+    """A randomizer of the same kind and cost that gives known values in the shape of the owner's own."""
     values = _values(one, graphs, classes)
 
     def anew(_: InputRandomizer, graph: Data, classes: int) -> torch.Tensor:

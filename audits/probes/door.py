@@ -1,8 +1,7 @@
 """What a client shows besides its answer: the same answers on other data, other answers in the same shape.
 
-Clients answer by a script here and not by their data. What leaves them then follows from the script, whatever
-their data are and whatever they answered before. A script decides values, never whether, when or how much is
-sent.
+Here clients answer by a script and not from their data. What they send must then depend on the script alone,
+not on their data or on earlier answers. A script decides values, never whether, when or how much is sent.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from secure_fedgraph.running.run import Run
 from secure_fedgraph.seams import ClientContext
 
 ROUNDS = 2
-"""Of answers by a script, which take no work."""
+"""Rounds of scripted answers, which need no training."""
 LENGTH = 0.5
-"""Of a scripted answer."""
+"""The norm of a scripted answer."""
 LONG = 1e6
-"""Times as long."""
+"""How many times as long an answer is that is far beyond any clip."""
 PLAIN, ZEROS, FAR, BROKEN = "short", "all zeros", "a million times as long", "not finite"
 EXTREMES = (ZEROS, FAR, BROKEN)
 Trace = dict[tuple[int, str, str, int], tuple[int, str]]
@@ -48,13 +47,13 @@ Trace = dict[tuple[int, str, str, int], tuple[int, str]]
 
 
 class Tape:
-    """Bytes in the operating system's place that are the same again after each :meth:`rewind`."""
+    """Replaces the operating system's random bytes by bytes that repeat after each :meth:`rewind`."""
 
     def __init__(self) -> None:
         self.place, self.count = "", 0
 
     def rewind(self, place: str) -> None:
-        """From the start of a place's own tape."""
+        """Starts a place's own bytes from their beginning."""
         self.place, self.count = place, 0
 
     def __call__(self, size: int) -> bytes:
@@ -64,19 +63,19 @@ class Tape:
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """In a copy of the process only: whoever draws randomness here draws it from the tape."""
+        """Use it in a copy of the process only: all randomness comes from the tape."""
         with mock.patch.object(os, "urandom", self):
             yield
 
 
 @dataclass
 class Script:
-    """Answers in the shapes that clients really send, by which they answer instead.
+    """Scripted answers, in the shapes that clients really send.
 
     Args:
         shapes: (channel, client) -> what it answered in one round, in order.
         kind: how values are made: :data:`PLAIN` or one of :data:`EXTREMES`.
-        changed: rounds in which values are others than usual.
+        changed: rounds with values other than usual.
     """
 
     shapes: Shown
@@ -86,7 +85,7 @@ class Script:
     _asked: Counter[tuple[int, str, str]] = field(default_factory=Counter)
 
     def answer(self, channel: Channel, client: ClientContext) -> Any:
-        """The next one of a client on a channel."""
+        """A client's next answer on a channel."""
         place = client.round, channel.name, client.name
         number = self._asked[place]
         self._asked[place] += 1
@@ -131,16 +130,16 @@ def scripted(algorithm: Algorithm, script: Script) -> Algorithm:
 def _by(script: Script, channel: Channel, work: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def answer(client: ClientContext, given: Any) -> Any:
         if channel.reveal is not Reveal.NOTHING and (channel.name, client.name) not in script.shapes:
-            return work(client, given)  # asked for the first time now
+            return work(client, given)  # it was not asked before
         return script.answer(channel, client)
 
     return answer
 
 
 def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
-    """That what leaves a client follows from its answer and randomness, not from data or earlier answers.
+    """That what a client sends depends on its answer and randomness, not on data or earlier answers.
 
-    Randomness is the same in all runs, which copies of this process make.
+    All runs have the same randomness; each is made in a copy of this process.
 
     Raises:
         NoTwins: where no copies can be made, or runs do not repeat.
@@ -173,19 +172,21 @@ def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     )
     steady = {key for key in one if _same(one, again, key)}
     if not steady:
-        raise NoTwins("what leaves clients differs from run to run with the same randomness")
-    found = []
+        raise NoTwins("what clients send differs from run to run with the same randomness")
+    findings = []
     for which, world, why in (
-        (steady, on_others, "the data of its client"),
-        ({key for key in steady if int(key.split("/")[0]) == last}, after_others, "what was answered before"),
+        (steady, on_others, "its data"),
+        ({key for key in steady if int(key.split("/")[0]) == last}, after_others, "its earlier answers"),
     ):
         wrong = sorted(key for key in which if not _same(one, world, key))
         if wrong:
             _, channel, whose, _ = wrong[0].split("/")
-            found.append(
-                Finding("answer alone", channel, f"what {whose} sends follows {why}, besides its answer")
+            findings.append(
+                Finding(
+                    "answer alone", channel, f"what {whose} sends depends on {why}, not on its answer only"
+                )
             )
-    return found
+    return findings
 
 
 def _same(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], key: str) -> bool:
@@ -199,7 +200,7 @@ def _play(rehearsal: Rehearsal, script: Script, owners: Mapping[str, Data] | Non
 
 
 def _values(run: Run) -> Iterator[tuple[str, np.ndarray]]:
-    """What anybody can read: uploads that travel readably, and what was opened of the others."""
+    """What anybody can read: uploads that are readable as they are sent, and opened values of the others."""
     numbers: Counter[str] = Counter()
     for place, value in (*_sent(run), *_opened(run)):
         numbers[place] += 1
@@ -231,7 +232,7 @@ def _opened(run: Run) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def any_answer(rehearsal: Rehearsal) -> list[Finding]:
-    """That whatever a client answers is sent, and in the same form, on channels that hide something."""
+    """That any answer is sent, and in the same form, on channels that hide something."""
     answers = rehearsal.usual().answers
 
     def play(kind: str) -> Run:
@@ -264,13 +265,13 @@ def _changes(
     play: Callable[[str], Run],
     kinds: tuple[str, ...],
 ) -> list[Finding]:
-    """What clients show of each kind of change, and not from run to run."""
+    """What clients show of each kind of change, but not between two equal runs."""
     bounds = rehearsal.policy.bind(rehearsal.algorithm.in_use, rehearsal.federation.names).bounds
     hidden = {
         n for n, b in bounds.items() if not b.carrier.gives.readable or any(s.noise() for s in b.stages)
     }
     again: Trace | None = None
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for kind in kinds:
         where = sentence.format(kind)
         try:
@@ -279,19 +280,19 @@ def _changes(
             raise
         except SecureFedGraphError as error:
             channel = next((name for name in hidden if repr(name) in str(error)), "all")
-            found.setdefault(channel, Finding(check, channel, f"{where} end the run: {error}"))
+            findings.setdefault(channel, Finding(check, channel, f"{where} end the run: {error}"))
             continue
         for key in sorted(usual.keys() | trace.keys()):
             _, channel, sender, _ = key
             if channel not in hidden or usual.get(key) == trace.get(key):
                 continue
             again = _trace(play(PLAIN)) if again is None else again
-            if usual.get(key) == again.get(key):  # what differs from run to run says nothing
+            if usual.get(key) == again.get(key):  # what differs between equal runs says nothing
                 instead = f"{_shown(trace.get(key))} instead of {_shown(usual.get(key))}"
-                found.setdefault(
+                findings.setdefault(
                     channel, Finding(check, channel, f"{where} change what {sender} shows: {instead}")
                 )
-    return list(found.values())
+    return list(findings.values())
 
 
 def _shown(one: tuple[int, str] | None) -> str:
@@ -299,7 +300,7 @@ def _shown(one: tuple[int, str] | None) -> str:
 
 
 def _trace(run: Run) -> Trace:
-    found: Trace = {}
+    trace: Trace = {}
     places: Counter[tuple[int, str, str]] = Counter()
     for sent in run.transcript.sent:
         if (
@@ -311,8 +312,8 @@ def _trace(run: Run) -> Trace:
         place = sent.exchange, sent.channel, sent.sender
         places[place] += 1
         layout = Message.from_bytes(run.transcript.body(sent.number)).tree().get("layout", "")
-        found[*place, places[place]] = sent.bytes, str(layout)
-    return found
+        trace[*place, places[place]] = sent.bytes, str(layout)
+    return trace
 
 
 def _without_a_class(graph: Data, classes: int) -> Data:

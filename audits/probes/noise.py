@@ -29,23 +29,23 @@ from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload
 
 VALUES = 1_000_000
-"""Values that are noised for one channel, about."""
+"""About how many values are noised for one channel."""
 FEWEST, MOST = 12, 400
 """Rounds."""
 UNITS = 1_000
-"""The fewest that a sum is over, as far as that is cheap."""
+"""The fewest units of a sum, as far as that is cheap."""
 BEYOND = 10.0
 """How far uploads lie beyond the clip."""
 CLIENTS = 2
-"""How many clients' noise is held against each other."""
+"""How many clients' noise is compared."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of one party on one channel, over its standard deviation.
+    """Noise of one party on one channel, divided by its standard deviation.
 
     Args:
-        channel, party: whose; the server's where it adds the noise.
+        channel, party: whose it is; the server's where it adds the noise.
         values: ``[rounds, coordinates]``.
         names: of the coordinates, ``(name, first, last)``.
     """
@@ -141,7 +141,7 @@ def noises(
         bound: with noise.
         examples: client -> an upload in the shape that it sends.
         rounds: how many.
-        units: that sums are over.
+        units: in a sum.
     """
     stage = noise_of(bound)
     assert stage is not None
@@ -152,7 +152,7 @@ def noises(
         for long in (False, True)
     ]
     parties = {name: Party(name, Identity.generate(), {}) for name in examples}
-    found: dict[str, list[np.ndarray]] = {}
+    by_party: dict[str, list[np.ndarray]] = {}
     layout = Layout(())
     for number in range(1, rounds + 1):
         known = both[(number - 1) // 2 % 2]
@@ -163,15 +163,15 @@ def noises(
             opened = road.open_sum(replies, scope, _nobody).total
             total = sum(value for _, value in known.values())
             flat = _flat(opened, layout, bound.channel.unit)
-            found.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
+            by_party.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
             continue
         for name, tree in replies.items():
             sent = np.asarray(road.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
             value = known[name][1]
-            # what stages put behind the values is no value
+            # stages may append more than the values
             sent = sent.reshape(-1)[: value.size] * (stage.step if road.carrier.gives is Domain.RING else 1.0)
-            found.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
-    for party, rows in found.items():
+            by_party.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
+    for party, rows in by_party.items():
         yield Noise(bound.channel.name, party, np.array(rows), _names(layout))
 
 
@@ -183,13 +183,13 @@ def _flat(values: Mapping[str, torch.Tensor], layout: Layout, unit: Unit) -> np.
 
 def _names(layout: Layout) -> tuple[tuple[str, int, int], ...]:
     """Of every row, one after another."""
-    found, start = [], 0
+    spans, start = [], 0
     for row in range(layout.rows):
         for name, shape in layout.fields:
             end = start + math.prod(shape)
-            found.append((name if layout.rows == 1 else f"{name}, row {row}", start, end))
+            spans.append((name if layout.rows == 1 else f"{name}, row {row}", start, end))
             start = end
-    return tuple(found)
+    return tuple(spans)
 
 
 def rounds_for(width: int) -> int:
@@ -214,22 +214,22 @@ def widths(noise: Noise, level: float = LEVEL) -> list[Finding]:
 
     who = f"{noise.party} on channel {noise.channel!r}"
     each = np.flatnonzero(short(squares.sum(0), rounds))
-    found = []
+    complaints = []
     if len(each):
         named = ", ".join(noise.name_of(int(i)) for i in each[:3])
-        found.append(f"{len(each)} of {width} coordinates of {who} lack their noise: {named}")
+        complaints.append(f"{len(each)} of {width} coordinates of {who} lack their noise: {named}")
     for name, part in by_name:
         if short(part.sum(), part.size)[0] and not len(each):
-            found.append(f"{name} of {who} has {_rms(part):.3g} of the noise that is claimed")
+            complaints.append(f"{name} of {who} has {_rms(part):.3g} of the noise that is claimed")
     late = np.flatnonzero(short(squares.sum(1), width))
     if len(late) and len(each) < width:
-        found.append(
+        complaints.append(
             f"in {len(late)} of {rounds} rounds, from round {late[0] + 1} on, {who} has "
             f"{_rms(squares[late]):.3g} of the noise that is claimed"
         )
-    if not found and short(squares.sum(), squares.size)[0]:
-        found.append(f"{who} has {_rms(squares):.3g} of the noise that is claimed")
-    return [Finding("width", noise.channel, what) for what in found]
+    if not complaints and short(squares.sum(), squares.size)[0]:
+        complaints.append(f"{who} has {_rms(squares):.3g} of the noise that is claimed")
+    return [Finding("width", noise.channel, what) for what in complaints]
 
 
 def beyond(noise: Noise, level: float = LEVEL) -> list[Finding]:
@@ -256,7 +256,7 @@ def likenesses(found: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
     """That no noise resembles another: of other rounds, other clients, other channels, other coordinates.
 
     Sums of products of independent normal numbers stay within the bound of Laurent and Massart (2000),
-    lemma 1: no hypothesis on how many there are.
+    lemma 1, whatever their number.
 
     Args:
         found: the noise of all channels and parties.
@@ -274,9 +274,9 @@ def likenesses(found: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
 
 
 LAGS = (1, 2, 3, 4)
-"""Rounds, and coordinates, that are held against those so many later."""
+"""Each round, and each coordinate, is compared with the one so many later."""
 ROUNDS = 40
-"""Rounds of which each is held against each."""
+"""So many rounds are compared with each other, each with each."""
 Product = tuple[str, str, str, float, int]
 """Kind, channel, what, the sum of products and how many."""
 

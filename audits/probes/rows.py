@@ -38,15 +38,15 @@ SAYS = {
     "width": "every coordinate of every upload and step has its noise, in every round",
     "correlation": "no noise resembles that of another round, client, channel or coordinate",
     "clip": "what is sent is the clipped upload and noise, however long it is and of however many units",
-    "predictable": "noise, coins and drawings differ between two copies of one process",
-    "randomised data": "what is randomised is drawn once, and the owner's own is not used",
+    "predictable": "noise, coins and randomised data differ between two copies of one process",
+    "randomised data": "data are randomised once, and the owner's own values are not used",
     "own links": "clients train on as few of their own links as randomised response leaves",
-    "records": "a record's gradient is its own, and a unit is in no more records than are charged",
+    "records": "a record's gradient depends on it alone, and a unit is in no more records than are charged",
     "steps": "a step moves by clipped records and noise, on coins at the rate that is charged",
-    "answer alone": "what leaves follows from the answer: not from the client's data or its earlier answers",
+    "answer alone": "what is sent depends on the answer, not on the client's data or its earlier answers",
     "any answer": "whatever a client answers is sent, and in the same form",
     "behaviour": "data decide neither whether nor when nor how much a client sends",
-    "trained": "channels that are paid for by noisy steps carry nothing else of the data",
+    "trained": "channels that are charged as noisy steps carry nothing else of the data",
 }
 """Check -> what it holds where it passes."""
 SMALL_SAMPLE = 64
@@ -58,8 +58,8 @@ SAMPLED = 12
 def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
     """Rows like those of ``conformance_rows``, of the probes that a run needs.
 
-    The algorithm and the protections of the run are called again on a small federation: some ten seconds. A
-    probe that could not be made has nothing to check, and a ``reason``.
+    The algorithm and the protections of the run are called again on a small federation: some ten seconds. The
+    outcome of a probe that could not run is "nothing to check", with a ``reason``.
 
     Args:
         run: under audit; its data are used only where no synthetic data fit its algorithm and they are small.
@@ -91,16 +91,16 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
     try:
         probes = _Probes(run, Rehearsal.of(run))
     except Exception as error:
-        return [_missing(name, f"it cannot be played on little data: {_said(error)}") for name in names]
+        return [_missing(name, f"it cannot run on little data: {_said(error)}") for name in names]
     return [_row(name, getattr(probes, name.replace(" ", "_"))) for name in names]
 
 
 def _row(name: str, probe: Callable[[], list[Finding]]) -> dict[str, Any]:
     try:
-        found = probe()
-    except Exception as error:  # a probe that cannot be made is not the loss of what was attacked
+        findings = probe()
+    except Exception as error:  # a probe that cannot run must not lose the cells of the attacks
         return _missing(name, _said(error))
-    return row(name, FAILED if found else PASSED, found, SAYS)
+    return row(name, FAILED if findings else PASSED, findings, SAYS)
 
 
 def _missing(name: str, reason: str = "") -> dict[str, Any]:
@@ -121,14 +121,14 @@ class _Probes:
 
     def written_ahead(self) -> list[Finding]:
         one = self._rehearsal
-        answering = scripted(one.algorithm, Script(one.usual().answers))  # it is the door that is watched
+        answering = scripted(one.algorithm, Script(one.usual().answers))  # only sealing is watched
         return written_ahead(answering, one.federation, one.policy)
 
     def width(self) -> list[Finding]:
-        found = [
+        findings = [
             finding for noise in self._noises() for finding in widths(noise, LEVEL / len(self._noises()))
         ]
-        return found
+        return findings
 
     def correlation(self) -> list[Finding]:
         return likenesses(self._noises())
@@ -195,12 +195,12 @@ class _Probes:
     def _examples(self) -> dict[str, dict[str, Answer]]:
         """Channel with noise -> what some clients sent on it."""
         noised = {n for n, b in self._bounds().items() if noise_of(b) and b.channel.to != REFEREE}
-        found: dict[str, dict[str, Answer]] = {}
+        examples: dict[str, dict[str, Answer]] = {}
         for (channel, client), answers in self._rehearsal.usual().answers.items():
-            mine = found.setdefault(channel, {}) if channel in noised and answers[0].size else {}
+            mine = examples.setdefault(channel, {}) if channel in noised and answers[0].size else {}
             if len(mine) < CLIENTS:
                 mine[client] = answers[0]
-        return found
+        return examples
 
     def _sample(self) -> Sample:
         """What must be random, as a copy of this process makes it."""
@@ -222,7 +222,7 @@ class _Probes:
             for one in drawn:
                 value = type(one)(**{**vars(one), "epsilon": 1.0}).anew(
                     graph, classes
-                )  # coins that lie often
+                )  # so that coins change many values
                 made[f"coins of {one.kind}"] = value.numpy().astype(np.float64)
             return made
 

@@ -1,4 +1,4 @@
-"""Noisy steps with a model's real parameters and records that pull: what is left of each step is noise."""
+"""Noisy steps on a model's real parameters and known gradients: what is left of each step is noise."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DRAWN = 8
 
 
 class _Moving(torch.optim.SGD):
-    """Plain steps of rate 1 that note how far they went: by whatever rate they really have."""
+    """Plain steps with learning rate 1 that note how far they really went."""
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
         super().__init__(list(parameters.values()), lr=1.0)
         self.named, self.moved = parameters, list[np.ndarray]()
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One more."""
+        """Takes one step and notes it."""
         before = self._flat()
         super().step()
         self.moved.append(before - self._flat())
@@ -68,7 +68,7 @@ class Pulling:
         return np.asarray(row * (size / max(float(np.linalg.norm(row)), 1e-30)), dtype=np.float32)
 
     def clipped_sum(self, records: list[int]) -> np.ndarray:
-        """What a step's records may add up to."""
+        """The sum of clipped gradients that a step may have."""
         total = np.zeros(self.width)
         for record in records:
             row = self.row(record).astype(np.float64)
@@ -93,8 +93,8 @@ class Steps:
     Args:
         noise: what each left beside its records' clipped sum, over the claimed deviation.
         drawn: how many records each step asked for, ``[rounds, steps]``.
-        number: records that there were.
-        asked: who was asked for, ``[all steps, records]``.
+        number: how many records a client has.
+        asked: which records were asked for, ``[all steps, records]``.
     """
 
     noise: Noise
@@ -104,7 +104,7 @@ class Steps:
 
 
 def taken(how: PrivateSteps, shapes: Shapes) -> Steps:
-    """Rounds of noisy steps on records that pull.
+    """Runs rounds of noisy steps on records with known gradients.
 
     Args:
         how: the steps; a round has as many as it says, up to what there is time for.
@@ -163,18 +163,18 @@ def steps_of(how: PrivateSteps, shapes: Shapes, level: float = LEVEL) -> list[Fi
     """
     watched = taken(how, shapes)
     part = level / 4
-    found = widths(watched.noise, part) + likenesses([watched.noise], part)
+    findings = widths(watched.noise, part) + likenesses([watched.noise], part)
     squares = np.square(watched.noise.values)
     if float(squares.sum()) > chi2.isf(part, squares.size):
         rms = math.sqrt(float(squares.mean()))
-        found.append(
+        findings.append(
             Finding(
                 "pull",
                 "steps",
                 f"a step moves by more than its clipped sum and noise: {rms:.3g} of the noise is left",
             )
         )
-    return found + _rates(how, watched, part)
+    return findings + _rates(how, watched, part)
 
 
 def _rates(how: PrivateSteps, watched: Steps, level: float) -> list[Finding]:

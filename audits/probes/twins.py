@@ -1,4 +1,4 @@
-"""Two copies of one process: what comes out the same in both does not come from the operating system.
+"""Two copies of one process: values that are equal in both are not the operating system's randomness.
 
 A copy shares everything with its original but fresh randomness: the state of every generator, global or of a
 module, every counter, every seed. So coins and noise that any of these decide are the same in both copies.
@@ -22,10 +22,10 @@ from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
 from secure_fedgraph.protocol import wire
 
 CHANCE = 0.005
-"""Of two equal values of noise by accident: above that of the coarsest grid, of 64 steps a deviation."""
+"""Above the chance that two noise values are equal, on the coarsest grid, of 64 steps a deviation."""
 SECONDS = 60.0
 Sample = Callable[[], Mapping[str, np.ndarray]]
-"""Values by what they are: a copy calls it."""
+"""Gives values by name; a copy calls it."""
 
 
 class NoTwins(SecureFedGraphError):
@@ -43,7 +43,7 @@ def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Findi
         NoTwins: where no copy can be made.
     """
     one, other = copies([sample, sample])
-    found = []
+    findings = []
     for what in one:
         a, b = one[what], other.get(what)
         same = b is not None and a.shape == b.shape and a.size > 0
@@ -51,8 +51,8 @@ def same_in_two_copies(sample: Sample, check: str = "predictable") -> list[Findi
             continue
         alike = int(np.count_nonzero(a == b))
         if alike == a.size if what.startswith("coins") else binom.sf(alike - 1, a.size, CHANCE) < LEVEL / 100:
-            found.append(Finding(check, what, "comes out the same in two copies of one process"))
-    return found
+            findings.append(Finding(check, what, "comes out the same in two copies of one process"))
+    return findings
 
 
 def copies(samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
@@ -65,20 +65,20 @@ def copies(samples: Sequence[Sample]) -> list[dict[str, np.ndarray]]:
 
 
 def _copy(sample: Sample) -> dict[str, np.ndarray]:
-    """What a forked copy of this process makes of it."""
+    """The values of a sample in a forked copy of this process."""
     if not hasattr(os, "fork"):
         raise NoTwins("this system makes no copies of a process")
-    here, there = os.pipe()
+    reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of this process: the copy starts none
         child = os.fork()
     if not child:
-        _answer(sample, here, there)
-    os.close(there)
+        _answer(sample, reader, writer)
+    os.close(writer)
     try:
-        raw = _all_of(here, time.monotonic() + SECONDS)
+        raw = _all_of(reader, time.monotonic() + SECONDS)
     finally:
-        os.close(here)
+        os.close(reader)
         _end(child)
     try:
         tree = wire.decode(raw) if raw else {}
@@ -94,7 +94,7 @@ def _answer(sample: Sample, here: int, there: int) -> None:
     status = 1
     try:
         os.close(here)
-        torch.set_num_threads(1)  # no pool of threads came along
+        torch.set_num_threads(1)  # a fork has no pool of threads
         raw = wire.encode({name: np.ascontiguousarray(value) for name, value in sample().items()})
         with os.fdopen(there, "wb") as pipe:
             pipe.write(raw)

@@ -1,4 +1,4 @@
-"""Judges of what FedSage+'s offers tell; whose embeddings they were is found by making the offers again."""
+"""Judges of what FedSage+'s offers reveal; the offers are made again to see whose embeddings they have."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _OFFERED: WeakKeyDictionary[Transcript, Offered] = WeakKeyDictionary()
 def offered(case: FinishedRun) -> Offered:
     """Owner -> the nodes of its first offer, and how many hidden neighbours each has.
 
-    The same seeds give the same first offer, so it is made again, with whose it was written down.
+    The same seeds give the same first offer, so it is made again, and its nodes are noted.
     """
     if case.transcript not in _OFFERED:
         assert isinstance(case.algorithm, FedSagePlus)
         kind = type(case.algorithm)
-        found: Offered = {}
+        offers: Offered = {}
 
         class Again(kind):  # type: ignore[misc,valid-type]
             @kind.GENERATOR.answer
@@ -48,43 +48,43 @@ def offered(case: FinishedRun) -> Offered:
                 with torch.no_grad():
                     z = model.embed(impaired.graph.x, impaired.graph.edge_index)
                 nodes = torch.cdist(upload.values["z"].double(), z.double()).argmin(1)
-                found[client.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
+                offers[client.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
                 return upload
 
         settings = case.algorithm.settings.model_dump() | {"federated_epochs": 1}
         train(Again(**settings), case.federation, plaintext(), rounds=1, seed=case.seed)
-        _OFFERED[case.transcript] = found
+        _OFFERED[case.transcript] = offers
     return _OFFERED[case.transcript]
 
 
 def neighbours(guess: Guess, case: FinishedRun) -> Judgement:
-    """Mean cosine of what was decoded with the mean of the node's true neighbours, over distinct nodes that
-    have any.
+    """Mean cosine of the decoded features with the mean of the node's true neighbours.
 
-    Trivial: the mean of all nodes in the same place, and the prediction of another node of the same offer.
+    It is over distinct nodes with neighbours. Trivial: the mean of all nodes, and the prediction for another
+    node of the same offer.
     """
     right, mean, mixed, true, guessed = [], [], [], {}, {}
     everybody = np.concatenate([graph.x.numpy() for graph in case.federation.owners.values()]).mean(0)
     for owner, values in guess.values.items():
         graph, (nodes, _) = case.federation.owners[owner], offered(case)[owner]
-        there, at = np.unique(nodes, return_index=True)
-        real = _neighbours(graph)[there]
+        distinct, at = np.unique(nodes, return_index=True)
+        real = _neighbours(graph)[distinct]
         some = real.any(1)
         real, values = real[some], values[at][some]
         right.append(_cosine(values, real))
         mean.append(_cosine(np.broadcast_to(everybody, real.shape), real))
         mixed.append(_cosine(np.roll(values, 1, axis=0), real))
         true[owner], guessed[owner] = np.round(real[:SHOWN], 3), np.round(values[:SHOWN], 3)
-    found = np.concatenate(right)
+    cosines = np.concatenate(right)
     trivial = {"the mean node": float(np.concatenate(mean).mean())}
     trivial["another node's prediction"] = float(np.concatenate(mixed).mean())
     score = Score(
         "mean cosine",
-        float(found.mean()),
+        float(cosines.mean()),
         kind=ScoreKind.COSINE,
-        **intervals.bounds(lambda error: _of_cosines(found, error)),
+        **intervals.bounds(lambda error: _of_cosines(cosines, error)),
         baselines=trivial,
-        details={"nodes": float(len(found))},
+        details={"nodes": float(len(cosines))},
     )
     return Judgement(score, true, guessed)
 
@@ -98,27 +98,27 @@ def links(guess: Guess, case: FinishedRun) -> Judgement:
     graphs = {}
     for owner, values in guess.values.items():
         graph, (nodes, _) = case.federation.owners[owner], offered(case)[owner]
-        there, at = np.unique(nodes, return_index=True)
+        distinct, at = np.unique(nodes, return_index=True)
         linked = np.zeros((int(graph.num_nodes),) * 2, dtype=bool)
         row, column = graph.edge_index.numpy()
         linked[row, column] = linked[column, row] = True
-        pair = np.triu_indices(len(there), 1)
-        truth = linked[np.ix_(there, there)][pair]
-        x = graph.x.numpy()[there]
+        pair = np.triu_indices(len(distinct), 1)
+        truth = linked[np.ix_(distinct, distinct)][pair]
+        x = graph.x.numpy()[distinct]
         scores = values[np.ix_(at, at)][pair]
         placed.append(_placed(scores, truth))
         pairs.append(intervals.Scored(*pair, truth, scores))
         trivial.append(_placed(_cosine(x[pair[0]], x[pair[1]]), truth))
         of += int(truth.sum())
-        graphs[owner] = around(there[pair[0]], there[pair[1]], scores, truth)
+        graphs[owner] = around(distinct[pair[0]], distinct[pair[1]], scores, truth)
         best = np.argsort(-scores)[: 3 * SHOWN]
         true[owner], guessed[owner] = truth[best].astype(int), np.ones(len(best), dtype=int)
-    found = np.concatenate(placed) if of else np.full(1, 0.5)
+    shares = np.concatenate(placed) if of else np.full(1, 0.5)
     features = float(np.concatenate(trivial).mean()) if of else 0.5
     baselines = {"cosine of the nodes' features": features, "random pairs": 0.5}
     score = Score(
         "link auc",
-        float(found.mean()),
+        float(shares.mean()),
         kind=ScoreKind.RANK,
         **intervals.bounds(lambda error: intervals.auc_interval(pairs, shared=False, error=error)),
         baselines=baselines,
@@ -152,21 +152,21 @@ def _neighbours(graph: Any) -> np.ndarray:
     x, (row, column) = graph.x.numpy().astype(np.float64), graph.edge_index.numpy()
     total, degree = np.zeros_like(x), np.bincount(column, minlength=len(x))
     np.add.at(total, column, x[row])
-    found: np.ndarray = total / np.maximum(degree, 1)[:, None]
-    return found
+    means: np.ndarray = total / np.maximum(degree, 1)[:, None]
+    return means
 
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    found: np.ndarray = (one * other).sum(1) / np.maximum(size, 1e-12)
-    return found
+    cosines: np.ndarray = (one * other).sum(1) / np.maximum(size, 1e-12)
+    return cosines
 
 
 def _placed(scores: np.ndarray, linked: np.ndarray) -> np.ndarray:
     """For each link the share of the other pairs that score lower."""
     lower = rankdata(scores)[linked] - rankdata(scores[linked])
-    found: np.ndarray = lower / max(int((~linked).sum()), 1)
-    return found
+    shares: np.ndarray = lower / max(int((~linked).sum()), 1)
+    return shares
 
 
 def _of_cosines(values: np.ndarray, error: float) -> tuple[float, float]:

@@ -22,9 +22,9 @@ _TRIVIAL = {
 
 
 def features(guess: Guess, case: FinishedRun) -> Judgement:
-    """Rows of features, each held against the nearest node of the owners that it is about.
+    """Rows of features, each compared with the nearest node of the owners that it is about.
 
-    For pictures the first distinct rows of each target, beside the nodes that they are nearest to.
+    Pictures show the first distinct rows of each target, beside the nodes that they are nearest to.
     """
     nodes = truth.node_features(case.federation)
     held = {t: np.concatenate([nodes[o] for o in owners]) for t, owners in guess.targets.items()}
@@ -32,18 +32,18 @@ def features(guess: Guess, case: FinishedRun) -> Judgement:
     rows = {t: scoring.hold(values, held[t]) for t, values in guess.values.items()}
     sizes = {t: len(values) for t, values in held.items()}
     true, guessed = {}, {}
-    for target, found in rows.items():
-        first = found.distinct()[:MOST_ROWS]
-        true[target] = np.round(held[target][found.nearest[first]], 3)
-        guessed[target] = np.round(found.rows[first], 3)
+    for target, recovered in rows.items():
+        first = recovered.distinct()[:MOST_ROWS]
+        true[target] = np.round(held[target][recovered.nearest[first]], 3)
+        guessed[target] = np.round(recovered.rows[first], 3)
     return Judgement(scoring.recovered_rows(rows, sizes, public), true, guessed)
 
 
 def covered(guess: Guess, case: FinishedRun) -> Judgement:
     """The share of the owners' nodes whose features were named exactly; nodes of equal features count alike.
 
-    Trivial: the node that all words' rounded rates give, and as many rows as were named, of words drawn at
-    their rates; of dense features the mean node, and rows of each column's values.
+    Trivial, of words: the node of all words' rounded rates, and as many rows as were named, with words drawn
+    at their rates. Trivial, of dense features: the mean node, and rows drawn from each column by itself.
     """
     nodes = truth.node_features(case.federation)
     public = np.concatenate(list(nodes.values()))

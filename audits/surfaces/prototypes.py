@@ -37,32 +37,33 @@ ON_A_GRID = 1e-3
 
 
 def incidence(case: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Owner -> the codes of all motifs of its training graphs, and ``[graphs, motifs]`` which holds which.
+    """Owner -> the codes of all motifs of its training graphs, and ``[graphs, motifs]`` which graph has
+    which.
 
     Empty where the algorithm has no motifs, or numbers them by a public list.
     """
     s = case.algorithm.settings
     if getattr(s, "vocabulary", "") != "exchanged":
         return {}
-    schema, found = case.federation.schema, {}
+    schema, by_owner = case.federation.schema, {}
     for owner, graph in case.federation.owners.items():
         training = graph.train_mask.nonzero().flatten()
         motifs = motifs_of(graph, training, s.rings, bool(schema.atoms))  # type: ignore[attr-defined]
-        holds = np.zeros((motifs.graphs, len(motifs.codes)), dtype=bool)
-        holds[motifs.graph, motifs.motif] = True
-        found[owner] = (motifs.codes.numpy(), holds)
-    return found
+        contains = np.zeros((motifs.graphs, len(motifs.codes)), dtype=bool)
+        contains[motifs.graph, motifs.motif] = True
+        by_owner[owner] = (motifs.codes.numpy(), contains)
+    return by_owner
 
 
 def removed(case: FinishedRun) -> tuple[str, int]:
-    """Whose training graph is left out of the earlier run, and which: the first owner's middle one."""
+    """The owner and number of the training graph that the earlier run lacks: the first owner's middle one."""
     owner = min(case.federation.names)
     training = case.federation.owners[owner].train_mask.nonzero().flatten()
     return owner, int(training[len(training) // 2])
 
 
 def earlier(case: FinishedRun) -> View | None:
-    """The server's view of one round over the same data with one training graph less, under the same policy.
+    """The server's view of one round over the same data without one training graph, under the same policy.
 
     None where the algorithm sends no sums over graphs, or the run's configuration is not known.
     """
@@ -97,7 +98,7 @@ def embeddings(case: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]
         updates = {s.clients[0]: s.values for s in view.uploads("update") if s.round == 1}
         if set(updates) != set(case.federation.names):
             raise BadInput("the models that made the embeddings are not known: keep channel 'update' in full")
-    found = {}
+    by_owner = {}
     for owner, graph in case.federation.owners.items():
         moved = {k: torch.tensor(v, dtype=torch.float32) for k, v in updates.get(owner, {}).items()}
         model = algorithm.model(schema)
@@ -105,12 +106,12 @@ def embeddings(case: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]
         model.eval()
         with torch.no_grad():
             made = model.embed(some(graph, graph.train_mask.nonzero().flatten()))
-        found[owner] = made.double().numpy()
-    return found
+        by_owner[owner] = made.double().numpy()
+    return by_owner
 
 
 def singletons(guess: Guess, case: FinishedRun) -> Judgement:
-    """Rows that are claimed to be some graph's embedding, held against the nearest of the owner's graphs.
+    """Rows that are claimed to be some graph's embedding, compared with the nearest of the owner's graphs.
 
     A graph of several such motifs is one term of the interval.
     """
@@ -120,19 +121,19 @@ def singletons(guess: Guess, case: FinishedRun) -> Judgement:
     covered, shown, nearest = 0, {}, {}
     hits, of = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)]
     for target, rows in guess.values.items():
-        there = true[target]
-        graphs += len(there)
+        embedded = true[target]
+        graphs += len(embedded)
         claimed += len(rows)
         if not len(rows):
             continue
-        closest = cdist(rows, there).argmin(1)
-        apart = _apart(rows, there[closest])
+        closest = cdist(rows, embedded).argmin(1)
+        apart = _apart(rows, embedded[closest])
         right += int((apart <= EXACT).sum())
         hits.append(apart <= EXACT)
-        of.append(graphs - len(there) + closest)
+        of.append(graphs - len(embedded) + closest)
         covered += len(np.unique(closest[apart <= EXACT]))
         errors += apart.tolist()
-        shown[target], nearest[target] = rows[:2].round(3), there[closest[:2]].round(3)
+        shown[target], nearest[target] = rows[:2].round(3), embedded[closest[:2]].round(3)
     means = {o: v.mean(0, keepdims=True) for o, v in true.items()}
     trivial = np.mean([float((_apart(means[o], v) <= EXACT).mean()) for o, v in true.items()])
     hit, graph_of = np.concatenate(hits), np.concatenate(of)
@@ -154,7 +155,7 @@ def singletons(guess: Guess, case: FinishedRun) -> Judgement:
 
 
 def of_graphs(guess: Guess, case: FinishedRun) -> Judgement:
-    """Embeddings by graph. What was not solved is missed; what was solved has to be that very graph's."""
+    """Embeddings by graph: an unsolved one counts as wrong, and so does one of another graph."""
     true = embeddings(case)
     solved = {t: ~np.isnan(v).any(1) for t, v in guess.values.items()}
     apart = {t: _apart(guess.values[t][at], true[t][at]) for t, at in solved.items()}
@@ -186,8 +187,8 @@ def of_graphs(guess: Guess, case: FinishedRun) -> Judgement:
 def change(guess: Guess, case: FinishedRun) -> Judgement:
     """The rows of the vocabulary that the graph moved, and its clipped embedding in each.
 
-    Of the rows that were moved, or are said to be, those are right that hold the embedding. It is one graph,
-    so the interval is that of one term.
+    Of the rows that moved, and of those that the guess says moved, the right ones hold the embedding. It is
+    one graph, so the interval is that of one term.
     """
     owner, graph = removed(case)
     settings: Any = case.algorithm.settings
@@ -224,7 +225,7 @@ def change(guess: Guess, case: FinishedRun) -> Judgement:
 
 
 class _Agent:
-    """As much of a client as finding motifs needs."""
+    """The parts of a client that the search for motifs needs."""
 
     def __init__(self, case: FinishedRun, owner: str) -> None:
         self.name, self.graph = owner, case.federation.owners[owner]

@@ -1,8 +1,8 @@
-"""Who makes what attackers are granted, and who judges guesses: collected from the modules beside it.
+"""The makers of facts that attackers are granted, and the judges of guesses, from the modules of this folder.
 
 A module of a leak surface has ``JUDGES``, what a guess is about -> its judge, and ``MAKERS``, a fact's name
--> who makes it. It is registered by standing in this folder. A maker may draw on public data and on data
-that the audit draws for itself, and never on what only a victim knows: whatever is granted is printed.
+-> its maker. Every module in this folder is registered. A maker may use public data and data that the audit
+draws for itself, never what only a victim knows: whatever is granted is printed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.registry import modules_below
 
 JUDGES: dict[str, Judge] = {}
-"""What a guess is about -> who scores it."""
+"""What a guess is about -> the judge that scores it."""
 MAKERS: dict[str, Maker] = {}
-"""A fact's name -> who makes it."""
+"""A fact's name -> its maker."""
 
 
 def _collect() -> None:
@@ -26,7 +26,7 @@ def _collect() -> None:
         for everybody, name in ((JUDGES, "JUDGES"), (MAKERS, "MAKERS")):
             mine = {} if module.__name__ == __name__ else vars(module).get(name, {})
             if twice := everybody.keys() & mine.keys():
-                raise BadInput(f"{module.__name__}.{name}: {min(twice)!r} stands in another surface too")
+                raise BadInput(f"{module.__name__}.{name}: {min(twice)!r} is in another surface too")
             everybody.update(mine)
 
 
@@ -42,7 +42,7 @@ def judge_of(attack: type[Attack], guess: Guess) -> Judge:
     own: AttacksOwn | None = attack.judge()
     if own is None and guess.about not in JUDGES:
         raise BadInput(
-            f"attack {attack.id}: nobody judges guesses about {guess.about!r}: define "
+            f"attack {attack.id}: no judge for guesses about {guess.about!r}: define "
             f"{attack.__name__}.judge, or name one of {', '.join(sorted(JUDGES))}"
         )
     return JUDGES[guess.about] if own is None else own
@@ -52,10 +52,10 @@ def knowledge(attack: Attack, case: FinishedRun) -> Knowledge:
     """The facts that an attack needs, with the sentences that say so.
 
     Raises:
-        BadInput: for a fact that nobody makes.
+        BadInput: for a fact without a maker.
     """
     makers = {**MAKERS, **attack.makers()}
     for name in attack.needs:
         if name not in makers:
-            raise BadInput(f"attack {attack.id} needs {name!r}, which nobody makes: define its makers")
+            raise BadInput(f"attack {attack.id} needs {name!r}, which has no maker: add it to its makers")
     return Knowledge(attack.grants, {name: makers[name](case) for name in attack.needs})

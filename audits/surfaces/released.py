@@ -22,13 +22,13 @@ SHOWN = 20
 
 
 def links(guess: Guess, case: FinishedRun) -> Judgement:
-    """AUC over all pairs of an owner's nodes, mean over owners; beside it that of alike features.
+    """AUC over all pairs of an owner's nodes, mean over owners; the baseline is that of similar features.
 
     The interval comes from resampled nodes: pairs of one node are not independent.
     """
     rng, scores, plain, draws, hits, pairs = np.random.default_rng(0), [], [], [], 0, 0
     graphs = {}
-    for owner, found in guess.values.items():
+    for owner, pair_scores in guess.values.items():
         graph = case.federation.owners[owner]
         nodes = graph.num_nodes
         first, second = np.triu_indices(nodes, 1)
@@ -40,14 +40,14 @@ def links(guess: Guess, case: FinishedRun) -> Judgement:
             continue
         x = graph.x.double().numpy()
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-        scores.append(roc_auc(found, true))
+        scores.append(roc_auc(pair_scores, true))
         plain.append(roc_auc((x @ x.T)[first, second], true))
-        order = np.argsort(found, kind="stable")
+        order = np.argsort(pair_scores, kind="stable")
         weights = [rng.multinomial(nodes, np.full(nodes, 1 / nodes)) for _ in range(RESAMPLES)]
         draws.append([_weighted_auc(true[order], (w[first] * w[second])[order]) for w in weights])
         guessed = order[-int(true.sum()) :]
         hits, pairs = hits + int(true[guessed].sum()), pairs + int(true.sum())
-        graphs[owner] = around(first, second, found, true)
+        graphs[owner] = around(first, second, pair_scores, true)
     low, high = np.quantile(np.mean(draws, axis=0), [0.025, 0.975])
     score = scoring.Score(
         metric="auc",
@@ -73,18 +73,18 @@ def _weighted_auc(true: np.ndarray, weights: np.ndarray) -> float:
 def words(guess: Guess, case: FinishedRun) -> Judgement:
     """Mean cosine with the features of the training nodes, and how often the own node is the nearest of all.
 
-    Beside it the mean of the nodes that nobody trained on, which an outsider has without an embedding.
+    The baseline is the mean of the nodes that nobody trained on, which an outsider has without an embedding.
     """
-    found, plain, nearest = [], [], []
+    by_owner, plain, nearest = [], [], []
     owners = case.federation.owners
     public = np.concatenate([g.x[~g.train_mask].double().numpy() for g in owners.values()]).mean(0)
     true = {owner: owners[owner].x[owners[owner].train_mask].double().numpy() for owner in guess.values}
     for owner, rows in guess.values.items():
-        found.append(_cosine(rows, true[owner]))
+        by_owner.append(_cosine(rows, true[owner]))
         plain.append(_cosine(np.broadcast_to(public, true[owner].shape), true[owner]))
         alike = _unit(rows - public) @ _unit(true[owner] - public).T
         nearest.append(alike.argmax(1) == np.arange(len(rows)))
-    cosines = np.concatenate(found)
+    cosines = np.concatenate(by_owner)
     low, high = intervals.mean(cosines)
     hits = np.concatenate(nearest)
     score = scoring.Score(
@@ -111,16 +111,16 @@ def members(guess: Guess, case: FinishedRun) -> Judgement:
     """AUC and the true positives at one false positive in a hundred, against the coins.
 
     Coins are independent, answers are not: they come from one model. So the interval is DeLong's over nodes,
-    or that of the owners' own areas, whichever is wider.
+    or that of the owners' own AUCs, whichever is wider.
     """
     inside, owners = coins(case), case.federation.owners
     true = {owner: inside[owner][owners[owner].train_mask.numpy()] for owner in guess.values}
-    member, found = (np.concatenate([d[o] for o in guess.values]) for d in (true, guess.values))
-    value, variance = intervals.delong(found[member], found[~member])
+    member, guessed = (np.concatenate([d[o] for o in guess.values]) for d in (true, guess.values))
+    value, variance = intervals.delong(guessed[member], guessed[~member])
     parts = [(true[owner], guess.values[owner]) for owner in guess.values]
     mine = [roc_auc(scores, held) for held, scores in parts if held.any() and not held.all()]
-    one, tenth = np.quantile(found[~member], [0.99, 0.999], method="higher")
-    hits, of = int((found[member] > one).sum()), int(member.sum())
+    one, tenth = np.quantile(guessed[~member], [0.99, 0.999], method="higher")
+    hits, of = int((guessed[member] > one).sum()), int(member.sum())
     tpr_low, tpr_high = intervals.share(hits, of)
     fewer = min(of, len(member) - of)
     score = scoring.Score(
@@ -133,7 +133,7 @@ def members(guess: Guess, case: FinishedRun) -> Judgement:
             "tpr_at_1_fpr": hits / of,
             "tpr_low": tpr_low,
             "tpr_high": tpr_high,
-            "tpr_at_0.1_percent": float((found[member] > tenth).mean()),
+            "tpr_at_0.1_percent": float((guessed[member] > tenth).mean()),
             "members": float(of),
             "others": float(len(member) - of),
         },
@@ -146,13 +146,13 @@ def members(guess: Guess, case: FinishedRun) -> Judgement:
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    found: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return found
+    unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit
 
 
 def _cosine(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
-    found: np.ndarray = (_unit(rows) * _unit(true)).sum(1)
-    return found
+    cosines: np.ndarray = (_unit(rows) * _unit(true)).sum(1)
+    return cosines
 
 
 JUDGES: Mapping[str, Judge] = {LINKS: links, WORDS: words, MEMBERS: members}

@@ -53,20 +53,20 @@ def embedded(case: FinishedRun) -> dict[str, Embedded]:
         return {}
     inner = copy.deepcopy(model)
     inner.head = nn.Identity()
-    found, shadow = {}, []
+    by_owner, shadow = {}, []
     for owner, graph in case.federation.owners.items():
         mine, rest = graph.train_mask, ~graph.train_mask
-        found[owner] = Embedded(_scores(inner, graph)[mine].numpy(), _logs(model, graph)[mine.numpy()])
+        by_owner[owner] = Embedded(_scores(inner, graph)[mine].numpy(), _logs(model, graph)[mine.numpy()])
         alone = _cut(graph, rest)
         shadow.append(
             (_scores(inner, alone)[rest].numpy(), _logs(model, alone)[rest.numpy()], graph.x[rest].numpy())
         )
     parts = [np.concatenate(part) for part in zip(*shadow, strict=True)]
-    return {**found, **({"": Embedded(*parts)} if len(parts[0]) else {})}
+    return {**by_owner, **({"": Embedded(*parts)} if len(parts[0]) else {})}
 
 
 def coins(case: FinishedRun) -> dict[str, np.ndarray]:
-    """Owner -> ``[nodes]`` the coin that puts each node in or out; of use for training nodes."""
+    """Owner -> ``[nodes]`` the coin that puts each node in or out; only those of training nodes are used."""
     rng = np.random.default_rng(sub_seed(case.seed, "audited members"))
     owners = case.federation.owners
     return {owner: rng.random(owners[owner].num_nodes) < 0.5 for owner in sorted(owners)}
@@ -76,25 +76,25 @@ def candidates(case: FinishedRun) -> dict[str, Candidates]:
     """Owner -> what the audited model and shadow models say about its training nodes.
 
     The audited model is trained as the run was configured, on the nodes that the coins left in. A node that
-    is out is out with the links at it. It is asked about in its whole neighbourhood, in or out.
+    is out loses its links too. In or out, the models are asked about it in its whole neighbourhood.
     """
     algorithm = case.algorithm
     if "config" not in case.result or _released(case) is None:
         return {}
     assert isinstance(algorithm, NodeClassifier)
     audited, shadows = _audited(case), _shadows(case)
-    found = {}
+    by_owner = {}
     for owner, graph in case.federation.owners.items():
         rows = graph.train_mask.numpy()
         logs = _logs(audited, graph)[rows]
         own = graph.y.numpy()[rows]
-        found[owner] = Candidates(
+        by_owner[owner] = Candidates(
             np.exp(logs[np.arange(len(own)), own]),
             logs.argmax(1) == own,
             np.stack([probability[owner] for probability, _ in shadows]),
             np.stack([inside[owner][rows] for _, inside in shadows]),
         )
-    return found
+    return by_owner
 
 
 def _audited(case: FinishedRun) -> nn.Module:
@@ -120,21 +120,21 @@ def _shadows(case: FinishedRun) -> list[tuple[dict[str, np.ndarray], dict[str, n
 
     def make() -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
         rng, owners = np.random.default_rng(sub_seed(case.seed, "shadows")), case.federation.owners
-        found: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
+        shadows: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
         for number in range(SHADOWS):
             if number % 2:
-                inside = {owner: ~coin for owner, coin in found[-1][1].items()}
+                inside = {owner: ~coin for owner, coin in shadows[-1][1].items()}
             else:
                 inside = {owner: rng.random(graph.num_nodes) < 0.5 for owner, graph in owners.items()}
             held = [_held(graph, torch.from_numpy(inside[owner])) for owner, graph in owners.items()]
             model = _fitted(case, held, sub_seed(case.seed, f"shadow {number}"))
-            told = {}
+            probabilities = {}
             for owner, graph in owners.items():
                 rows = graph.train_mask.numpy()
                 own = graph.y.numpy()[rows]
-                told[owner] = np.exp(_logs(model, graph)[rows][np.arange(len(own)), own])
-            found.append((told, inside))
-        return found
+                probabilities[owner] = np.exp(_logs(model, graph)[rows][np.arange(len(own)), own])
+            shadows.append((probabilities, inside))
+        return shadows
 
     key = (
         "shadows",
@@ -210,16 +210,16 @@ def _scores(model: nn.Module, graph: Data) -> torch.Tensor:
 
 def _logs(model: nn.Module, graph: Data) -> np.ndarray:
     """``[nodes, classes]`` log-probabilities."""
-    found: np.ndarray = F.log_softmax(_scores(model, graph).double(), dim=1).numpy()
-    return found
+    logs: np.ndarray = F.log_softmax(_scores(model, graph).double(), dim=1).numpy()
+    return logs
 
 
 def _once(key: tuple[Any, ...], case: FinishedRun, make: Callable[[], Made]) -> Made:
-    """What was made for the same case before; both aims of an attack need the same."""
+    """What was already made for the same run; both aims of an attack need the same."""
     if key not in _MADE:
         while len(_MADE) >= _MOST:
             del _MADE[next(iter(_MADE))]
-        _MADE[key] = (make(), case)  # the case is kept, so that no other gets its place in memory
+        _MADE[key] = (make(), case)  # the run is kept, so that no other gets its id
     made: Made = _MADE[key][0]
     return made
 

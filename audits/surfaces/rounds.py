@@ -27,27 +27,27 @@ Updates = Mapping[tuple[int, str], np.ndarray]
 
 
 def noise(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
-    """(round, client) -> what the noise stage of the clients gives when it is run again, on zeros.
+    """(round, client) -> what the noise stage of the clients gives when it is called again, on zeros.
 
-    Whatever the stage draws from is what it was in the run: the operating system, or a seed. Empty where no
-    client adds noise.
+    The stage draws from the same source as in the run: the operating system, or a seed. Empty where no client
+    adds noise.
     """
     bound = _bound(case)
     stage = next((s for s in bound.stages if isinstance(s, Gaussian)), None) if bound else None
     if stage is None or stage.by == "server":
         return {}
-    found = {}
+    by_upload = {}
     for note in case.transcript.made:
         if note.channel == CHANNEL:
             width = len(vector(decode(case.transcript.body(note.number))))
             scope = Scope("", note.round, note.exchange, note.channel, case.federation.names)
             drawn = np.asarray(stage.apply(np.zeros((1, width)), scope), dtype=np.float64).reshape(-1)
-            found[note.round, note.reader] = drawn * stage.step if stage.by == "shares" else drawn
-    return found
+            by_upload[note.round, note.reader] = drawn * stage.step if stage.by == "shares" else drawn
+    return by_upload
 
 
 def _bound(case: FinishedRun) -> Bound | None:
-    """What protects the channel: as it ran, or made again from the run's configuration."""
+    """The protection of the channel: as it ran, or made again from the run's configuration."""
     if CHANNEL not in case.transcript.public.get("channels", {}):
         return None
     if case.policy is not None:
@@ -60,32 +60,32 @@ def _bound(case: FinishedRun) -> Bound | None:
 
 
 def updates(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
-    """(round, client) -> what it had made, before anything hid it."""
-    found = {
+    """(round, client) -> its update before any protection."""
+    readable = {
         (seen.round, seen.clients[0]): vector(seen.values)
         for seen in case.transcript.view(SERVER).uploads(CHANNEL)
     }
     notes = [note for note in case.transcript.made if note.channel == CHANNEL]
-    return found | {(n.round, n.reader): vector(decode(case.transcript.body(n.number))) for n in notes}
+    return readable | {(n.round, n.reader): vector(decode(case.transcript.body(n.number))) for n in notes}
 
 
 def _mean(made: Updates, owners: tuple[str, ...], counted: Mapping[int, tuple[str, ...]]) -> np.ndarray:
     """The mean of the owners' sum over the rounds in which they counted."""
     rounds = [r for r, names in counted.items() if set(owners) <= set(names)]
     of_each = [np.sum([made[r, owner] for owner in owners], axis=0) for r in rounds]
-    found: np.ndarray = np.mean(of_each, axis=0)
-    return found
+    mean: np.ndarray = np.mean(of_each, axis=0)
+    return mean
 
 
 def _first(made: Updates, owners: tuple[str, ...], counted: Mapping[int, tuple[str, ...]]) -> np.ndarray:
     first = min(counted)
-    found: np.ndarray = np.sum([made[first, owner] for owner in owners], axis=0)
-    return found
+    total: np.ndarray = np.sum([made[first, owner] for owner in owners], axis=0)
+    return total
 
 
 def _judge(truth: Callable[..., np.ndarray], trivial: str) -> Judge:
     def judge(guess: Guess, case: FinishedRun) -> Judgement:
-        """Cosines with the true updates; beside them those of what the sums say without any work."""
+        """Cosines with the true updates; the baseline is those of the sums or uploads as they are."""
         made = updates(case)
         sums = case.transcript.view(SERVER).sums(CHANNEL)
         counted = {seen.round: seen.clients for seen in sums}
@@ -118,7 +118,7 @@ def _score(
     true: Mapping[str, np.ndarray],
     plain: Mapping[str, Mapping[str, np.ndarray]],
 ) -> scoring.Score:
-    found = [_cosine(guesses[target], value) for target, value in true.items()]
+    cosines = [_cosine(guesses[target], value) for target, value in true.items()]
     width = sum(map(len, true.values()))
     errors = [
         float(np.linalg.norm(guesses[t] - v) / max(float(np.linalg.norm(v)), 1e-30)) for t, v in true.items()
@@ -127,19 +127,19 @@ def _score(
     return scoring.Score(
         metric="cosine with the update",
         kind=scoring.ScoreKind.COSINE,
-        value=float(np.mean(found)),
-        **intervals.bounds(lambda error: _of_cosines(found, width, error)),
+        value=float(np.mean(cosines)),
+        **intervals.bounds(lambda error: _of_cosines(cosines, width, error)),
         baselines={**trivial, "the best of a thousand random directions": float(3.1 / np.sqrt(width))},
         details={
-            "updates": float(len(found)),
-            "lowest_cosine": min(found),
+            "updates": float(len(cosines)),
+            "lowest_cosine": min(cosines),
             "largest_relative_error": max(errors),
         },
     )
 
 
 def _of_cosines(found: list[float], width: int, error: float) -> tuple[float, float]:
-    """Student's over updates, which are few and come out of the same sums, or a cosine's own where wider.
+    """Student's interval over updates, which are few and of the same sums, or a cosine's own where wider.
 
     One cosine has an error of about one over the root of how many values it is over (Fisher's z).
     """

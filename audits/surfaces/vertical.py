@@ -1,4 +1,4 @@
-"""Judges of what attacks on a split by columns guess: links among all pairs, rows, labels of nodes."""
+"""Judges of attacks on data split by columns: links among all pairs, rows, labels of nodes."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.audits.surfaces.vertical_knowledge import begun
 
 SAME = 1e-6
-"""A row's entry is exact where it is no further off, relative to the largest entry of the true rows."""
+"""The error of an exact entry, at most, relative to the largest entry of the true rows."""
 SHOWN = 12
 
 
 class Pairs:
-    """All pairs that one guess has a score for, beside the truth.
+    """All pairs that one guess has a score for, with the truth.
 
     Args:
-        scores: ``[nodes, nodes]``, symmetric, NaN where there is no guess; fewer nodes than there are is no
-        guess.
+        scores: ``[nodes, nodes]``, symmetric, NaN where nothing was guessed.
         linked: ``[nodes, nodes]`` booleans.
         alike: name -> features ``[nodes, words]``, whose cosines are a trivial guess.
     """
 
     def __init__(self, scores: np.ndarray, linked: np.ndarray, alike: Mapping[str, np.ndarray]) -> None:
         row, column = np.triu_indices(len(scores), 1)
-        there = ~np.isnan(scores[row, column])
-        row, column = row[there], column[there]
+        known = ~np.isnan(scores[row, column])
+        row, column = row[known], column[known]
         self.row, self.column = row, column
         self.scores, self.linked = scores[row, column], linked[row, column]
         self.all_links = int(linked.sum()) // 2
@@ -57,31 +56,31 @@ class Pairs:
         tie = np.random.default_rng(0).random(len(scores))
         best = np.zeros(len(scores), dtype=bool)
         best[np.lexsort((tie, -scores))[: self.links]] = True
-        found: np.ndarray = best[self.linked]
-        return found
+        hits: np.ndarray = best[self.linked]
+        return hits
 
     def hits(self, scores: np.ndarray) -> int:
-        """How many links are: F1 at |E|, times |E|."""
+        """How many links are among the ``links`` best pairs: F1 at |E|, times |E|."""
         return int(self.hit(scores).sum())
 
     def placed(self, scores: np.ndarray) -> np.ndarray:
         """For each link the share of pairs without one that score lower; their mean is the AUC."""
         ranks = rankdata(scores)
         lower = ranks[self.linked] - rankdata(scores[self.linked])
-        found: np.ndarray = lower / max(len(scores) - self.links, 1)
-        return found
+        shares: np.ndarray = lower / max(len(scores) - self.links, 1)
+        return shares
 
 
 def links(guess: Guess, case: FinishedRun) -> Judgement:
-    """F1 of the best |E| pairs, among all pairs that the guess has a score for: there precision is recall.
+    """F1 of the best |E| pairs, among all pairs that the guess has a score for; precision equals recall then.
 
-    The interval counts as one what is at one node, of whichever owner.
+    In the interval pairs at one node count together, whichever owner has them.
     """
     pairs = _pairs(guess, case)
     of = sum(one.links for one in pairs.values())
     right = sum(one.hits(one.scores) for one in pairs.values())
     hit = [(one.scored, one.hit(one.scores)) for one in pairs.values()]
-    by = {n: sum(one.hits(one.trivial[n]) for one in pairs.values()) / max(of, 1) for n in _names(pairs)}
+    trivial = {n: sum(one.hits(one.trivial[n]) for one in pairs.values()) / max(of, 1) for n in _names(pairs)}
     density = of / max(sum(len(one.scores) for one in pairs.values()), 1)
     details = {
         "auc": _auc(pairs),
@@ -94,7 +93,7 @@ def links(guess: Guess, case: FinishedRun) -> Judgement:
         right / max(of, 1),
         kind=ScoreKind.MEAN,
         **intervals.bounds(lambda error: intervals.hits_interval(hit, shared=True, error=error)),
-        baselines={**by, "random pairs": density},
+        baselines={**trivial, "random pairs": density},
         details=details,
     )
     return _judgement(score, pairs)
@@ -108,14 +107,14 @@ def alike(guess: Guess, case: FinishedRun) -> Judgement:
     pairs = _pairs(guess, case)
     placed = np.concatenate([one.placed(one.scores) for one in pairs.values()])
     scored = [one.scored for one in pairs.values()]
-    by = {
+    trivial = {
         n: float(np.concatenate([one.placed(one.trivial[n]) for one in pairs.values()]).mean())
         for n in _names(pairs)
     }
     of = sum(one.links for one in pairs.values())
     hits = sum(one.hits(one.scores) for one in pairs.values()) / max(of, 1)
     details = {"f1_at_links": hits, "links": float(of)}
-    baselines = {**by, "random pairs": 0.5}
+    baselines = {**trivial, "random pairs": 0.5}
     score = Score(
         "link auc",
         float(placed.mean()),
@@ -160,7 +159,7 @@ def rows(guess: Guess, case: FinishedRun) -> Judgement:
 
 
 def node_labels(guess: Guess, case: FinishedRun) -> Judgement:
-    """The share of right classes among the nodes that there is a guess for."""
+    """The share of right classes among the nodes whose class was guessed."""
     return _labels(guess, case, named=True)
 
 
@@ -176,17 +175,17 @@ def _labels(guess: Guess, case: FinishedRun, *, named: bool) -> Judgement:
     rng = np.random.default_rng(0)
     for target, owners in guess.targets.items():
         labels = case.federation.owners[owners[0]].y.numpy()
-        there = np.flatnonzero(guess.values[target] >= 0)
-        y, found = labels[there], guess.values[target][there].astype(int)
+        nodes_guessed = np.flatnonzero(guess.values[target] >= 0)
+        y, predicted = labels[nodes_guessed], guess.values[target][nodes_guessed].astype(int)
         if not named:
-            shuffled = rng.permutation(found)
+            shuffled = rng.permutation(predicted)
             chance += int((_commonest(shuffled, y, classes)[shuffled] == y).sum())
-            found = _commonest(found, y, classes)[found]
-        hits.append(found == y)
-        nodes.append(there)
+            predicted = _commonest(predicted, y, classes)[predicted]
+        hits.append(predicted == y)
+        nodes.append(nodes_guessed)
         common += int(np.bincount(y, minlength=classes).max()) if len(y) else 0
-        true[target], guessed[target] = y[:SHOWN], found[:SHOWN]
-    # owners share nodes and labels: what several say of a node is one term of the interval
+        true[target], guessed[target] = y[:SHOWN], predicted[:SHOWN]
+    # owners share nodes and labels: guesses about one node of several owners are one term of the interval
     hit, node = np.concatenate(hits), np.concatenate(nodes)
     right, of = int(hit.sum()), len(hit)
     baselines = {"the commonest class": common / max(of, 1)}
@@ -211,7 +210,7 @@ def _commonest(found: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
 
 
 def _pairs(guess: Guess, case: FinishedRun) -> dict[str, Pairs]:
-    owners, found = case.federation.owners, {}
+    owners, pairs = case.federation.owners, {}
     for target, about in guess.targets.items():
         nodes = int(owners[about[0]].num_nodes)
         scores = np.full((nodes, nodes), np.nan, dtype=np.float32)
@@ -225,8 +224,8 @@ def _pairs(guess: Guess, case: FinishedRun) -> dict[str, Pairs]:
         of_target = np.concatenate([owners[o].x.numpy() for o in about], axis=1)
         everything = np.concatenate([graph.x.numpy() for graph in owners.values()], axis=1)
         trivial = {"cosine of the owner's features": of_target, "cosine of all features": everything}
-        found[target] = Pairs(scores, linked, trivial)
-    return found
+        pairs[target] = Pairs(scores, linked, trivial)
+    return pairs
 
 
 def _names(pairs: Mapping[str, Pairs]) -> list[str]:
@@ -239,12 +238,12 @@ def _auc(pairs: Mapping[str, Pairs]) -> float:
 
 def _cosine(x: np.ndarray) -> np.ndarray:
     unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    found: np.ndarray = unit @ unit.T
-    return found
+    cosines: np.ndarray = unit @ unit.T
+    return cosines
 
 
 def _judgement(score: Score, pairs: Mapping[str, Pairs]) -> Judgement:
-    """The best pairs of each target: whether they are linked, beside what the guess says, which is yes."""
+    """The best pairs of each target: whether they are linked, beside the guess, which says that all are."""
     true, guessed = {}, {}
     for target, one in pairs.items():
         best = np.argsort(-one.scores)[:SHOWN]

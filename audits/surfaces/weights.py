@@ -22,7 +22,7 @@ EXACT = 1e-6
 def words(guess: Guess, case: FinishedRun) -> Judgement:
     """Vocabularies. A guess about several owners together is scored against their union.
 
-    Beside it stands what that guess is worth about single owners.
+    The details also have its score about single owners.
     """
     single = truth.vocabulary(case.federation, case.algorithm.hops)
     true = {t: np.any([single[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
@@ -52,7 +52,7 @@ def labels(guess: Guess, case: FinishedRun) -> Judgement:
 
 
 def single(guess: Guess, case: FinishedRun) -> Judgement:
-    """Rows held against the nodes of the owners that they are about, exact to ``EXACT`` in every word.
+    """Rows compared with the nodes of the owners that they are about, exact to ``EXACT`` in every word.
 
     Of a single owner the second row is the neighbours' mean: right where it is a mean of sampled neighbours
     of the node that the first row is.
@@ -71,11 +71,11 @@ def single(guess: Guess, case: FinishedRun) -> Judgement:
         if alone[t] and held[t].exact.any()
     ]
     more = {"neighbour_means": float(len(means)), "neighbour_means_right": float(sum(means))}
-    found = {t: h.distinct()[:2] for t, h in held.items()}
+    shown = {t: h.distinct()[:2] for t, h in held.items()}
     return Judgement(
         replace(score, details={**score.details, **(more if any(alone.values()) else {})}),
-        {t: np.round(held_by[t][h.nearest[found[t]]], 3) for t, h in held.items()},
-        {t: np.round(h.rows[found[t]], 3) for t, h in held.items()},
+        {t: np.round(held_by[t][h.nearest[shown[t]]], 3) for t, h in held.items()},
+        {t: np.round(h.rows[shown[t]], 3) for t, h in held.items()},
     )
 
 
@@ -86,7 +86,7 @@ def _exactly(held: scoring.Held, nodes: np.ndarray) -> scoring.Held:
 
 
 def _is_mean(row: np.ndarray, case: FinishedRun, owner: str, node: int) -> bool:
-    """Whether a row is a mean of some of a node's neighbours, with repetition; of none it is zero."""
+    """Whether a row is a mean of some of a node's neighbours, with repetition; without neighbours, zero."""
     graph = case.federation.owners[owner]
     source, target = graph.edge_index.numpy()
     around = graph.x.numpy()[source[target == node]].astype(np.float64)

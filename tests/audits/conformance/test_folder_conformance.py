@@ -109,4 +109,4 @@ def test_an_isolated_run_is_audited_as_far_as_it_can_be(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     cells = json.loads((folder / "audit.json").read_text())["cells"]
     assert cells and all(c["outcome"] == "blind" and c["reason"] for c in cells)
-    assert any("isolated clients keep the updates" in c["reason"] for c in cells)
+    assert any("isolated=true" in c["reason"] for c in cells)
