@@ -216,8 +216,8 @@ class Client:
         """
         request = Message.from_bytes(raw)
         self._check_address(request)
-        mark = digest(raw)
-        if self._last[0] == mark:
+        request_digest = digest(raw)
+        if self._last[0] == request_digest:
             return self._last[1]
         self._refuse_replays(request)
         self._go_on(request)
@@ -232,7 +232,7 @@ class Client:
             self._history = history_before
             raise
         self._keep(request, history_before)
-        self._last, self._reached = (mark, reply), request.round
+        self._last, self._reached = (request_digest, reply), request.round
         return reply
 
     def _go_on(self, request: Message) -> None:
@@ -319,7 +319,7 @@ class Client:
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
         name = self._algorithm.answers[channel.name]
-        work: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._algorithm, name)
+        answer: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._algorithm, name)
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
@@ -338,7 +338,7 @@ class Client:
         self._remembers()  # what was drawn once, and charged, stays whatever comes of this answer
         try:
             with self._own_labels(channel):
-                upload = work(self, values)
+                upload = answer(self, values)
         except HostileMessage as error:
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
         if channel.reveal is Reveal.NOTHING:
@@ -426,8 +426,8 @@ class Client:
         # steps wait for the upload that shows them; one that does not must not take them off the bill
         taken = self.training.taken() if self.training is not None and channel.trained else {}
         # whatever is made of what was drawn once costs it nothing more
-        free: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.drawn}
-        return {**free, **taken}
+        no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.drawn}
+        return {**no_cost, **taken}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
         """What the answer is given: the server's values, and a peer's offer opened; who made it, and when."""
@@ -449,9 +449,11 @@ class Client:
             )
         if parcel.sender == self.name or {self.name, parcel.sender} - set(parcel.cohort):
             raise HostileMessage(f"{self.name} was handed a parcel that {parcel.sender!r} did not send to it")
-        made = Scope(scope.run, parcel.round, parcel.exchange, parcel.channel, parcel.cohort)
-        opened = bound.open_each(bound.read({parcel.sender: parcel.tree}, made, self._party), made)
-        self._note(made, (parcel.sender,), opened[parcel.sender])
+        scope_of_offer = Scope(scope.run, parcel.round, parcel.exchange, parcel.channel, parcel.cohort)
+        opened = bound.open_each(
+            bound.read({parcel.sender: parcel.tree}, scope_of_offer, self._party), scope_of_offer
+        )
+        self._note(scope_of_offer, (parcel.sender,), opened[parcel.sender])
         return opened[parcel.sender]
 
     def _read(self, bound: Bound, given: wire.Tree, request: Message) -> wire.Tree:
@@ -475,8 +477,8 @@ class Client:
                 declared.check(forms, values, f"channel {channel.name!r} shows {self.name} of {name}")
         self._remembers()
         name = self._algorithm.readers[channel.name]
-        work: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
-        work(self, read)
+        method: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
+        method(self, read)
         return {}
 
     def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:
@@ -491,15 +493,15 @@ class Client:
         return total
 
     def _check_bundle(self, bundle: Bundle, bound: Bound) -> None:
-        cohort, whole = set(bundle.cohort), bound.channel.reveal is Reveal.SUM
-        lacking = cohort - set(bundle.replies) if whole else set()
-        if lacking:
-            raise HostileMessage(f"a delivery lacks the reply of {min(lacking)!r}")
-        mine = self.name in cohort
-        if mine == whole or not cohort <= set(self._party.roster) or len(cohort) != len(bundle.cohort):
+        cohort, is_sum = set(bundle.cohort), bound.channel.reveal is Reveal.SUM
+        missing = cohort - set(bundle.replies) if is_sum else set()
+        if missing:
+            raise HostileMessage(f"a delivery lacks the reply of {min(missing)!r}")
+        is_member = self.name in cohort
+        if is_member == is_sum or not cohort <= set(self._party.roster) or len(cohort) != len(bundle.cohort):
             raise HostileMessage(
-                f"{self.name} was delivered {'a sum' if whole else 'uploads'} whose cohort has strangers, "
-                f"repeats, or {'itself' if whole else 'not itself'}"
+                f"{self.name} was delivered {'a sum' if is_sum else 'uploads'} whose cohort has strangers, "
+                f"repeats, or {'itself' if is_sum else 'not itself'}"
             )
         if not bundle.replies or self.name in bundle.replies:
             raise HostileMessage(f"{self.name} was delivered nothing, or its own upload")

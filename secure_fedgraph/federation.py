@@ -81,8 +81,8 @@ class Federation:
     @property
     def sizes(self) -> dict[str, int]:
         """How many clients, graphs and nodes there are, which is public; how many links is not."""
-        found = {"client": len(self.names), "graph": int(self.facts["partition"].get("graphs", 0))}
-        return {**found, "node": int(self.facts.get("nodes", 0))}
+        sizes = {"client": len(self.names), "graph": int(self.facts["partition"].get("graphs", 0))}
+        return {**sizes, "node": int(self.facts.get("nodes", 0))}
 
     def check(self, algorithm: Algorithm, evaluation: str) -> None:
         """That the algorithm runs on what was handed out.
@@ -274,9 +274,9 @@ def _dataset(data: str | Data | Dataset, seed: int, settings: Mapping[str, Any])
 
 
 def _schema(dataset: Dataset) -> Schema:
-    found = schema_of(dataset)
+    schema = schema_of(dataset)
     if not isinstance(dataset, GraphDataset):
-        return found
+        return schema
     weight, attributes = (dataset.graph.get(key) for key in EDGE_FIELDS)
     columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
-    return replace(found, edge_weight=weight is not None, edge_attr=columns)
+    return replace(schema, edge_weight=weight is not None, edge_attr=columns)

@@ -152,17 +152,17 @@ def _refusal(
     first, refusal = tried[0].algorithm, nearest.refusal
     assert refusal is not None
     form = nearest.algorithm.form
-    told = f"with {form}: {refusal}" if form is not None and nearest is not tried[0] else str(refusal)
+    reason = f"with {form}: {refusal}" if form is not None and nearest is not tried[0] else str(refusal)
     mends = []
     if first.pools:
         mends.append(f"{first.name} pools all data, which --policy plaintext says")
-    elif free := _without_by_hand(first, policy, clients, channels, check):
-        mends.append(free)
-    elif named := _that_fits(first, clients, channels, check, policy.name):
-        mends.append(f"--policy {named} works for {first.name}")
+    elif in_the_way := _without_by_hand(first, policy, clients, channels, check):
+        mends.append(in_the_way)
+    elif recipe := _that_fits(first, clients, channels, check, policy.name):
+        mends.append(f"--policy {recipe} works for {first.name}")
     if isinstance(refusal, LeftInPlaintext):
         mends.append("--allow-plaintext accepts it")
-    return type(refusal)("; ".join([told, *mends]))
+    return type(refusal)("; ".join([reason, *mends]))
 
 
 def _without_by_hand(

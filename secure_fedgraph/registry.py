@@ -157,7 +157,7 @@ def classes_below(package: ModuleType, base: type[T], attribute: str) -> dict[st
     Raises:
         BadInput: for two classes of one name.
     """
-    found: dict[str, type[T]] = {}
+    kinds: dict[str, type[T]] = {}
     for module in modules_below(package):
         for kind in vars(module).values():
             if not (isinstance(kind, type) and issubclass(kind, base) and kind.__module__ == module.__name__):
@@ -165,11 +165,11 @@ def classes_below(package: ModuleType, base: type[T], attribute: str) -> dict[st
             name = vars(kind).get(attribute)
             if not name or kind.__name__.startswith("_") or inspect.isabstract(kind):
                 continue
-            if name in found:
-                places = " and ".join(f"{one.__module__}.{one.__name__}" for one in (found[name], kind))
+            if name in kinds:
+                places = " and ".join(f"{one.__module__}.{one.__name__}" for one in (kinds[name], kind))
                 raise BadInput(f"{attribute} = {name!r} stands in {places}: give each its own")
-            found[name] = kind
-    return found
+            kinds[name] = kind
+    return kinds
 
 
 def modules_below(package: ModuleType) -> Iterator[ModuleType]:

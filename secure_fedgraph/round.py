@@ -79,8 +79,8 @@ class Round:
         if total.cut:
             limit = next(float(getattr(stage, "limit", math.nan)) for stage in bound.stages if stage.tallies)
             mend = f"set protection.limit={2 * limit:g}"
-            told = f"held values beyond protection.limit={limit:g}; they were cut: {mend}"
-            self._note_cut(request, total.cut, len(total.contributors), limit, told)
+            what_happened = f"held values beyond protection.limit={limit:g}; they were cut: {mend}"
+            self._note_cut(request, total.cut, len(total.contributors), limit, what_happened)
         return total
 
     def _recovering(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
@@ -139,8 +139,8 @@ class Round:
         """
         self._verb(channel, Reveal.EACH, PEER)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
-        made = (request.round, request.exchange, request.cohort)
-        return {name: Parcel(channel.name, name, *made, tree) for name, tree in replies.items()}
+        origin = (request.round, request.exchange, request.cohort)
+        return {name: Parcel(channel.name, name, *origin, tree) for name, tree in replies.items()}
 
     def share(
         self,
@@ -181,15 +181,15 @@ class Round:
         """
         bound = self._verb(channel, Reveal.VALUES, self._reader)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
-        found = bound.open_values(replies, weights, self._scope(request), self._carrier_ask(channel))
-        by_client = {f"alignment/{name}": value for name, value in found.alignment.items()}
-        by_client |= {f"length/{name}": value for name, value in found.lengths.items()}
-        self._record(request, tuple(replies), {**found.aggregate, **by_client})
-        if found.cut:
+        valued = bound.open_values(replies, weights, self._scope(request), self._carrier_ask(channel))
+        by_client = {f"alignment/{name}": value for name, value in valued.alignment.items()}
+        by_client |= {f"length/{name}": value for name, value in valued.lengths.items()}
+        self._record(request, tuple(replies), {**valued.aggregate, **by_client})
+        if valued.cut:
             limit = bound.carrier.longest
-            told = f"were longer than {limit:g} and were shortened to it: lower the learning rate"
-            self._note_cut(request, found.cut, len(replies), limit, told)
-        return found
+            what_happened = f"were longer than {limit:g} and were shortened to it: lower the learning rate"
+            self._note_cut(request, valued.cut, len(replies), limit, what_happened)
+        return valued
 
     def scatter(self, channel: Channel, given: Mapping[str, Given]) -> None:
         """Gives each named client its own; nothing comes back. Clients that are gone get nothing.

@@ -23,10 +23,10 @@ def of_rooms(*rooms: Path) -> str:
     Args:
         rooms: of packages; this package alone where none is given.
     """
-    found = ((room, path) for room in rooms or (PACKAGE,) for path in room.rglob("*.py"))
+    modules = ((room, path) for room in rooms or (PACKAGE,) for path in room.rglob("*.py"))
     return _of(
         path
-        for room, path in found
+        for room, path in modules
         if room != PACKAGE or path.relative_to(room).parts[0] not in MAKE_NO_RESULTS
     )
 
@@ -58,10 +58,10 @@ def _is_installed(path: Path, rooms: Iterable[Path]) -> bool:
 
 
 def _of(files: Iterable[Path]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(files):
-        found.update(f"{path.name}\n".encode() + _of_file(path).encode())
-    return found.hexdigest()[:16]
+        digest.update(f"{path.name}\n".encode() + _of_file(path).encode())
+    return digest.hexdigest()[:16]
 
 
 @lru_cache(maxsize=4096)

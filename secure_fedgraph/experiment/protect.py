@@ -57,12 +57,12 @@ def protect(
     )
     if experiment.planned and kept is not None:
         return Protected(experiment.make_policy(kept), budget)
-    book = Ledger(experiment.ledger) if experiment.ledger is not None else Ledger()
-    before = [book.costs_of(name) for name in book.clients]
+    ledger = Ledger(experiment.ledger) if experiment.ledger is not None else Ledger()
+    before = [ledger.costs_of(name) for name in ledger.clients]
     channels = sent_on(experiment, algorithm)
     rounds = experiment.rounds or algorithm.rounds
     uses = uses_of(algorithm, channels, rounds, len(federation.names))
-    times = _occurrences(algorithm, experiment.make_policy())
+    occurrences = _occurrences(algorithm, experiment.make_policy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # binding says it again when the run starts
         if experiment.planned:
@@ -73,12 +73,12 @@ def protect(
                 federation.names,
                 uses,
                 experiment.budget,
-                times,
+                occurrences,
                 before,
             )
             return Protected(made.policy, budget, made, made.epsilon)
         policy = experiment.make_policy()
-        foreseen = check_first(budget, policy.bind(channels, federation.names), uses, times)
+        foreseen = check_first(budget, policy.bind(channels, federation.names), uses, occurrences)
         return Protected(policy, budget, None, foreseen)
 
 

@@ -78,7 +78,7 @@ def execute(
     """
     federation = make_federation(experiment)
     algorithm = in_form(experiment, federation)
-    told = lead(experiment, algorithm, federation)
+    first_line = lead(experiment, algorithm, federation)
     if plays is not None:
         algorithm = _played(algorithm, plays)
     resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
@@ -88,7 +88,7 @@ def execute(
         _note_plan(note, protected.plan)
 
     def started() -> None:
-        on_form(told)
+        on_form(first_line)
         if on_start is not None and experiment.checkpoint_every:
             on_start()
 
@@ -125,8 +125,8 @@ def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
         BadInput, Refused: as the run would.
     """
     algorithm = experiment.make_algorithm()
-    where = federation.pooled() if algorithm.pools else federation
-    where.check(algorithm, experiment.evaluation)
+    run_on = federation.pooled() if algorithm.pools else federation
+    run_on.check(algorithm, experiment.evaluation)
     return fitted(
         algorithm, experiment.make_policy(), federation, experiment.evaluation, experiment.allow_plaintext
     )
@@ -142,14 +142,14 @@ def expected(experiment: Experiment) -> Algorithm:
 def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> str:
     """What is about to run, in a line: in which form, under what budget, and what stays in plaintext."""
     e = experiment
-    told = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under {e.policy}"]
+    parts = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under {e.policy}"]
     if algorithm.form is not None:
-        told.append(f"in the form {algorithm.form}: {algorithm.form.why}")
+        parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
-        told.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
+        parts.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
     if left := _left_in_plaintext(experiment, algorithm, federation):
-        told.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
-    return "; ".join(told)
+        parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
+    return "; ".join(parts)
 
 
 def _left_in_plaintext(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> list[str]:
@@ -195,10 +195,12 @@ def _note_plan(note: Path | None, plan: Plan | None) -> None:
 def _planned(note: Path | None) -> dict[str, float] | None:
     if note is None or files.size_of(note) is None:
         return None
-    found = read_checked(note, note.parents[1]).get("multipliers")
-    if not isinstance(found, dict) or not all(type(one) in (int, float) for one in found.values()):
+    multipliers = read_checked(note, note.parents[1]).get("multipliers")
+    if not isinstance(multipliers, dict) or not all(
+        type(one) in (int, float) for one in multipliers.values()
+    ):
         raise damaged(note, "'multipliers' is no table of numbers")
-    return {str(name): float(one) for name, one in found.items()}
+    return {str(name): float(one) for name, one in multipliers.items()}
 
 
 def make_federation(experiment: Experiment) -> Federation:
@@ -259,13 +261,13 @@ def configured(config: Mapping[str, Any], path: Path) -> Experiment:
 
 def finish(out: Path) -> None:
     """After ``result.json`` stands: clients' memories are not left lying about."""
-    kept = out / "checkpoint"
-    if not kept.is_dir():
+    checkpoint = out / "checkpoint"
+    if not checkpoint.is_dir():
         return
     for folder in ("clients", "server"):
-        files.remove_folder(kept / folder, out)
-    files.remove(commit_path(kept), out)
-    for draft in kept.glob(f".*{files.DRAFT}"):  # of a process that was killed
+        files.remove_folder(checkpoint / folder, out)
+    files.remove(commit_path(checkpoint), out)
+    for draft in checkpoint.glob(f".*{files.DRAFT}"):  # of a process that was killed
         files.remove(draft, out)
 
 
@@ -305,7 +307,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "weights": weights(run),
         "notes": run.algorithm.notes(run.state),
         "rounds": list(run.history),
-        **({"findings": found} if (found := run.algorithm.findings(run.transcript)) else {}),
+        **({"findings": findings} if (findings := run.algorithm.findings(run.transcript)) else {}),
     }
     return schema.checked(schema.RunResult, result)
 
@@ -315,12 +317,12 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
     if run.budget is None:
         return None
     entry = run.privacy(run.budget.unit, run.budget.delta)
-    left = entry["readers"][run.budget.against]
+    spent_so_far = entry["readers"][run.budget.against]
     return {
         **asdict(run.budget),
         "relation": entry["relation"],
         "planned": experiment.planned,
-        "spent": left,
+        "spent": spent_so_far,
         **(_of_all_runs(run.budget, experiment.ledger) if experiment.ledger else {}),
     }
 
@@ -336,7 +338,7 @@ def released_exactly(run: Run) -> list[str]:
 
     Keys of the result, each with what it gives away. Whoever publishes the file publishes these too.
     """
-    found = [
+    exact = [
         f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}",
         "accuracy.best_by_validation: which round was best on validation nodes",
         "data: how many nodes, features and classes there are (they make the model's width), and a digest",
@@ -344,8 +346,8 @@ def released_exactly(run: Run) -> list[str]:
         "bytes, channels, seconds: sizes and times",
     ]
     if run.state:
-        found.append("weights: a digest of the final state")
-    return found
+        exact.append("weights: a digest of the final state")
+    return exact
 
 
 def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
@@ -370,8 +372,8 @@ def _plan(run: Run) -> list[dict[str, Any]] | None:
 
 def _by_all_runs(budget: Budget, ledger: Path) -> float | str:
     """What a shared ledger's runs come to for the budget's unit and reader."""
-    told = spent(read_ledger(ledger), budget.delta, budget.holders, (budget.unit,))
-    return number(told[budget.unit][budget.against].epsilon)
+    spent_by_unit = spent(read_ledger(ledger), budget.delta, budget.holders, (budget.unit,))
+    return number(spent_by_unit[budget.unit][budget.against].epsilon)
 
 
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -401,11 +403,11 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:
-    found = [r["accuracy"][key] for r in results if key in r["accuracy"]]
-    if not found:
+    scores = [r["accuracy"][key] for r in results if key in r["accuracy"]]
+    if not scores:
         return None
-    shared = [key for key in found[0] if key != "round" and all(key in f for f in found)]
-    return {key: fmean([f[key] for f in found]) for key in shared}
+    shared = [key for key in scores[0] if key != "round" and all(key in f for f in scores)]
+    return {key: fmean([f[key] for f in scores]) for key in shared}
 
 
 def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
@@ -418,13 +420,13 @@ def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Python's and the packages' versions."""
-    found = {"python": platform.python_version()}
+    by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            by_package[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            by_package[name] = "not installed"
+    return by_package
 
 
 def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:
@@ -456,9 +458,9 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}")
     value = json_in(path, root)
     if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{kind}/1":
-        found = value.get("schema") if isinstance(value, dict) else None
+        written_as = value.get("schema") if isinstance(value, dict) else None
         raise BadInput(
-            f"{path} has schema {repr(found)[:60]}, "
+            f"{path} has schema {repr(written_as)[:60]}, "
             f"not secure-fedgraph/{kind}/1: give the folder of a {kind}, or write it again"
         )
     if kind in schema.RESULTS:
@@ -501,12 +503,12 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
-    stood_on = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
+    old_folders = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
     if any(name in WRITTEN for name in earlier):
         earlier += [name for name in BESIDE if (out / name).exists()]
     for name in earlier:
         files.remove(out / name)
-    for folder in stood_on:
+    for folder in old_folders:
         files.remove_folder(folder, out)
         above = folder.parent
         while above != out and above.is_dir() and not any(above.iterdir()):
@@ -533,9 +535,9 @@ def _stood_on(out: Path) -> list[Path]:
             folders += [out / "runs" / place for place in named if _is_name(place)]
             seeds = [one.get("seed") for one in _objects(old, "seeds")]
             folders += [out / f"seed-{seed}" for seed in seeds if type(seed) is int]
-            made = [str(one.get("folder") or "").partition("/") for one in _objects(old, "runs")]
+            audited = [str(one.get("folder") or "").partition("/") for one in _objects(old, "runs")]
             folders += [
-                out / "runs" / place for above, _, place in made if above == "runs" and _is_name(place)
+                out / "runs" / place for above, _, place in audited if above == "runs" and _is_name(place)
             ]
     inside = out.resolve()
     return [folder for folder in folders if inside in folder.resolve().parents]
@@ -574,8 +576,8 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
         mine = [s for s in run.transcript.sent if s.channel == row["name"]]
         charges = [c for c in run.charges if c.channel == row["name"]]
         unit = charges[0].unit if charges else row["unit"]
-        told = spent(charges, delta, run.federation.holders, (unit,))[unit] if charges else {}
-        by_reader = {reader: found.epsilon for reader, found in told.items()}
+        spendings = spent(charges, delta, run.federation.holders, (unit,))[unit] if charges else {}
+        by_reader = {reader: cost.epsilon for reader, cost in spendings.items()}
         rows.append(
             {
                 **row,

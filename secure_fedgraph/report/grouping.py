@@ -122,5 +122,7 @@ def stem(code: str, policy: str, record: Record) -> str:
     >>> stem("d1", "my policy", {"adversary": "client", "aim": "each owner"})
     'd1-my-policy-client-each'
     """
-    who, aim = str(record.get("adversary", "server")), "each" if record.get("aim") == EACH else "union"
-    return "-".join(re.sub(r"[^A-Za-z0-9_]+", "-", p).strip("-") or "x" for p in (code, policy, who, aim))
+    adversary, aim = str(record.get("adversary", "server")), "each" if record.get("aim") == EACH else "union"
+    return "-".join(
+        re.sub(r"[^A-Za-z0-9_]+", "-", p).strip("-") or "x" for p in (code, policy, adversary, aim)
+    )

@@ -73,7 +73,9 @@ class Prepared:
             "channels": bound.describe(),
             "protection": {k: v for k, v in (bound.policy.made_with or {}).items() if k != "policies"},
             "noise": {
-                name: {reader: [event.to_json() for event in found] for reader, found in b.releases().items()}
+                name: {
+                    reader: [event.to_json() for event in events] for reader, events in b.releases().items()
+                }
                 for name, b in bound.bounds.items()
             },
             "steps": asdict(bound.steps) if bound.steps else None,
@@ -85,8 +87,8 @@ class Prepared:
             "seed": self.options.seed,
             "evaluation": self.options.evaluation,
         }
-        found: dict[str, Any] = json.loads(json.dumps(facts, default=str))
-        return found
+        events: dict[str, Any] = json.loads(json.dumps(facts, default=str))
+        return events
 
 
 def prepare(

@@ -93,10 +93,10 @@ class Session:
             scores = in_band(algorithm, state, round)
         else:
             names = federation.names
-            asking = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)
-            scores = federation.referee.evaluate(algorithm, state, asking, federation.schema)
-        aside: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
-        row = {"round": round.number - algorithm.warm_up, **aside, "accuracy": scores}
+            referee_round = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)
+            scores = federation.referee.evaluate(algorithm, state, referee_round, federation.schema)
+        extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
+        row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores}
         if self.options.on_round is not None:
             self.options.on_round(row)
         return row
@@ -149,7 +149,7 @@ class Session:
 
     def _open_clients(self) -> InProcess | Workers:
         prepared, options, kept = self.prepared, self.options, self._kept.clients
-        own = sub_seed(options.seed, "clients")
+        seed = sub_seed(options.seed, "clients")
         if options.isolated:
             assert self._ledger.path is not None
             return prepared.federation.isolate(
@@ -157,7 +157,7 @@ class Session:
                 prepared.bound,
                 self._run,
                 self._ledger.path,
-                own,
+                seed,
                 kept,
                 self._after,
                 options.budget,
@@ -166,7 +166,7 @@ class Session:
         witness = self.transcript.record_opened
         return InProcess(
             prepared.federation.make_clients(
-                prepared.algorithm, prepared.bound, self._run, self._ledger, own, witness, kept, self._after
+                prepared.algorithm, prepared.bound, self._run, self._ledger, seed, witness, kept, self._after
             )
         )
 
@@ -175,5 +175,5 @@ class Session:
         path = self._ledger.path
         if path is None:
             return tuple(self._ledger.charges)
-        found = read_ledger(path) if path.is_file() else []
-        return tuple(charge for charge in found if charge.run in (self._run, "unknown"))  # of a torn line
+        charges = read_ledger(path) if path.is_file() else []
+        return tuple(charge for charge in charges if charge.run in (self._run, "unknown"))  # of a torn line

@@ -88,9 +88,9 @@ def check(
         while waiting and pool.free:
             point = waiting.pop(0)
             pool.start(point.name, rehearse_point, point.experiment(seed).model_dump(mode="json"))
-        for name, made in pool.finished():
-            if made is not None and made.kind == BadInput.__name__:  # anything else its run will say
-                wrong[name] = made.reason
+        for name, failure in pool.finished():
+            if failure is not None and failure.kind == BadInput.__name__:  # anything else its run will say
+                wrong[name] = failure.reason
             progress(name)
     for point in chosen:
         if point.name in wrong:
@@ -153,8 +153,8 @@ class _Call:
     def _kept(self, job: Job) -> dict[str, Any] | None:
         if job.seed is not None:
             return kept(job.point.run_folder(self.out, job.seed), self.keys[job])
-        made = readable(self._leak(job), self.out)
-        return made if made is not None and set(made) >= {"leak", "leaks"} else None
+        leak = readable(self._leak(job), self.out)
+        return leak if leak is not None and set(leak) >= {"leak", "leaks"} else None
 
     def run(
         self, pool: Pool, remaining: Remaining, progress: Told, foresee: Callable[[int, float], None]
@@ -162,22 +162,22 @@ class _Call:
         """Every job that an earlier call did not finish."""
         waiting = []
         for job in self.jobs:
-            if (made := self._kept(job)) is None:
+            if (outcome := self._kept(job)) is None:
                 waiting.append(job)
             else:
-                self.found[job] = made
+                self.found[job] = outcome
                 progress(job.name, None)
-        todo, said = list(waiting), False
+        todo, foreseen = list(waiting), False
         while waiting or pool.working:
             while waiting and pool.free:
                 job = waiting.pop(0)
                 remaining.started(job)
                 self._start(pool, job)
-            for job, made in pool.finished():
-                remaining.ended(job, self._take(job, made))
+            for job, outcome in pool.finished():
+                remaining.ended(job, self._take(job, outcome))
                 left = remaining.left(waiting)
-                if not said and waiting and left is not None and remaining.knows(todo):
-                    said = True
+                if not foreseen and waiting and left is not None and remaining.knows(todo):
+                    foreseen = True
                     foresee(len(waiting), left)
                 progress(job.name, left)
 
@@ -193,18 +193,18 @@ class _Call:
         if not isinstance(made, float):
             self.failed[job] = made
             return None
-        found = self._kept(job)
-        assert found is not None, f"{job.name} ended and left nothing"
-        self.found[job] = found
-        return None if "reason" in found else made
+        outcome = self._kept(job)
+        assert outcome is not None, f"{job.name} ended and left nothing"
+        self.found[job] = outcome
+        return None if "reason" in outcome else made
 
     def row(self, point: Point) -> dict[str, Any]:
         """A point's row, whatever came of it."""
         jobs = [Job(point, seed) for seed in self.seeds]
-        found = {job.seed: self.found[job] for job in jobs if job in self.found and job.seed is not None}
+        outcomes = {job.seed: self.found[job] for job in jobs if job in self.found and job.seed is not None}
         failed = {job.seed: self.failed[job] for job in jobs if job in self.failed and job.seed is not None}
         attacks = Job(point, None)
-        row = row_of(point, found, failed, self.found.get(attacks))
+        row = row_of(point, outcomes, failed, self.found.get(attacks))
         if attacks in self.failed:
             row["leak_failed"] = self.failed[attacks].reason
         return row

@@ -62,14 +62,14 @@ def points(
     Raises:
         BadInput: for an algorithm, or one of its settings, that is unknown or does not fit the partition.
     """
-    found: dict[str, Point] = {}
+    by_name: dict[str, Point] = {}
 
     def add(kind: str, experiment: Experiment) -> None:
         config = experiment.model_dump(mode="json")
         point = Point(kind, experiment.algorithm, experiment.policy, experiment.epsilon, config)
-        known = found.setdefault(point.name, point)
+        known = by_name.setdefault(point.name, point)
         if kind == ALONE:
-            found[point.name] = replace(known, kind=ALONE)
+            by_name[point.name] = replace(known, kind=ALONE)
 
     for algorithm in algorithms:
         mine = base.model_copy(update={"algorithm": algorithm, "epsilon": None})
@@ -93,4 +93,4 @@ def points(
                 # an infinite budget that is asked for by itself is none, and not the default one
                 under = mine.model_copy(update={"epsilon": epsilon}).under(policy, by_default=not epsilons)
                 add(SILENT if under.epsilon is None else NOISED, under)
-    return list(found.values())
+    return list(by_name.values())

@@ -58,15 +58,15 @@ class Remaining:
 
     def of(self, job: Job) -> float | None:
         """Seconds of one job: as its point took before, else its algorithm, else any; None before."""
-        same: tuple[Callable[[Job], object], ...] = (
+        groupings: tuple[Callable[[Job], object], ...] = (
             lambda j: (j.point.name, j.attacks),
             lambda j: (j.point.algorithm, j.point.policy, j.attacks),
             lambda j: (j.point.algorithm, j.attacks),
             lambda j: j.point.algorithm,
             lambda j: None,
         )
-        for alike in same:
-            mine = [seconds for other, seconds in self.took if alike(other) == alike(job)]
+        for grouping in groupings:
+            mine = [seconds for other, seconds in self.took if grouping(other) == grouping(job)]
             if mine:
                 return fmean(mine)
         return None
@@ -77,8 +77,8 @@ class Remaining:
             return None
         now = time.monotonic()
         running = [max(0.0, (self.of(job) or 0.0) - (now - since)) for job, since in self._since.items()]
-        alone = [self.of(job) or 0.0 for job in waiting]
-        return max([sum(running + alone) / self.workers, *running, *alone])
+        waiting_seconds = [self.of(job) or 0.0 for job in waiting]
+        return max([sum(running + waiting_seconds) / self.workers, *running, *waiting_seconds])
 
     def knows(self, jobs: Iterable[Job]) -> bool:
         """Whether a run of each of these jobs' algorithms has ended."""

@@ -56,8 +56,8 @@ def row_of(
         return {**row, "outcome": REFUSED, "reason": refused[0], "seeds": 0}
     if failed:
         seed, why = next(iter(failed.items()))
-        told = {"reason": f"seed {seed}: {why.reason}", "class": why.kind}
-        return {**row, "outcome": FAILED, **told, "seeds": len(found)}
+        failure = {"reason": f"seed {seed}: {why.reason}", "class": why.kind}
+        return {**row, "outcome": FAILED, **failure, "seeds": len(found)}
     results = list(found.values())
     keys = [k for k, v in results[0]["accuracy"].items() if isinstance(v, float)]
     scores = {key: [r["accuracy"][key] for r in results if key in r["accuracy"]] for key in keys}
@@ -107,14 +107,16 @@ def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, 
     if alone is None or row is alone or row["outcome"] != RAN:
         return {}
     others = {one["seed"]: one["accuracy"] for one in alone["each"]}
-    found = {}
+    by_measure = {}
     for key in row["accuracy"]:
         sign = -1.0 if key == "mae" else 1.0
         pairs = [(one["accuracy"].get(key), others.get(one["seed"], {}).get(key)) for one in row["each"]]
-        apart = [sign * (mine - other) for mine, other in pairs if mine is not None and other is not None]
-        if apart:
-            found[key] = {"mean": fmean(apart), "interval": _interval(apart)}
-    return {"over_alone": found}
+        differences = [
+            sign * (mine - other) for mine, other in pairs if mine is not None and other is not None
+        ]
+        if differences:
+            by_measure[key] = {"mean": fmean(differences), "interval": _interval(differences)}
+    return {"over_alone": by_measure}
 
 
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:

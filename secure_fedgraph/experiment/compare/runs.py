@@ -122,9 +122,9 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
     # the last round has no room to pay twice; its noise cannot be drawn again either. So it begins anew, and
     # keeps nothing on the way; but where its ledger is shared with others, what it paid stays paid.
     shared = experiment.ledger is not None
-    whole = experiment.adds_noise and not shared
-    every = experiment.checkpoint_every if shared else EVERY
-    if whole or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
+    one_go = experiment.adds_noise and not shared
+    checkpoint_every = experiment.checkpoint_every if shared else EVERY
+    if one_go or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
         files.remove_folder(folder, _root(folder))
     write_json(folder / KEY, {"key": key}, _root(folder))
     name = f"{folder.parent.name}/{folder.name}"
@@ -133,10 +133,10 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
         try:
             with logged(experiment, name) as log:
                 run = execute(
-                    experiment.model_copy(update={"checkpoint_every": every}),
-                    None if whole and experiment.transcript != "full" else folder,
+                    experiment.model_copy(update={"checkpoint_every": checkpoint_every}),
+                    None if one_go and experiment.transcript != "full" else folder,
                     on_round=log.round,
-                    checkpoints=not whole,
+                    checkpoints=not one_go,
                     on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
                 )
                 result = run_result(run, experiment)

@@ -63,13 +63,13 @@ class Sample:
         union.add_nodes_from(self.nodes)
         union.add_edges_from(sorted(self.true | self.guess))
         around = nx.circular_layout(self.nodes)
-        found = nx.kamada_kawai_layout(union, pos=around) if nx.is_connected(union) else around
-        return {v: (float(x), float(y)) for v, (x, y) in found.items()}
+        layout = nx.kamada_kawai_layout(union, pos=around) if nx.is_connected(union) else around
+        return {v: (float(x), float(y)) for v, (x, y) in layout.items()}
 
     def counts(self) -> str:
         """How many links there are of each kind, in words."""
-        told = ", ".join(f"{len(self.of(kind))} {kind}" for kind in (RIGHT, MISSED, INVENTED))
-        return f"{told} of {len(self.true)} true"
+        counts = ", ".join(f"{len(self.of(kind))} {kind}" for kind in (RIGHT, MISSED, INVENTED))
+        return f"{counts} of {len(self.true)} true"
 
 
 def ego_graphs(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def ego_graphs(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         caption = (
             f"{text.listed(policies)}: links that {who} reads, around a node drawn by lot{beside(record)}"
         )
-        told = "; ".join(f"{s.owner}: {s.counts()}" for s in samples)
-        section["pictures"].append(picture(stem(code, policies[0], record), samples, f"{caption}. {told}."))
+        counts = "; ".join(f"{s.owner}: {s.counts()}" for s in samples)
+        section["pictures"].append(picture(stem(code, policies[0], record), samples, f"{caption}. {counts}."))
         section["captions"].append(caption)
         section["tables"].append(_table(samples))
     return section

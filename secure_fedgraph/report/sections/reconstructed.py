@@ -233,11 +233,11 @@ def _some_words(nodes: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]
 
     So those words alone are drawn that one of the nodes has, or was guessed to have, where they are few.
     """
-    there = np.any([node[key] > 0 for node in nodes for key in ("true", "guess")], axis=0)
-    if 4 * there.sum() >= len(there) or not there.any():
+    used = np.any([node[key] > 0 for node in nodes for key in ("true", "guess")], axis=0)
+    if 4 * used.sum() >= len(used) or not used.any():
         return _axis(nodes), nodes
-    axis = f"the {there.sum():,} words true or guessed here, of {len(there):,} in the data set"
-    return axis, [{**node, **{key: node[key][there] for key in ("true", "guess")}} for node in nodes]
+    axis = f"the {used.sum():,} words true or guessed here, of {len(used):,} in the data set"
+    return axis, [{**node, **{key: node[key][used] for key in ("true", "guess")}} for node in nodes]
 
 
 def _strip_table(owners: Sequence[dict[str, Any]]) -> dict[str, Any]:
