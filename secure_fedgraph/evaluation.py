@@ -29,22 +29,22 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Holds the test data that no client owns; reads released models, and what is sent to it about others.
+    """Holds the test data that no client owns. It reads released models and what clients send it.
 
     Guarantees:
-        - no client, no server and no algorithm sees an answer that it holds, and nothing it is sent is in a
-          party's view;
+        - no client, server or algorithm sees a test label that it holds, and no party's view has what is sent
+          to it;
         - test nodes that owners hold are scored by their owners;
         - every result that it scored says that the test data stands outside the guarantee.
 
     Args:
-        exam: what it asks about, and the answers.
+        test_set: the test inputs and their labels.
     """
 
     test_set: TestSet
 
     def channels(self, algorithm: Algorithm) -> tuple[Channel, ...]:
-        """What it asks on besides what the algorithm declares."""
+        """The channels on which it asks, besides those that the algorithm declares."""
         return (algorithm.OWN_TESTS,) if self.test_set.own_tests else ()
 
     def evaluate(self, algorithm: Algorithm, state: State, round: Round, schema: Schema) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Evaluator:
             figures |= self._marked(scores, metric)
         if self.test_set.own_tests:
             figures |= _told(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
-        return {name: value for name, value in figures.items() if value == value}  # NaN: nothing to judge by
+        return {name: value for name, value in figures.items() if value == value}  # NaN: no test data
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
         test_set, one = self.test_set, next(iter(scores.values()))
@@ -71,7 +71,7 @@ class Evaluator:
         owners = {
             owner: self._accuracy(scores.get(owner, one), nodes)
             for owner, nodes in test_set.tests.items()
-            # nobody's model stands in for one that is gone, where models are personal
+            # where models are personal, no other model replaces one that is gone
             if owner != EVERYBODY and len(nodes) and (owner in scores or EVERYBODY in scores)
         }
         figures: dict[str, Any] = {"global": mean([self._accuracy(s, everywhere) for s in scores.values()])}
@@ -91,7 +91,7 @@ class Evaluator:
         return figures
 
     def _pooled_auc(self, scores: Mapping[str, torch.Tensor], asked: Mapping[str, torch.Tensor]) -> float:
-        """Over all owners' test graphs together, each scored by its owner's model: no owner has enough."""
+        """One AUC over all owners' test graphs, each scored by its owner's model."""
         one = next(iter(scores.values()))
         if set(asked) == {EVERYBODY}:
             nodes = asked[EVERYBODY]
@@ -110,7 +110,7 @@ class Evaluator:
 
 
 def _told(told: Mapping[str, Mapping[str, torch.Tensor]], metric: str) -> dict[str, Any]:
-    """What owners say about their own test nodes: ``[part, whole]`` by name, as means over owners."""
+    """The means over owners of what they report on their own test nodes: ``[part, whole]`` by name."""
     name = "local" if metric == "accuracy" else metric
     owners = {owner: _share(values["test"]) for owner, values in told.items() if values["test"][1]}
     figures: dict[str, Any] = {name: mean(list(owners.values())), "owners": owners}
@@ -144,8 +144,8 @@ def in_band(algorithm: Algorithm, state: State, round: Round) -> dict[str, float
     """Scores a round by what the clients upload about it, protected like everything else.
 
     Returns:
-        The mean over the clients that have test items; nothing where none has, or where noise drowned how
-        many they are.
+        The mean over the clients that have test items; empty where no client has any, or where noise hides
+        how many do.
     """
     sums = round.reduce(algorithm.METRICS, given=algorithm.released(state)).total
     tested = float(sums[TESTED])

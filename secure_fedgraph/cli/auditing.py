@@ -43,13 +43,13 @@ def audit(
 ) -> None:
     """Measures what an adversary learns, attack by attack and policy by policy."""
     if flags.get("logging"):
-        raise BadInput(f"--log {flags['logging']}: an audit has attacks and no course to log; give it to run")
+        raise BadInput(f"--log {flags['logging']}: an audit logs no runs; give it to run")
     screen = Screen(flags)
     attacks = grid.choose(names("attack", attack))
     grid.adversaries(attacks, adversary)  # an unknown one is refused before work starts
     attacks = grid.played_by(attacks, adversary)
     for kind in attacks:
-        kind(effort)  # one that is no limit is refused before work starts
+        kind(effort)  # a limit that cannot be used is refused before work starts
     started = time.perf_counter()
     if folder is not None:
         grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
@@ -116,7 +116,7 @@ def audit(
 
 
 def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
-    """One for each algorithm: on its own default data, or on the first of those named that it learns from."""
+    """One for each algorithm: on its default data, or on the first named data set that it can learn from."""
     algorithms: list[str | None] = [None]
     if flags["algorithm"]:
         algorithms = [*listed("algorithm", flags["algorithm"])]
@@ -148,7 +148,7 @@ def _fitting(algorithm: str | None, data: list[str]) -> str | None:
 
 
 def _known(assignment: str, algorithm: str | None, others: list[str | None]) -> bool:
-    """Whether a setting is this algorithm's: one that another of the list knows alone is that one's."""
+    """Whether a setting goes to this algorithm: not if only others of the list know it."""
     key = assignment.partition("=")[0]
     if not key.startswith("training."):
         return True

@@ -1,4 +1,4 @@
-"""The attacks under the points of a comparison: what each makes of single owners."""
+"""The attacks on the points of a comparison: each one's strongest result on single owners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLIND = "blind"
 
 
 def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
-    """The attacks by name; of a family, or of ``all``, those that an algorithm here is open to.
+    """The attacks by name; of a family, or of ``all``, those that read a channel of these algorithms.
 
     Raises:
         BadInput: for a name of which nothing reads a channel of these algorithms.
@@ -57,7 +57,7 @@ class Attacks:
     attacks: tuple[str, ...]
 
     def key(self, config: dict[str, Any]) -> str:
-        """Of the run, the attacks, the code of both, and versions."""
+        """A digest of the run, the attacks, the code of both, and versions."""
         from secure_fedgraph.audits.grid import grid
 
         experiment, kinds = self._fitting(config)
@@ -70,7 +70,7 @@ class Attacks:
         return hashlib.sha256(decides.encode()).hexdigest()[:20]
 
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
-        """The strongest of what each attack makes of single owners: a score or a word, and what it beats."""
+        """Each attack's strongest result on single owners: a score or an outcome, and the best guess."""
         from secure_fedgraph.audits.grid import grid
 
         experiment, kinds = self._fitting(config)
@@ -84,7 +84,7 @@ class Attacks:
             raise SecureFedGraphError(failed[0])
         best: dict[str, dict[str, Any]] = {}
         for cell in audited.cells:
-            # what all owners' sum shows is no single owner's, but what a defence leaves may be
+            # a sum over all owners shows no single owner, but what a defence leaves may
             if cell["settings"]["aim"] == grid.EACH or cell.get("owners") == 1:
                 best_so_far = best.setdefault(cell["attack"], cell)
                 best[cell["attack"]] = max(best_so_far, cell, key=_strength)

@@ -32,7 +32,7 @@ from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 
 LONG = 30.0
-"""Seconds of work that are said before they pass."""
+"""Work that takes more seconds than this is announced before it starts."""
 
 
 def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
@@ -101,7 +101,7 @@ def _left(seconds: float | None) -> str:
 
 
 def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
-    """The exit status of a comparison that is written: what failed is no success, whatever else ran.
+    """Sets the exit status of a comparison that is written: a failed point is a failure, whatever else ran.
 
     Raises:
         Refused: where every point was refused.

@@ -71,7 +71,7 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
 
 
 def _owners(run: RunResult) -> Text | None:
-    """Where the single owners' scores lie, whatever their number; None where the rounds do not tell."""
+    """The range of the single owners' scores; None where the rounds do not have them."""
     scores = run.rounds[-1].owners if run.rounds else {}
     if len(scores) < 2:
         return None
@@ -163,7 +163,7 @@ def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
     """One row a noise: its claim, what worst cases show, and what they could have shown."""
     if not rows:
         return []
-    table = Table(title="epsilon as worst-case neighbours find it")
+    table = Table(title="epsilon, measured on worst-case neighbours")
     for column in ("policy", "noise", "of", "claimed", "at least", "power", "verdict"):
         table.add_column(column)
     several = len({row.get("algorithm") for row in rows}) > 1

@@ -15,10 +15,10 @@ TABLES = ("protection", "steps", "budget")
 """Tables of the configuration whose keys are looked at one by one."""
 RUN_ONLY = {
     "audit": {
-        "logging": "an audit has attacks and no course to log",
+        "logging": "an audit logs no runs",
         "checkpoint_every": "an audit keeps no checkpoints",
     },
-    "compare": {"checkpoint_every": "a comparison says itself how often"},
+    "compare": {"checkpoint_every": "a comparison sets it itself"},
 }
 """Command -> keys that it has no use for, and why."""
 
@@ -37,8 +37,8 @@ def given_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 def check_intent(given: Mapping[str, Any], experiments: Iterable[Experiment], command: str = "run") -> None:
     """Refuses what none of the experiments uses.
 
-    A value that is the default anyway asks for nothing. Of several experiments, as those of a comparison, it
-    is enough that one uses a key: one set of flags serves a list of policies.
+    A key with its default value asks for nothing. Of several experiments, as in a comparison, it is enough
+    that one uses a key: one set of flags serves a list of policies.
 
     Args:
         given: dotted key -> value, as the user wrote them.
@@ -85,7 +85,7 @@ def _weights(experiment: Experiment, inner: str) -> str:
 def _epsilon(experiment: Experiment, inner: str) -> str:
     if experiment.epsilon is not None:
         return ""
-    return f"{experiment.policy} has no noise that could keep it for a {experiment.unit}"
+    return f"{experiment.policy} adds no noise that could keep this budget for a {experiment.unit}"
 
 
 def _noised(experiment: Experiment, inner: str) -> str:
@@ -130,7 +130,7 @@ def _recipes(experiment: Experiment) -> list[str]:
         return [experiment.policy]
     try:
         made = experiment.make_policy()
-    except (BadInput, Refused):  # whatever is wrong with it is said where it is made
+    except (BadInput, Refused):  # making the experiment reports what is wrong with it
         return list(LADDER)
     candidates = [one.name for one in getattr(made, "candidates", ())]
     return candidates or [name for name in LADDER if name not in NOISED]

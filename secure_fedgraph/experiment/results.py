@@ -43,7 +43,7 @@ from secure_fedgraph.storage.party_store import write_json as write_checked
 
 WRITTEN = ("result.json", "audit.json", "compare.json")
 BESIDE = ("compare.csv", "compare.parquet", "report.html")
-"""What commands write beside their results, and what goes with them."""
+"""Files that commands write beside their results, and remove together with them."""
 ASKED, PLANNED = "experiment.json", "plan.json"
 PACKAGES = (
     "secure-fedgraph",
@@ -69,12 +69,12 @@ def execute(
     """Runs one experiment with one seed.
 
     Args:
-        on_form: called with what is about to run and in which form, in a line, once nothing can be refused.
-        checkpoints: keep them, and go on from one that is there.
+        on_form: called after all checks with one line: what is about to run, and in which form.
+        checkpoints: write checkpoints, and resume from an existing one.
         on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
-        plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
-            clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
-            promised to it, so no budget stops the run, and a ledger that other runs share is not charged.
+        plays: for an audit with a dishonest party: turns the algorithm's class into the one that this party
+            runs. The party neither clips nor noises what it sends on the channels in the class's ``spares``.
+            It has no guarantee, so no budget stops the run, and a shared ledger is not charged.
     """
     federation = make_federation(experiment)
     algorithm = in_form(experiment, federation)
@@ -133,7 +133,7 @@ def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
 
 
 def expected(experiment: Experiment) -> Algorithm:
-    """The algorithm in the form that its run will take, as far as that can be told without the data."""
+    """The algorithm in the form that its run will take, as far as that is known without the data."""
     algorithm = experiment.make_algorithm()
     clients = ("pool",) if algorithm.pools else owner_names(experiment.clients)
     return fit(algorithm, experiment.make_policy(), clients, experiment.allow_plaintext)
@@ -169,7 +169,7 @@ def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> An
 
 
 def _unspoilt(policy: Policy, algorithm: Any) -> Policy:
-    """The policy without clips and noise of local_dp on what a dishonest party sends for its own ends."""
+    """The policy without local_dp's clip and noise on the channels that a dishonest party spares."""
     names = getattr(algorithm, "spares", ())
     used = {c.name: policy.recipe(c) for c in algorithm.in_use if c.name in names}
     spared = {
@@ -181,7 +181,7 @@ def _unspoilt(policy: Policy, algorithm: Any) -> Policy:
 
 
 def _note_plan(note: Path | None, plan: Plan | None) -> None:
-    """For a run that goes on: it keeps the noise that it was planned with."""
+    """Saves the plan, so that a resumed run keeps its noise."""
     if note is None:
         return
     out = note.parents[1]
@@ -260,7 +260,7 @@ def configured(config: Mapping[str, Any], path: Path) -> Experiment:
 
 
 def finish(out: Path) -> None:
-    """After ``result.json`` stands: clients' memories are not left lying about."""
+    """Removes the clients' memories, once ``result.json`` is written."""
     checkpoint = out / "checkpoint"
     if not checkpoint.is_dir():
         return
@@ -334,9 +334,9 @@ _SCORED = {
 
 
 def released_exactly(run: Run) -> list[str]:
-    """What this file says that follows from protected data without noise, so that no epsilon covers it.
+    """What this file reveals of protected data without noise, so that no epsilon covers it.
 
-    Keys of the result, each with what it gives away. Whoever publishes the file publishes these too.
+    Keys of the result, each with what it reveals. Publishing the file publishes these too.
     """
     exact = [
         f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}",
@@ -354,7 +354,7 @@ def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
     """What stands in a shared ledger, and what is guaranteed for runs planned one after the other."""
     return {
         "spent_by_all_runs": _by_all_runs(budget, ledger),
-        "spent_by_all_runs_is": "what all charges come to had every run been planned before the first",
+        "spent_by_all_runs_is": "the cost of all charges together, if all runs had been planned before the first",
         "guaranteed_for_all_runs": budget.epsilon,
         "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what earlier "
         "ones released, where all of them keep to it",
@@ -362,7 +362,7 @@ def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
 
 
 def _plan(run: Run) -> list[dict[str, Any]] | None:
-    """How the budget is split, a row for each channel or drawing that costs anything of it."""
+    """How the budget is split, a row for each channel or randomised input that uses part of it."""
     if run.budget is None:
         return None
     clients = len(run.federation.names)
@@ -451,8 +451,8 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
         root: as :func:`write_json`'s.
 
     Raises:
-        BadInput: for a file that is not there or holds something else; of a key that is missing or has a
-            value of another type it names file, key, value and mend.
+        BadInput: for a file that is missing or holds something else; for a key that is missing or has a value
+            of another type, naming file, key, value and mend.
     """
     if not path.exists():
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}")
@@ -490,7 +490,7 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     """A folder for results.
 
     Raises:
-        BadInput: where an earlier result stands in it and nobody said to overwrite.
+        BadInput: where it holds an earlier result and ``overwrite`` is false.
     """
     earlier = [name for name in (*WRITTEN, "ledger.jsonl", "ledger.torn") if (out / name).exists()]
     started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
@@ -522,14 +522,14 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
 
 
 def _stood_on(out: Path) -> list[Path]:
-    """The folders that an earlier result names as its own. Whatever else lies beside them stays.
+    """The folders that an earlier result names as its own. Everything else stays.
 
-    A name out of a file stays a name: what leads elsewhere is nobody's to take away.
+    A name from a file must be a plain name: a path that leads elsewhere is never removed.
     """
     folders = [out / "transcript", out / "checkpoint"]
     folders += [out / "cells", out / "plots"]
     for name in WRITTEN:
-        with suppress(BadInput):  # nothing readable names them, so nothing is taken away
+        with suppress(BadInput):  # a file that cannot be read names no folders
             old = json_in(out / name)
             named = [str(one.get("name")) for one in _objects(old, "points")]
             folders += [out / "runs" / place for place in named if _is_name(place)]
@@ -556,7 +556,7 @@ def _is_name(name: str) -> bool:
 
 
 def rehearse(experiment: Experiment) -> None:
-    """Everything that can be refused before round 1, without writing anything.
+    """Makes every check that can refuse a run before round 1, and writes nothing.
 
     Raises:
         BadInput, Refused: as the run would.
@@ -566,7 +566,7 @@ def rehearse(experiment: Experiment) -> None:
     policy = protect(experiment, algorithm, federation).policy
     federation = federation.pooled() if algorithm.pools else federation
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run itself will say it
+        warnings.simplefilter("ignore")  # the run itself will warn
         policy.bind(channels_of(algorithm, federation, experiment.evaluation), federation.names)
 
 
@@ -593,13 +593,13 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
 
 
 def _left_out(run: Run) -> list[dict[str, Any]]:
-    """Clients that sums went on without, and why: they sent nonsense, refused, or were gone."""
+    """Clients that sums went on without, and why: an invalid answer, a refusal, or a process that died."""
     fields = ("round", "channel", "step", "client", "reason")
     return [{field: getattr(note, field) for field in fields} for note in run.transcript.left_out]
 
 
 def _cut(run: Run) -> list[dict[str, Any]]:
-    """Uploads that held more than their protection carries, by exchange: how many of how many, not whose."""
+    """By exchange, how many of the uploads held values beyond what their protection carries; not whose."""
     fields = ("round", "channel", "uploads", "of", "limit")
     return [{field: getattr(note, field) for field in fields} for note in run.transcript.cut]
 

@@ -214,7 +214,7 @@ def _state(cells: Sequence[dict[str, Any]], outcome: str, leaks: bool) -> str:
 
 
 def _nothing_left(rows: Iterable[dict[str, list[dict[str, Any]]]], policy: str) -> dict[str, Any] | None:
-    """Of a run that was refused nothing is left to aim at either; None where there was no run."""
+    """A refused run, which leaves nothing to attack; None where there was no run."""
     refused = [c for row in rows for c in row.get(policy, ()) if c.get("outcome") == "refused"]
     return _place(refused[:1], policy) if refused else None
 

@@ -62,7 +62,7 @@ class Prepared:
         }
 
     def facts(self) -> dict[str, Any]:
-        """What a run is made of, as its checkpoint notes it: JSON in, the same JSON out."""
+        """What identifies a run, as its checkpoint stores it: plain JSON values."""
         algorithm, bound = self.algorithm, self.bound
         kind = type(algorithm)
         facts = {
@@ -125,7 +125,7 @@ def prepare(
 
 
 def _check_subjects(algorithm: object, federation: object) -> None:
-    """What is trained, and on what."""
+    """Checks the types of the algorithm and the federation."""
     if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
         raise wrong_type("algorithm", algorithm, f"give an instance, {algorithm.__name__}()")
     if not isinstance(algorithm, Algorithm):
@@ -172,15 +172,15 @@ def fitted(
 
 
 def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -> tuple[Channel, ...]:
-    """Every channel that a run opens, the examiner's included."""
+    """Every channel that a run opens, the referee's included."""
     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
-    if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
+    if evaluation == "in_band":  # there is no referee, so a request in its name is not answered
         return (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
     return channels
 
 
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:
-    """That noise inside the clients fits the data and the algorithm, before anything is sent."""
+    """Checks, before anything is sent, that noise inside the clients fits the data and the algorithm."""
     kind, carried = federation.schema.kind, federation.schema.edge_fields
     if carried and any(one.place == "edge_index" for one in bound.drawn):
         raise BadInput(

@@ -35,14 +35,14 @@ class Session:
         self._started, self._stack = time.perf_counter(), ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:  # what was opened is closed where the rest cannot be
+        with ExitStack() as stack:  # if one part fails to open, the parts before it are closed
             prepared, options = self.prepared, self.options
             out, resume = options.folder, options.resume
             folder = out / "checkpoint" if out and (options.checkpoint_every or resume) else None
             self._kept = stack.enter_context(Checkpoint(folder, prepared.facts(), resume))
             self.transcript = Transcript(out and out / "transcript", options.keep, prepared.public(), resume)
             self._ledger = self._open_ledger(stack)
-            # beside an older checkpoint: clients answer no number again that the ledger says they answered
+            # the checkpoint may be older than the ledger: no exchange number is answered twice
             answered = (self._ledger.answered(name, self._run) for name in prepared.federation.names)
             self._after = max(self._kept.reserved, *answered)
             self._clients = self._open_clients()
@@ -171,7 +171,7 @@ class Session:
         )
 
     def _charges(self) -> tuple[Charge, ...]:
-        """What this run was charged, by whichever process, before and after it was killed."""
+        """All charges of this run, from every process, before and after a kill."""
         path = self._ledger.path
         if path is None:
             return tuple(self._ledger.charges)

@@ -16,7 +16,7 @@ from secure_fedgraph.experiment.results import read_json
 OTHERS = {"audit.json": "an audit", "result.json": "a run", "cells": "an audit that did not finish"}
 WRITTEN = ("compare.csv", "compare.parquet", "report.html")
 ELSEWHERE = ("algorithm", "policy", "epsilon", "seed", "logging")
-"""Keys of the configuration that points and seeds say, or that change no run."""
+"""Keys of the configuration that points and seeds set, or that change no run."""
 
 
 def is_begun(out: Path) -> bool:

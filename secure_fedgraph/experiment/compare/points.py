@@ -56,8 +56,8 @@ def points(
     """Every point, the two baselines of each algorithm among them.
 
     Every algorithm runs on the same data, partition and seeds. An infinite epsilon is the baseline without
-    privacy. A policy without noise has one point at client level, whatever the budgets. Where what stays
-    alone is one of the algorithms itself, it is the baseline without collaboration and no other.
+    privacy. A policy without noise has one point at client level, whatever the budgets. If one of the
+    algorithms is itself the local-only one, it is the baseline without collaboration and appears only once.
 
     Raises:
         BadInput: for an algorithm, or one of its settings, that is unknown or does not fit the partition.

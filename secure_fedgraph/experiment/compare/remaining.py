@@ -1,4 +1,4 @@
-"""How long what is left of a comparison takes, from what its runs took so far."""
+"""Predicts how long the rest of a comparison takes, from its runs so far."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Job:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name that is shown."""
         return f"{self.point.name}, {'attacks' if self.seed is None else f'seed {self.seed}'}"
 
     @property
     def attacks(self) -> bool:
-        """Whether it is the attacks."""
+        """Whether the job is the attacks on a point."""
         return self.seed is None
 
 
 @dataclass
 class Remaining:
-    """What jobs took, and what that says of those that are left.
+    """The seconds that jobs took, and predictions for those that are left.
 
     Args:
         workers: how many run side by side.
@@ -50,14 +50,15 @@ class Remaining:
         self._since[job] = time.monotonic()
 
     def ended(self, job: Job, seconds: float | None) -> None:
-        """A job has ended; None where what it took says nothing of others."""
+        """A job has ended; ``seconds`` is None where they do not predict others."""
         self._since.pop(job, None)
         self._seen.add(job.point.algorithm)
         if seconds is not None:
             self.took.append((job, seconds))
 
     def of(self, job: Job) -> float | None:
-        """Seconds of one job: as its point took before, else its algorithm, else any; None before."""
+        """The predicted seconds of a job: by its point's, else its algorithm's, else any jobs; None
+        before."""
         groupings: tuple[Callable[[Job], object], ...] = (
             lambda j: (j.point.name, j.attacks),
             lambda j: (j.point.algorithm, j.point.policy, j.attacks),

@@ -1,4 +1,4 @@
-"""What a log of a run is given, and the numbers that it is given."""
+"""The interface of a run's log, and the numbers that a log gets."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ TITLES = {
     "mae": "mean absolute error",
 }
 DODGE = 0.035
-"""How far lines stand apart sideways, as a share of the axis, so that their intervals can be told."""
+"""How far lines are moved sideways, as a share of the axis, so that their intervals do not overlap."""
 
 LABEL = 26
-"""Characters of a legend's label beside which another has its place."""
+"""The longest legend label, in characters, for a legend in two columns."""
 
 
 def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -241,13 +241,13 @@ def _leak(row: Mapping[str, Any], attack: str) -> str:
 
 
 def _worth(row: Mapping[str, Any], key: str) -> bool:
-    """Whether a row beats staying alone beyond the interval of the differences, where there is one."""
+    """Whether a row beats local training, beyond the interval of the differences where there is one."""
     gain = (row.get("over_alone") or {}).get(key)
     return gain is not None and (gain["interval"] or [gain["mean"]])[0] > 0
 
 
 def _on_own_tests(row: Mapping[str, Any], alone: Mapping[str, Any], key: str) -> str:
-    """What counts for an owner that is asked about its own data only: alone may be better there."""
+    """The scores on owners' own test data, where local training may be better."""
     mine, alone_score = row["accuracy"].get("local"), alone["accuracy"].get("local")
     if key == "local" or mine is None or alone_score is None:
         return ""
@@ -255,7 +255,7 @@ def _on_own_tests(row: Mapping[str, Any], alone: Mapping[str, Any], key: str) ->
 
 
 def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str]:
-    """One sentence a line: the smallest budget that is worth more than staying alone."""
+    """One sentence a line: the smallest budget that is worth more than local training."""
     sentences = []
     alone = [r for r in ran if r["kind"] == "no collaboration" and _score(r, key) is not None]
     seeds = max((int(r.get("seeds", 1)) for r in ran), default=1)
@@ -271,9 +271,9 @@ def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str
         if alone:
             worth = list(takewhile(lambda r: _worth(r, key), reversed(rows)))
             text += (
-                f" From epsilon {float(worth[-1]['epsilon']):g} on it is worth more than staying alone "
+                f" From epsilon {float(worth[-1]['epsilon']):g} on it is worth more than local training "
                 if worth
-                else " At the largest budget tried it is not worth more than staying alone "
+                else " At the largest budget tried it is not worth more than local training "
             ) + f"({_score(alone[0], key):.3f}), {how}."
             text += _on_own_tests(last, alone[0], key)
         sentences.append(text)

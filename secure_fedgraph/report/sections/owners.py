@@ -27,7 +27,7 @@ def each_owner(run: Trained) -> dict[str, Any] | None:
         return None
     headline = measure_of(run.results[0])
     splits = [(result.get("data") or {}).get("partition") or {} for result in run.results]
-    nodes = splits[0].get("sizes") or [] if len(splits) == 1 else []  # another seed cuts otherwise
+    nodes = splits[0].get("sizes") or [] if len(splits) == 1 else []  # another seed splits otherwise
     sized = len(nodes) == len(scores)
     rows = [
         [name, *([text.count(nodes[i])] if sized else []), headline.write(value)]

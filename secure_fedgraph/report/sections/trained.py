@@ -238,7 +238,7 @@ def mean(values: Sequence[Any]) -> float | None:
 
 
 def at(tree: dict[str, Any], *keys: str) -> Any:
-    """A value deep in a result, or None where the way to it is cut."""
+    """A value deep in a result; None where a key on the way is missing."""
     value: Any = tree
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
