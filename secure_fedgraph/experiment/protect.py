@@ -25,8 +25,7 @@ class Protected:
     budget: Budget | None = None
     plan: Plan | None = None
     foreseen: float | None = None
-    """The epsilon that the whole run will cost, where it has a budget; if it is larger than that, the run
-    will stop."""
+    """The epsilon that the whole run will cost, where it has a budget. Above the budget the run will stop."""
 
 
 def protect(

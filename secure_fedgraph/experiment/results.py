@@ -354,7 +354,7 @@ def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
     """What stands in a shared ledger, and what is guaranteed for runs planned one after the other."""
     return {
         "spent_by_all_runs": _by_all_runs(budget, ledger),
-        "spent_by_all_runs_is": "the cost of all charges together, if all runs had been planned before the first",
+        "spent_by_all_runs_is": "the cost of all charges, if all runs had been planned before the first",
         "guaranteed_for_all_runs": budget.epsilon,
         "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what earlier "
         "ones released, where all of them keep to it",

@@ -57,8 +57,7 @@ class Remaining:
             self.took.append((job, seconds))
 
     def of(self, job: Job) -> float | None:
-        """The predicted seconds of a job: by its point's, else its algorithm's, else any jobs; None
-        before."""
+        """The predicted seconds of a job: from its point's jobs, else its algorithm's, else any."""
         groupings: tuple[Callable[[Job], object], ...] = (
             lambda j: (j.point.name, j.attacks),
             lambda j: (j.point.algorithm, j.point.policy, j.attacks),

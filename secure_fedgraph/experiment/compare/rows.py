@@ -102,7 +102,7 @@ def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, 
     """How much better a row is than local training, seed by seed: mean and 95 % interval.
 
     Returns:
-        ``over_alone``: measure -> ``mean`` and ``interval`` (None for one seed); for errors, lower is better.
+        ``over_alone``: measure -> ``mean`` and ``interval`` (None for one seed), above 0 if better.
     """
     if alone is None or row is alone or row["outcome"] != RAN:
         return {}
