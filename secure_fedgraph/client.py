@@ -46,9 +46,9 @@ _LOG = logging.getLogger("secure_fedgraph.client")
 
 PEER = "peer"
 _ROUND = "last round"
-"""Where its shelf keeps the last round that it answered in: no name that an algorithm uses."""
+"""The key of the last round that it answered, in its store. No algorithm uses this name."""
 LINK_KEY = "frozen link key"
-"""Where the secret key of its links' priorities stands: an entry that no answer which fails takes back."""
+"""The memory entry with the secret key of its links' priorities. A failed answer does not undo it."""
 Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
 """(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
@@ -60,15 +60,17 @@ class Client:
         - :meth:`handle` is the only way out: whatever it returns was computed for a declared channel and
           sealed by the protection bound to it; a channel without a protection does not leave;
         - the ledger is charged before the reply exists;
-        - rounds never go back, after a resume neither: a request of an earlier one than the last is refused;
+        - rounds never go back, not even after a resume: a request of an earlier round than the last is
+          refused;
         - an exchange number is answered once: the identical request gets the identical bytes again at no
           charge, a different one under the same or a lower number is refused;
         - cohorts smaller than the protection's quorum, with strangers, or without this client, are refused;
-        - what hides an upload in a sum is bound to everything that this client was given alike in the run,
-          and to what it is reported to have missed (:class:`~secure_fedgraph.protocol.history.History`);
-        - an answer that fails, and one to a sum that was never shown to be complete where the carrier shows
-          that (``masked`` does), leaves its memory and its scratch as before; what counts releases, and what
-          was drawn once and for all, stays. The referee's questions leave nothing.
+        - the masks that hide an upload in a sum are bound to everything that the server gave to all clients
+          alike in this run, and to what this client is reported to have missed
+          (:class:`~secure_fedgraph.protocol.history.History`);
+        - an answer that fails leaves its memory and its scratch as before. So does an answer to a sum that
+          was never shown to be complete, where the carrier shows this (``masked`` does). Counts of releases
+          and randomised inputs stay all the same. The referee's questions change nothing.
 
     Args:
         party: name, identity and roster.
@@ -79,10 +81,10 @@ class Client:
         run: the run's public name.
         ledger: where it charges.
         seed: for sampling and initialisation, which protect nobody.
-        witness: told what this client opens from its peers, for views cut from the record of an experiment.
-        shelf: where :meth:`save` keeps its memory: this client's own folder.
+        witness: called with what this client opens from its peers, so that an experiment can record its view.
+        store: where :meth:`save` keeps its memory: this client's own folder.
         after: exchange numbers up to this one are refused, as a resumed run's earlier ones must be.
-        data: digest of the graph, for the ledger to know again whose budget it is.
+        data: digest of the graph, by which the ledger recognises whose budget it is.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Client:
         self.schema = schema
         self.memory: dict[str, Any] = {}
         self.scratch: dict[str, Any] = {}
-        """What lives within a round: gone when another round asks, and never kept."""
+        """Values of one round: cleared when the next round begins, and never saved."""
         self.round = 0
         self._party = party
         if policy.steps:  # before anything is answered: no refusal later may depend on the graph
@@ -120,7 +122,7 @@ class Client:
         self._data = data
         self._witness = witness
         self._shelf = store
-        # its own ledger knows it, too, should whoever starts it say less
+        # the ledger has the number too, in case the caller's is too small
         self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
         self._reached = self._resumed = 0
@@ -130,7 +132,7 @@ class Client:
         self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
         once = [b.channel.name for b in bounds if b.channel.once]
         self._history = History(run, once) if policy.agrees_on_keys else None
-        # answers of this package replace what they keep; a user's own may change it in place
+        # answers of this package replace what they keep; a user's algorithm may change it in place
         self._deep = not type(algorithm).__module__.startswith("secure_fedgraph.")
         self._before: Before | None = None
         self._unconfirmed: tuple[str, Before, History | None] | None = None
@@ -156,9 +158,9 @@ class Client:
         return seeded(self._seed, self.name, self.round, purpose)
 
     def secret_order(self, size: int) -> torch.Tensor:
-        """An order of ``size`` things that nobody can foresee or repeat, from the operating system.
+        """A random order of ``size`` things from the operating system, which nobody can predict or repeat.
 
-        For draws that protect somebody: :meth:`generator` follows from a seed that everybody may know.
+        For draws that protect data: :meth:`generator` depends on a seed that everybody may know.
         """
         # one key at least: an empty buffer has no dtype to view
         keys = torch.frombuffer(bytearray(os.urandom(8 * max(size, 1))), dtype=torch.int64)
@@ -174,9 +176,9 @@ class Client:
         return link_priorities(self.memory[LINK_KEY], links)
 
     def save(self, label: str, committed: str = "") -> None:
-        """Keeps its memory on its own shelf. Not a door: nothing comes back, and the place is the client's.
+        """Saves its memory to its own store. Nothing leaves the client: the folder is its own.
 
-        Keys, and what was answered, are not kept: after :meth:`load` clients agree on fresh keys.
+        Keys and answers are not saved: after :meth:`load` clients agree on fresh keys.
 
         Args:
             label: of the round.
@@ -187,11 +189,11 @@ class Client:
             self._shelf.save({**self.memory, _ROUND: max(self._reached, self._resumed)}, label, committed)
 
     def load(self, label: str) -> None:
-        """Takes its memory back from its own shelf, before it has answered anything in this process.
+        """Loads its memory from its own store, before it has answered anything in this process.
 
         Raises:
             BadInput: where it is missing or damaged.
-            HostileMessage: once it has answered: what it counted and drew in this run is not undone.
+            HostileMessage: once it has answered: its counts and draws of this run cannot be undone.
         """
         if self._last[0]:
             raise HostileMessage(f"{self.name} has answered in this run and does not go back to {label!r}")
@@ -216,8 +218,8 @@ class Client:
         """
         request = Message.from_bytes(raw)
         self._check_address(request)
-        mark = digest(raw)
-        if self._last[0] == mark:
+        request_digest = digest(raw)
+        if self._last[0] == request_digest:
             return self._last[1]
         self._refuse_replays(request)
         self._go_on(request)
@@ -227,16 +229,16 @@ class Client:
         history_before = copy.copy(self._history)
         try:
             reply = request.reply(wire.pack(self._answer(request))).to_bytes()
-        except BaseException:  # what was given had no effect, so it counts as missed
+        except BaseException:  # the request had no effect, so it counts as missed
             self._go_back()
             self._history = history_before
             raise
         self._keep(request, history_before)
-        self._last, self._reached = (mark, reply), request.round
+        self._last, self._reached = (request_digest, reply), request.round
         return reply
 
     def _go_on(self, request: Message) -> None:
-        """Whatever is not the next step of a sum that is not complete yet shows that it was abandoned."""
+        """A request that is not the next step of an unconfirmed sum shows that the sum was abandoned."""
         if self._unconfirmed is not None:
             channel = self._unconfirmed[0]
             if request.channel != channel or request.step not in self._policy[channel].carrier.closing:
@@ -254,7 +256,7 @@ class Client:
             self._before = None
 
     def _keep(self, request: Message, history_before: History | None) -> None:
-        """What an answer learned: at once, or, where the carrier will show that its sum is complete, then."""
+        """Keeps what an answer changed: at once, or when the carrier shows that the sum is complete."""
         before, self._before = self._before, None
         bound = self._policy.bounds.get(request.channel)
         if bound is None or not bound.carrier.confirms:
@@ -294,7 +296,7 @@ class Client:
         return self._upload(bound, given, scope)
 
     def _recorded(self, request: Message, given: wire.Tree) -> str:
-        """The head of the history, with what this request gives in it where it gives that to all alike."""
+        """The head of the history. A request that gives all clients the same is added to it first."""
         if self._history is None or request.sender != SERVER:
             return ""
         missed = history.from_bytes(request.missed)
@@ -319,7 +321,7 @@ class Client:
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
         name = self._algorithm.answers[channel.name]
-        work: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._algorithm, name)
+        answer: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._algorithm, name)
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
@@ -335,10 +337,10 @@ class Client:
             whose = f" {offerer}'s offer" if offerer else ""
             declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
         self._draw(scope)
-        self._remembers()  # what was drawn once, and charged, stays whatever comes of this answer
+        self._remembers()  # randomised inputs and their charge stay, even if this answer fails
         try:
             with self._own_labels(channel):
-                upload = work(self, values)
+                upload = answer(self, values)
         except HostileMessage as error:
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
         if channel.reveal is Reveal.NOTHING:
@@ -370,7 +372,7 @@ class Client:
         return bound.seal(upload, scope, self._party)
 
     def _remember(self, bound: Bound, upload: Any, scope: Scope) -> None:
-        """Notes what it adds to a sum under masks, ciphers or noise: nobody else knows that."""
+        """Records what it adds to a sum under masks, ciphertexts or noise: only this client knows it."""
         channel, hidden = bound.channel, not bound.carrier.gives.readable
         if channel.reveal is not Reveal.SUM or channel.to != SERVER or not isinstance(upload, Upload):
             return
@@ -378,7 +380,7 @@ class Client:
             self._note(scope, (self.name,), {name: value.detach() for name, value in upload.values.items()})
 
     def _draw(self, scope: Scope) -> None:
-        """Once, before anything is done with the graph, an upload or a read: in place of its own."""
+        """Randomises its inputs, once, before an upload or a read uses the graph; they replace its own."""
         for one in self._policy.drawn:
             if _kept(one) in self.memory:
                 continue
@@ -405,9 +407,9 @@ class Client:
 
     @contextmanager
     def _own_labels(self, channel: Channel) -> Iterator[None]:
-        """The referee, who is outside every guarantee, has tests marked by true labels, not by drawn ones.
+        """For the referee, who is outside every guarantee: true test labels in place of randomised ones.
 
-        Whatever the answer keeps meanwhile is forgotten, so that nothing of it is sent to anybody else.
+        What the answer stores meanwhile is dropped, so that nothing of it is sent to anybody else.
         """
         marked = channel.to == REFEREE and channel.name == self._algorithm.OWN_TESTS.name
         if not marked or all(one.place != "y" for one in self._policy.drawn):
@@ -423,14 +425,14 @@ class Client:
 
     def _steps(self, channel: Channel) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""
-        # steps wait for the upload that shows them; one that does not must not take them off the bill
+        # steps are charged with the upload that shows them; no other upload may clear them
         taken = self.training.taken() if self.training is not None and channel.trained else {}
-        # whatever is made of what was drawn once costs it nothing more
-        free: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.drawn}
-        return {**free, **taken}
+        # what is computed from randomised inputs costs nothing more
+        no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.drawn}
+        return {**no_cost, **taken}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
-        """What the answer is given: the server's values, and a peer's offer opened; who made it, and when."""
+        """The answer's values, from the server and a peer's opened offer; the offer's sender and exchange."""
         values, offerer, offered = {}, "", 0
         for name, value in given.items():
             if name.startswith(OFFER):
@@ -449,9 +451,11 @@ class Client:
             )
         if parcel.sender == self.name or {self.name, parcel.sender} - set(parcel.cohort):
             raise HostileMessage(f"{self.name} was handed a parcel that {parcel.sender!r} did not send to it")
-        made = Scope(scope.run, parcel.round, parcel.exchange, parcel.channel, parcel.cohort)
-        opened = bound.open_each(bound.read({parcel.sender: parcel.tree}, made, self._party), made)
-        self._note(made, (parcel.sender,), opened[parcel.sender])
+        scope_of_offer = Scope(scope.run, parcel.round, parcel.exchange, parcel.channel, parcel.cohort)
+        opened = bound.open_each(
+            bound.read({parcel.sender: parcel.tree}, scope_of_offer, self._party), scope_of_offer
+        )
+        self._note(scope_of_offer, (parcel.sender,), opened[parcel.sender])
         return opened[parcel.sender]
 
     def _read(self, bound: Bound, given: wire.Tree, request: Message) -> wire.Tree:
@@ -460,7 +464,7 @@ class Client:
         self._check_bundle(bundle, bound)
         self._delivered = bundle.exchange
         scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort)
-        self._draw(scope)  # what it makes of its graph while it reads may be sent later
+        self._draw(scope)  # what it computes from its graph here may be sent later
         read: Any
         if channel.reveal is Reveal.SUM:
             read = self._read_sum(bound, bundle, replace(scope, reader=self.name, offer=self._offered))
@@ -475,14 +479,14 @@ class Client:
                 declared.check(forms, values, f"channel {channel.name!r} shows {self.name} of {name}")
         self._remembers()
         name = self._algorithm.readers[channel.name]
-        work: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
-        work(self, read)
+        method: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
+        method(self, read)
         return {}
 
     def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:
         replies = bound.read(bundle.replies, scope, self._party)
         if self._witness and bound.carrier.gives is Domain.SEALED and Reveal.EACH in bound.carrier.reveals:
-            for name, values in bound.open_each(replies, scope).items():  # it could, whether it does or not
+            for name, values in bound.open_each(replies, scope).items():  # it could open each
                 self._note(scope, (name,), values)
         total = bound.open_sum(replies, scope, _nobody)
         if total.cut:
@@ -491,15 +495,15 @@ class Client:
         return total
 
     def _check_bundle(self, bundle: Bundle, bound: Bound) -> None:
-        cohort, whole = set(bundle.cohort), bound.channel.reveal is Reveal.SUM
-        lacking = cohort - set(bundle.replies) if whole else set()
-        if lacking:
-            raise HostileMessage(f"a delivery lacks the reply of {min(lacking)!r}")
-        mine = self.name in cohort
-        if mine == whole or not cohort <= set(self._party.roster) or len(cohort) != len(bundle.cohort):
+        cohort, is_sum = set(bundle.cohort), bound.channel.reveal is Reveal.SUM
+        missing = cohort - set(bundle.replies) if is_sum else set()
+        if missing:
+            raise HostileMessage(f"a delivery lacks the reply of {min(missing)!r}")
+        is_member = self.name in cohort
+        if is_member == is_sum or not cohort <= set(self._party.roster) or len(cohort) != len(bundle.cohort):
             raise HostileMessage(
-                f"{self.name} was delivered {'a sum' if whole else 'uploads'} whose cohort has strangers, "
-                f"repeats, or {'itself' if whole else 'not itself'}"
+                f"{self.name} was delivered {'a sum' if is_sum else 'uploads'} whose cohort has strangers, "
+                f"repeats, or {'itself' if is_sum else 'not itself'}"
             )
         if not bundle.replies or self.name in bundle.replies:
             raise HostileMessage(f"{self.name} was delivered nothing, or its own upload")
@@ -538,8 +542,8 @@ class Client:
                 f"exchange {request.exchange} was already answered by {self.name} and is asked again with "
                 "something else: a number serves one request"
             )
-        # the same round again draws the same samples: differences of answers would show what is left
-        set_up = request.channel.startswith(CARRIER)  # comes again after a resume, before any round does
+        # a repeated round draws the same samples, so the difference of two answers would leak
+        set_up = request.channel.startswith(CARRIER)  # repeated after a resume, before the first round
         last = self._reached if set_up else max(self._reached, self._resumed)
         if request.round < last:
             raise HostileMessage(
@@ -549,14 +553,14 @@ class Client:
 
 
 def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:
-    """A client's generator, for whoever knows the seed of all clients."""
+    """A client's generator; it depends on the seed that all clients share."""
     label = f"{seed}/{name}/{round}/{purpose}".encode()
     own = int.from_bytes(hashlib.sha256(label).digest()[:8], "little") >> 1
     return torch.Generator().manual_seed(own)
 
 
 def _kept(one: InputRandomizer) -> str:
-    """Where its memory keeps what was drawn: no name that an algorithm uses."""
+    """The memory entry with a randomised input. No algorithm uses this name."""
     return f"drawn {one.kind}"
 
 

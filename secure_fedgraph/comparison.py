@@ -25,14 +25,14 @@ def compare(
 
     Guarantees:
         - what is finished in ``out`` under the same configuration, code and versions is not run again;
-        - a point that is refused, or fails, is a row that says why, and costs no other point.
+        - a point that is refused or fails becomes a row with the reason, and stops no other point.
 
     Args:
         experiment: what every point shares.
         out: folder of the runs and of what is left to do.
-        algorithms: by name; the experiment's own where none is given.
-        policies: by name; the experiment's own where none is given.
-        epsilons: budgets; none where none is given.
+        algorithms: by name; by default the experiment's own.
+        policies: by name; by default the experiment's own.
+        epsilons: budgets; by default none.
         seeds: one run a point and seed.
         workers: processes.
 

@@ -1,4 +1,4 @@
-"""What can go wrong, by what the user has to do about it.
+"""Errors, one class for each thing that the user has to do.
 
 Every message is one or two sentences that name the key or the channel, the value and the mend.
 The command line turns the class into its exit status (``contract.md``); libraries catch the class.
@@ -23,7 +23,7 @@ class BadInput(SecureFedGraphError, ValueError):
 
 
 class Refused(SecureFedGraphError):
-    """Privacy says no: nothing was sent that the declaration does not allow."""
+    """Refused for privacy: nothing was sent beyond what the declaration allows."""
 
     exit_status = 3
 
@@ -37,7 +37,7 @@ class Unbound(Refused):
 
 
 class LeftInPlaintext(Refused):
-    """A policy would leave a channel in plaintext, and nobody allowed that by name."""
+    """A policy would leave a channel in plaintext, which was not allowed."""
 
 
 class HostileMessage(Refused):
@@ -78,7 +78,7 @@ def wrong_type(argument: str, value: object, mend: str) -> BadInput:
 
 
 def check_whole(argument: str, value: object, least: int) -> None:
-    """That an argument is a whole number from some number on.
+    """Checks that an argument is a whole number, ``least`` or more.
 
     Raises:
         BadInput: where it is not.
@@ -90,7 +90,7 @@ def check_whole(argument: str, value: object, least: int) -> None:
 
 
 def check_number(argument: str, value: object) -> None:
-    """That an argument is a number; the range is the caller's to check.
+    """Checks that an argument is a number; the caller checks the range.
 
     Raises:
         BadInput: where it is not.
@@ -100,7 +100,7 @@ def check_number(argument: str, value: object) -> None:
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:
-    """The error for a name that is not there, with the nearest one that is.
+    """The error for an unknown name, with the nearest known one.
 
     >>> print(unknown_name("policy", "maskd", ["masked", "plaintext"]))
     unknown policy 'maskd': did you mean 'masked'? Known: masked, plaintext.

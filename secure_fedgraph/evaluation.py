@@ -29,22 +29,22 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Holds the test data that no client owns; reads released models, and what is sent to it about others.
+    """Holds the test data that no client owns. It reads released models and what clients send it.
 
     Guarantees:
-        - no client, no server and no algorithm sees an answer that it holds, and nothing it is sent is in a
-          party's view;
+        - no client, server or algorithm sees a test label that it holds, and no party's view has what is sent
+          to it;
         - test nodes that owners hold are scored by their owners;
         - every result that it scored says that the test data stands outside the guarantee.
 
     Args:
-        exam: what it asks about, and the answers.
+        test_set: the test inputs and their labels.
     """
 
     test_set: TestSet
 
     def channels(self, algorithm: Algorithm) -> tuple[Channel, ...]:
-        """What it asks on besides what the algorithm declares."""
+        """The channels on which it asks, besides those that the algorithm declares."""
         return (algorithm.OWN_TESTS,) if self.test_set.own_tests else ()
 
     def evaluate(self, algorithm: Algorithm, state: State, round: Round, schema: Schema) -> dict[str, Any]:
@@ -56,14 +56,14 @@ class Evaluator:
             ``auc`` or ``mae`` where the algorithm's paper measures that; ``validation``: the same measure on
             validation nodes; ``loss``: cross entropy on them.
         """
-        found: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         metric = algorithm.measure(schema)
         if self.test_set.tests:
             scores = algorithm.predictions(state, round, self.test_set.inputs, schema)
-            found |= self._marked(scores, metric)
+            figures |= self._marked(scores, metric)
         if self.test_set.own_tests:
-            found |= _told(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
-        return {name: value for name, value in found.items() if value == value}  # NaN: nothing to judge by
+            figures |= _told(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
+        return {name: value for name, value in figures.items() if value == value}  # NaN: no test data
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
         test_set, one = self.test_set, next(iter(scores.values()))
@@ -71,34 +71,34 @@ class Evaluator:
         owners = {
             owner: self._accuracy(scores.get(owner, one), nodes)
             for owner, nodes in test_set.tests.items()
-            # nobody's model stands in for one that is gone, where models are personal
+            # where models are personal, no other model replaces one that is gone
             if owner != EVERYBODY and len(nodes) and (owner in scores or EVERYBODY in scores)
         }
-        found: dict[str, Any] = {"global": mean([self._accuracy(s, everywhere) for s in scores.values()])}
-        found["local"] = mean(list(owners.values())) if owners else found["global"]
-        found["owners"] = owners
+        figures: dict[str, Any] = {"global": mean([self._accuracy(s, everywhere) for s in scores.values()])}
+        figures["local"] = mean(list(owners.values())) if owners else figures["global"]
+        figures["owners"] = owners
         if metric == "auc":
-            found["auc"] = self._pooled_auc(scores, test_set.tests)
+            figures["auc"] = self._pooled_auc(scores, test_set.tests)
         if test_set.validations:
             held_out = _together(test_set.validations)
             losses = [F.cross_entropy(s[held_out], test_set.labels[held_out]) for s in scores.values()]
-            found["loss"] = mean([float(loss) for loss in losses])
-            found["validation"] = (
+            figures["loss"] = mean([float(loss) for loss in losses])
+            figures["validation"] = (
                 self._pooled_auc(scores, test_set.validations)
                 if metric == "auc"
                 else mean([self._accuracy(s, held_out) for s in scores.values()])
             )
-        return found
+        return figures
 
     def _pooled_auc(self, scores: Mapping[str, torch.Tensor], asked: Mapping[str, torch.Tensor]) -> float:
-        """Over all owners' test graphs together, each scored by its owner's model: no owner has enough."""
+        """One AUC over all owners' test graphs, each scored by its owner's model."""
         one = next(iter(scores.values()))
         if set(asked) == {EVERYBODY}:
             nodes = asked[EVERYBODY]
             return mean([self._auc(_positive(s[nodes]), nodes) for s in scores.values()])
         asked = {o: nodes for o, nodes in asked.items() if o in scores or EVERYBODY in scores}
-        said = [_positive(scores.get(owner, one)[nodes]) for owner, nodes in asked.items()]
-        return self._auc(torch.cat(said), _together(asked))
+        margins = [_positive(scores.get(owner, one)[nodes]) for owner, nodes in asked.items()]
+        return self._auc(torch.cat(margins), _together(asked))
 
     def _auc(self, scores: torch.Tensor, nodes: torch.Tensor) -> float:
         return roc_auc(scores.double().numpy(), self.test_set.labels[nodes].numpy() == 1)
@@ -110,17 +110,17 @@ class Evaluator:
 
 
 def _told(told: Mapping[str, Mapping[str, torch.Tensor]], metric: str) -> dict[str, Any]:
-    """What owners say about their own test nodes: ``[part, whole]`` by name, as means over owners."""
+    """The means over owners of what they report on their own test nodes: ``[part, whole]`` by name."""
     name = "local" if metric == "accuracy" else metric
     owners = {owner: _share(values["test"]) for owner, values in told.items() if values["test"][1]}
-    found: dict[str, Any] = {name: mean(list(owners.values())), "owners": owners}
+    figures: dict[str, Any] = {name: mean(list(owners.values())), "owners": owners}
     for key in next(iter(told.values())):
         if key != "test" and any(float(values[key][1]) for values in told.values()):  # some hold none out
-            found[key] = mean([_share(values[key]) for values in told.values()])
+            figures[key] = mean([_share(values[key]) for values in told.values()])
     if metric == "mae":
         part, whole = torch.stack([values["test"] for values in told.values()]).double().sum(0).tolist()
-        found["mae_pooled"] = part / whole if whole else float("nan")
-    return found
+        figures["mae_pooled"] = part / whole if whole else float("nan")
+    return figures
 
 
 def roc_auc(scores: np.ndarray, positive: np.ndarray) -> float:
@@ -144,8 +144,8 @@ def in_band(algorithm: Algorithm, state: State, round: Round) -> dict[str, float
     """Scores a round by what the clients upload about it, protected like everything else.
 
     Returns:
-        The mean over the clients that have test items; nothing where none has, or where noise drowned how
-        many they are.
+        The mean over the clients that have test items; empty where no client has any, or where noise hides
+        how many do.
     """
     sums = round.reduce(algorithm.METRICS, given=algorithm.released(state)).total
     tested = float(sums[TESTED])
@@ -160,8 +160,8 @@ def in_band(algorithm: Algorithm, state: State, round: Round) -> dict[str, float
 
 def mean(values: list[float]) -> float:
     """The mean of those that are not NaN; NaN where all are."""
-    found = torch.tensor(values, dtype=torch.float64)
-    return float(found[~found.isnan()].mean())
+    numbers = torch.tensor(values, dtype=torch.float64)
+    return float(numbers[~numbers.isnan()].mean())
 
 
 def _together(nodes: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Federations: one graph handed out to owners, with a referee who keeps the test data."""
+"""Federations: one graph split among owners, with a referee who keeps the test data."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Federation:
     Args:
         schema: what everybody knows about the data.
         referee: who holds the test data.
-        facts: where the data came from and how it was handed out, for results.
+        facts: where the data came from and how they were split, for results.
         owners: name -> that owner's graph. Only :meth:`make_clients` reads it, and gives each its own.
-        pool: everything in one owner's hands, where the partition can be undone.
+        pool: all data with one owner, where the partition can be undone.
     """
 
     schema: Schema
@@ -75,17 +75,17 @@ class Federation:
 
     @property
     def units_of_budgets(self) -> tuple[str, ...]:
-        """The same, and parts of one node, which a budget may be about."""
+        """The units that a budget may have: the same, and parts of one node."""
         return (*self.units, *OF_NODES) if self.schema.kind == GraphDataset.kind else self.units
 
     @property
     def sizes(self) -> dict[str, int]:
         """How many clients, graphs and nodes there are, which is public; how many links is not."""
-        found = {"client": len(self.names), "graph": int(self.facts["partition"].get("graphs", 0))}
-        return {**found, "node": int(self.facts.get("nodes", 0))}
+        sizes = {"client": len(self.names), "graph": int(self.facts["partition"].get("graphs", 0))}
+        return {**sizes, "node": int(self.facts.get("nodes", 0))}
 
     def check(self, algorithm: Algorithm, evaluation: str) -> None:
-        """That the algorithm runs on what was handed out.
+        """Checks that the algorithm runs on these owners' data.
 
         Raises:
             BadInput: as :meth:`~secure_fedgraph.algorithm.Algorithm.check` and ``check_run``.
@@ -194,14 +194,14 @@ def federate(
     split: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Federation:
-    """Hands a data set out to owners.
+    """Splits a data set among owners.
 
     Args:
         data: a data set's name, what ``graph.load`` gives, or a PyG ``Data`` with ``x``, ``edge_index``
             and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and ``test_mask`` are
-            kept to; ``edge_weight`` and ``edge_attr`` go to models that take them.
+            used as they are; ``edge_weight`` and ``edge_attr`` go to models that take them.
         clients: how many owners.
-        partition: how it is handed out; ``graph.handouts.PARTITIONS`` names the ways.
+        partition: how the data are split; ``graph.handouts.PARTITIONS`` lists the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
         split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
@@ -245,10 +245,10 @@ def federate(
 
 
 def _published(dataset: Dataset) -> str:
-    """The content hash of this package's data sets, which are public; of other data a keyed one, which
-    confirms no guess.
+    """The content hash of this package's data sets, which are public; of other data a keyed hash.
 
-    The key stands in the user's cache folder. Where that cannot be written it lasts as long as this process.
+    Without the key nobody can check a guess against a keyed hash. The key is in the user's cache folder.
+    Where that cannot be written, the key lasts as long as this process.
     """
     if dataset.name in DATASETS.own:
         return dataset.digest
@@ -274,9 +274,9 @@ def _dataset(data: str | Data | Dataset, seed: int, settings: Mapping[str, Any])
 
 
 def _schema(dataset: Dataset) -> Schema:
-    found = schema_of(dataset)
+    schema = schema_of(dataset)
     if not isinstance(dataset, GraphDataset):
-        return found
+        return schema
     weight, attributes = (dataset.graph.get(key) for key in EDGE_FIELDS)
     columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
-    return replace(found, edge_weight=weight is not None, edge_attr=columns)
+    return replace(schema, edge_weight=weight is not None, edge_attr=columns)

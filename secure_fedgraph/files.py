@@ -4,7 +4,7 @@ What is private (ledgers, clients' memories, checkpoints, transcripts) is 0600 i
 the umask is. What is made to be shared (results, reports, tables) has the modes that the umask gives.
 
 A **root** is the folder that a user named. How it is reached is the user's own choice, links included. Below
-it every folder and every file must be what it says: a link there was put by somebody else.
+it no link is followed: somebody else could have put it in the place of a folder or a file.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from secure_fedgraph.errors import BadInput
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 OTHERS = 0o077
-"""The bits that let anybody but the owner in."""
+"""The mode bits that give access to anybody but the owner."""
 DRAFT = ".draft"
-"""What the name of a file that is not whole yet ends in."""
+"""The end of the name of a file that is still being written."""
 MOST = 2**36
 """Bytes of the largest file that is read at once, where the reader names no limit."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -35,11 +35,11 @@ _LINKS = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 
 
 def private_folder(path: Path, root: Path | None = None) -> Path:
-    """Makes a folder that only its owner can look into; one that is there is closed to others.
+    """Makes a folder that only its owner can read; one that exists is closed to others.
 
     Args:
         path: the folder.
-        root: the folder that a user named, ``path`` itself by default. A root that is there keeps its mode.
+        root: the folder that a user named, ``path`` itself by default. A root that exists keeps its mode.
 
     Raises:
         BadInput: where a link or a file stands in the place of a folder below the root.
@@ -75,11 +75,11 @@ def write(
 ) -> None:
     """Writes a file whole: a crash leaves the old one or the new one, never half of one.
 
-    The draft has a name that nobody can foresee, and takes the place of whatever has the file's name: a link
-    is replaced, and what it pointed to is left alone.
+    A draft with a random name replaces whatever has the file's name. A link is replaced, and what it pointed
+    to does not change.
 
     Args:
-        path: the file; its folder is there.
+        path: the file; its folder must exist.
         buffers: its content, one after the other.
         private: 0600 whatever the umask is; else what the umask gives.
         root: the folder that a user named, the file's own by default.
@@ -111,7 +111,7 @@ def write(
 
 
 def append(path: Path, content: bytes, *, root: Path | None = None, sync: bool = False) -> None:
-    """Adds to the end of a private file; one that is there with a looser mode is closed to others first.
+    """Adds to the end of a private file; one that exists with a looser mode is closed to others first.
 
     Args:
         sync: return only once it is on disk.
@@ -149,7 +149,7 @@ def read(path: Path, *, root: Path | None = None, most: int = MOST, after: int =
 
 
 def refuse_link(path: Path) -> None:
-    """Before a folder of a run is worked in.
+    """Checks that a run's folder is not a link, before files are written into it.
 
     Raises:
         BadInput: where a link stands in its place.
@@ -185,7 +185,7 @@ def lock(path: Path, timeout: float = -1) -> FileLock:
 
 
 def remove(path: Path, root: Path | None = None) -> None:
-    """Takes a file away, or the link in its place and not what it points to; nothing where nothing is there.
+    """Removes a file; or the link in its place, but not what it points to. A missing file is no error.
 
     Raises:
         BadInput: where a link stands in the place of a folder below the root.
@@ -195,9 +195,9 @@ def remove(path: Path, root: Path | None = None) -> None:
 
 
 def remove_folder(path: Path, root: Path | None = None) -> None:
-    """Takes a folder away with all that is in it. A link in its place goes, and what it points to stays.
+    """Removes a folder and all that is in it. A link in its place goes, and what it points to stays.
 
-    What cannot be taken away is left.
+    What cannot be removed stays.
 
     Args:
         root: the folder that a user named, the one around ``path`` by default.
@@ -210,19 +210,19 @@ def remove_folder(path: Path, root: Path | None = None) -> None:
 
 
 def base_name(name: Any, where: str) -> str:
-    """A name that came out of a file or a message and is to become a file's: nothing but a name.
+    """Checks a name from a file or a message that is to name a file: it must be no path.
 
     Args:
         where: what names it, for the error.
 
     Raises:
-        BadInput: for a path, or anything that is no text.
+        BadInput: for a path, or anything but text.
 
     >>> base_name("owner-0", "the roster")
     'owner-0'
     """
     plain = isinstance(name, str) and 0 < len(name) <= 255 and name not in (".", "..")
-    # half a character, as JSON may hold, is no name that a system knows
+    # half a character, as JSON may hold, cannot be in a file's name
     if not plain or any(sign in "/\\\0\n" or "\ud800" <= sign <= "\udfff" for sign in name):
         raise BadInput(f"{where} names {str(name)[:60]!a}, which is no name of a file: put a copy back")
     return str(name)
@@ -283,7 +283,7 @@ def _not_a_file(path: Path) -> BadInput:
 
 def _close_to_others(found: int, mode: int) -> None:
     if os.fstat(found).st_mode & OTHERS:
-        with suppress(PermissionError):  # somebody else's, who lets others in
+        with suppress(PermissionError):  # it belongs to somebody else
             os.fchmod(found, mode)
 
 

@@ -38,13 +38,13 @@ def fit(
 ) -> Algorithm:
     """The first form of an algorithm that a policy protects: as configured, or one that the class declares.
 
-    A setting that was given by hand is never changed. What a policy leaves in plaintext is not protected,
-    unless that was allowed by name; ``plaintext`` is such a name.
+    A setting that was given by hand is never changed. A channel left in plaintext counts as not protected,
+    unless that was allowed; choosing the policy ``plaintext`` allows it.
 
     Args:
         clients: everybody who may ever contribute.
         channels: what the policy has to bind.
-        check: refuses, with :class:`BadInput`, a form that the data are not fit for.
+        check: raises :class:`BadInput` for a form that does not fit the data.
 
     Raises:
         Refused: where no form fits, naming the channel, and the command that works where there is one.
@@ -64,14 +64,14 @@ def fit(
 
 
 def said(algorithm: Algorithm, policy: str) -> str:
-    """In a sentence what form an algorithm was made to take; empty as configured."""
+    """A sentence on the form that an algorithm takes; empty where it runs as configured."""
     form = algorithm.form
     return "" if form is None else f"{algorithm.name} takes the form {form} under {policy}: {form.why}"
 
 
 @dataclass(frozen=True)
 class _Tried:
-    """What came of one form.
+    """The outcome for one form.
 
     Args:
         failed: how many channels do not bind.
@@ -91,7 +91,7 @@ def _try(
     algorithm: Algorithm, policy: Policy, clients: tuple[str, ...], allowed: bool, channels: Channels
 ) -> _Tried:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlaintextWarning)  # binding says it again when the run starts
+        warnings.simplefilter("ignore", PlaintextWarning)  # binding warns again when the run starts
         try:
             bound = policy.bind(channels(algorithm), clients)
         except Refused as refusal:
@@ -101,7 +101,7 @@ def _try(
 
 
 def _failing(channels: Sequence[Channel], policy: Policy, clients: tuple[str, ...]) -> int:
-    """How many channels do not bind, each by itself."""
+    """How many channels do not bind when each is bound alone."""
     failing = 0
     for channel in channels:
         mine = {name: one for name, one in policy.exceptions.items() if name == channel.name}
@@ -130,7 +130,7 @@ def _in_plaintext(bound: BoundPolicy, algorithm: Algorithm) -> str:
 
 
 def _others(algorithm: Algorithm, check: Callable[[Algorithm], None]) -> Iterator[Algorithm]:
-    """The declared forms that leave alone what was set by hand, and that the data are fit for."""
+    """The declared forms that keep the settings made by hand and fit the data."""
     for form in type(algorithm).forms:
         try:
             made = algorithm.in_form(form)
@@ -147,22 +147,22 @@ def _refusal(
     channels: Channels,
     check: Callable[[Algorithm], None],
 ) -> Refused:
-    """The refusal of the form that came furthest, and what would work."""
+    """The refusal of the form with the fewest failing channels, and what would work."""
     nearest = min(tried, key=lambda one: one.failed)
     first, refusal = tried[0].algorithm, nearest.refusal
     assert refusal is not None
     form = nearest.algorithm.form
-    told = f"with {form}: {refusal}" if form is not None and nearest is not tried[0] else str(refusal)
+    reason = f"with {form}: {refusal}" if form is not None and nearest is not tried[0] else str(refusal)
     mends = []
     if first.pools:
-        mends.append(f"{first.name} pools all data, which --policy plaintext says")
-    elif free := _without_by_hand(first, policy, clients, channels, check):
-        mends.append(free)
-    elif named := _that_fits(first, clients, channels, check, policy.name):
-        mends.append(f"--policy {named} works for {first.name}")
+        mends.append(f"{first.name} pools all data: run it with --policy plaintext")
+    elif in_the_way := _without_by_hand(first, policy, clients, channels, check):
+        mends.append(in_the_way)
+    elif recipe := _that_fits(first, clients, channels, check, policy.name):
+        mends.append(f"--policy {recipe} works for {first.name}")
     if isinstance(refusal, LeftInPlaintext):
         mends.append("--allow-plaintext accepts it")
-    return type(refusal)("; ".join([told, *mends]))
+    return type(refusal)("; ".join([reason, *mends]))
 
 
 def _without_by_hand(
@@ -172,7 +172,7 @@ def _without_by_hand(
     channels: Channels,
     check: Callable[[Algorithm], None],
 ) -> str:
-    """Which settings by hand are in the way of a form that would fit."""
+    """Which settings made by hand prevent a form that would fit."""
     for form in type(algorithm).forms:
         try:
             algorithm.in_form(form)

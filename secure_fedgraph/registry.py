@@ -1,7 +1,7 @@
 """Algorithms, attacks, policies and data sets by name: this package's own, and those of other packages.
 
-An own one is a module of its folder and is registered by standing there (:func:`classes_below`). Another
-package registers one with a line in its ``pyproject.toml``::
+One of this package is a module in its folder, and needs no other registration (:func:`classes_below`).
+Another package registers one with a line in its ``pyproject.toml``::
 
     [project.entry-points."secure_fedgraph.algorithms"]
     mean-degree = "their_package.degrees:MeanDegree"
@@ -38,17 +38,17 @@ class Registry(Mapping[str, T], Generic[T]):
     """Names and what they stand for: this package's own first, then those of other packages by name.
 
     Entry points are loaded when all names are listed, or a name is looked up that is not this package's own.
-    One that cannot be used is left out. Whoever looks up its name gets the reason as an error; the first to
-    list all names gets it as a :class:`PluginWarning`.
+    One that cannot be used is left out. Looking up its name raises the reason as an error; the first listing
+    of all names warns of it (:class:`PluginWarning`).
 
-    **Guarantees:** no other package can take the place of an own name.
+    **Guarantees:** no other package can replace a name of this package.
 
     Args:
         kind: what one of them is called in messages, e.g. ``"algorithm"``.
         group: of the entry points.
         own: makes this package's own, when they are first needed.
-        accept: from an entry point's name and what it gives to what is registered; raises BadInput for what
-            is none of the kind.
+        accept: turns an entry point's name and object into what is registered; raises BadInput for an object
+            of another kind.
 
     Raises:
         BadInput: on looking up the name of an entry point that cannot be used.
@@ -96,7 +96,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def _others(self) -> Mapping[str, tuple[T, str]]:
         """What other packages register, by name, with the package's name."""
         if self._loaded is None:
-            self._loaded = {}  # a plugin that lists names while it is loaded gets those that are there
+            self._loaded = {}  # a plugin that lists names while it loads gets those loaded so far
             by_name: dict[str, list[EntryPoint]] = defaultdict(list)
             for entry in entry_points(group=self.group):
                 by_name[entry.name].append(entry)
@@ -113,7 +113,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._loaded
 
     def _warn(self) -> None:
-        """Says once what was left out."""
+        """Warns once of each entry point that was left out."""
         unsaid, self._unsaid = self._unsaid, []
         for sentence in unsaid:
             warnings.warn(sentence, PluginWarning, stacklevel=3)
@@ -157,7 +157,7 @@ def classes_below(package: ModuleType, base: type[T], attribute: str) -> dict[st
     Raises:
         BadInput: for two classes of one name.
     """
-    found: dict[str, type[T]] = {}
+    kinds: dict[str, type[T]] = {}
     for module in modules_below(package):
         for kind in vars(module).values():
             if not (isinstance(kind, type) and issubclass(kind, base) and kind.__module__ == module.__name__):
@@ -165,11 +165,11 @@ def classes_below(package: ModuleType, base: type[T], attribute: str) -> dict[st
             name = vars(kind).get(attribute)
             if not name or kind.__name__.startswith("_") or inspect.isabstract(kind):
                 continue
-            if name in found:
-                places = " and ".join(f"{one.__module__}.{one.__name__}" for one in (found[name], kind))
-                raise BadInput(f"{attribute} = {name!r} stands in {places}: give each its own")
-            found[name] = kind
-    return found
+            if name in kinds:
+                places = " and ".join(f"{one.__module__}.{one.__name__}" for one in (kinds[name], kind))
+                raise BadInput(f"{attribute} = {name!r} is in {places}: give each its own")
+            kinds[name] = kind
+    return kinds
 
 
 def modules_below(package: ModuleType) -> Iterator[ModuleType]:
@@ -182,7 +182,7 @@ def modules_below(package: ModuleType) -> Iterator[ModuleType]:
 
 
 def check_subclass(name: str, found: object, base: type[T], attribute: str) -> type[T]:
-    """What an entry point gives, where it is a class of a kind that has the entry point's name.
+    """Checks that an entry point gives a class of the right kind, under the entry point's name.
 
     Raises:
         BadInput: where it is not.

@@ -1,4 +1,4 @@
-"""A round's verbs: the only way in. They open what a channel declares and nothing more."""
+"""A round's verbs, the only way to ask clients. They open what a channel declares and nothing more."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Round:
           ``collect``, ``share`` and ``reduce_for`` do the same as the first two for channels that peers
           read, and open nothing here; a verb that does not match the declaration is refused under every
           policy, plaintext too;
-        - channels that another reader reads are refused, and so is a channel that only borrows a bound name.
+        - a channel for another reader is refused, and so is a channel that only has the name of a bound one.
 
     Args:
         number: the round, from 1.
         cohort: the clients that are asked.
         policy: the bound policy.
         courier: carries the messages.
-        reader: who asks: the server, or the referee for examinations.
+        reader: who asks: the server, or the referee for tests.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Round:
     def reduce(self, channel: Channel, given: Given | None = None) -> Sum:
         """The sum over the cohort of what the clients answer.
 
-        Where the carrier tolerates drop-outs it is the sum over the survivors, and says who they are. Clients
-        that answer nonsense, at whatever step, do not survive.
+        Where the carrier tolerates drop-outs it is the sum over the clients that remain, and names them. A
+        client that sends an invalid answer, at any step, is left out.
 
         Args:
             channel: declared with ``Reveal.SUM``.
@@ -78,8 +78,8 @@ class Round:
         if total.cut:
             limit = next(stage.limit for stage in bound.stages if stage.tallies)
             mend = f"set protection.limit={2 * limit:g}"
-            told = f"held values beyond protection.limit={limit:g}; they were cut: {mend}"
-            self._note_cut(request, total.cut, len(total.contributors), limit, told)
+            what_happened = f"held values beyond protection.limit={limit:g}; they were cut: {mend}"
+            self._note_cut(request, total.cut, len(total.contributors), limit, what_happened)
         return total
 
     def _recovering(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
@@ -121,7 +121,7 @@ class Round:
             given: what every client is given.
         """
         bound = self._verb(channel, Reveal.EACH, self._reader)
-        # who is gone is examined no more; what the server reads, it reads of everybody
+        # the referee skips clients that are gone; the server needs everybody's answer
         without = GONE if self._reader == REFEREE else NOBODY
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}), without=without)
         opened = bound.open_each(replies, self._scope(request))
@@ -138,8 +138,8 @@ class Round:
         """
         self._verb(channel, Reveal.EACH, PEER)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
-        made = (request.round, request.exchange, request.cohort)
-        return {name: Parcel(channel.name, name, *made, tree) for name, tree in replies.items()}
+        origin = (request.round, request.exchange, request.cohort)
+        return {name: Parcel(channel.name, name, *origin, tree) for name, tree in replies.items()}
 
     def share(
         self,
@@ -180,15 +180,15 @@ class Round:
         """
         bound = self._verb(channel, Reveal.VALUES, self._reader)
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
-        found = bound.open_values(replies, weights, self._scope(request), self._carrier_ask(channel))
-        by_client = {f"alignment/{name}": value for name, value in found.alignment.items()}
-        by_client |= {f"length/{name}": value for name, value in found.lengths.items()}
-        self._record(request, tuple(replies), {**found.aggregate, **by_client})
-        if found.cut:
+        valued = bound.open_values(replies, weights, self._scope(request), self._carrier_ask(channel))
+        by_client = {f"alignment/{name}": value for name, value in valued.alignment.items()}
+        by_client |= {f"length/{name}": value for name, value in valued.lengths.items()}
+        self._record(request, tuple(replies), {**valued.aggregate, **by_client})
+        if valued.cut:
             limit = bound.carrier.longest
-            told = f"were longer than {limit:g} and were shortened to it: lower the learning rate"
-            self._note_cut(request, found.cut, len(replies), limit, told)
-        return found
+            what_happened = f"were longer than {limit:g} and were shortened to it: lower the learning rate"
+            self._note_cut(request, valued.cut, len(replies), limit, what_happened)
+        return valued
 
     def scatter(self, channel: Channel, given: Mapping[str, Given]) -> None:
         """Gives each named client its own; nothing comes back. Clients that are gone get nothing.
@@ -233,7 +233,7 @@ class Round:
         )
 
     def _note_cut(self, request: Message, uploads: int, of: int, limit: float, told: str) -> None:
-        """Tells the operator, for each channel once."""
+        """Warns the operator, once for each channel."""
         transcript = self._courier.transcript
         first = all(one.channel != request.channel for one in transcript.cut)
         transcript.note_cut(self._reader, request, uploads, of, limit)
@@ -245,7 +245,7 @@ class Round:
             )
 
     def _alike(self, channel: Channel) -> bool | None:
-        """Whether the clients' histories have what is given on a channel; None where they keep none."""
+        """Whether the clients' histories record what a channel gives; None where clients keep no history."""
         return channel.alike if self._reader == SERVER and self._policy.agrees_on_keys else None
 
     def _record(self, request: Message, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
@@ -263,7 +263,7 @@ class Round:
         return ask
 
     def _asking(self, channel: Channel) -> TolerantAsk:
-        """One sum's asks, which go on without some."""
+        """The asks of one sum, which go on without clients that fail."""
 
         def ask(step: str, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
             if not given:

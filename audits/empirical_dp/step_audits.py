@@ -130,7 +130,7 @@ def audit_steps(
     most = law.noise(ins[:0], outs[:0], cut, confidence, ins.size)
 
     def epsilon(noise: float) -> float:
-        one = replace(event, **{"noise" if hasattr(event, "noise") else "multiplier": noise})
+        one = replace(event, noise_multiplier=noise)
         with np.errstate(over="ignore"):  # the ceiling's losses overflow exp
             return accounting.epsilon([one], delta).epsilon
 

@@ -43,20 +43,20 @@ def audit(
 ) -> None:
     """Measures what an adversary learns, attack by attack and policy by policy."""
     if flags.get("logging"):
-        raise BadInput(f"--log {flags['logging']}: an audit has attacks and no course to log; give it to run")
+        raise BadInput(f"--log {flags['logging']}: an audit logs no runs; give it to run")
     screen = Screen(flags)
     attacks = grid.choose(names("attack", attack))
     grid.adversaries(attacks, adversary)  # an unknown one is refused before work starts
     attacks = grid.played_by(attacks, adversary)
     for kind in attacks:
-        kind(effort)  # one that is no limit is refused before work starts
+        kind(effort)  # a limit that cannot be used is refused before work starts
     started = time.perf_counter()
     if folder is not None:
         grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
         out = _folder_for_audit_of(folder, {**flags, "policy": policy, "control": control}, grid_only)
         if attack == "all":
             attacks = grid.readers(grid.finished(folder)[1], attacks) or attacks
-        experiment, found = grid.audit_folder(folder, attacks, adversary, effort)
+        experiment, audited = grid.audit_folder(folder, attacks, adversary, effort)
         if out != folder:
             fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]
@@ -82,7 +82,7 @@ def audit(
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
         total = len(grid.groups(experiments, policies, attacks, seeds, adversary, controls, effort, canaries))
         with screen.bar("auditing", total) as advance, plain_warnings():
-            found = grid.audit(
+            audited = grid.audit(
                 experiments,
                 policies,
                 attacks,
@@ -99,41 +99,41 @@ def audit(
                 probes=True,
             )
     result = audit_result(
-        found, experiment, policies, seeds, time.perf_counter() - started, command_line(), more
+        audited, experiment, policies, seeds, time.perf_counter() - started, command_line(), more
     )
     write_json(out / "audit.json", result)
     page = write_report(out)
     screen.finish(result, tables.audit_tables(result), page)
     if result["broken"]:
         raise BrokenClaim(" ".join(result["broken"]))
-    if not found.cells and not found.empirical:
+    if not audited.cells and not audited.empirical:
         raise SecureFedGraphError(
-            f"nothing was run: {found.not_run[0]['reason']}" if found.not_run else "nothing was run"
+            f"nothing was run: {audited.not_run[0]['reason']}" if audited.not_run else "nothing was run"
         )
-    failed = {cell["reason"] for cell in found.not_run if cell["failed"]}
+    failed = {cell["reason"] for cell in audited.not_run if cell["failed"]}
     if failed:
         raise SecureFedGraphError(f"some runs ended before they were attacked: {' '.join(sorted(failed))}")
 
 
 def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
-    """One for each algorithm: on its own default data, or on the first of those named that it learns from."""
+    """One for each algorithm: on its default data, or on the first named data set that it can learn from."""
     algorithms: list[str | None] = [None]
     if flags["algorithm"]:
         algorithms = [*listed("algorithm", flags["algorithm"])]
     data = listed("data", flags["data"]) if flags["data"] else []
-    found: list[Experiment] = []
+    experiments: list[Experiment] = []
     for algorithm in algorithms:
         mine = {**flags, "algorithm": algorithm, "data": _fitting(algorithm, data)}
         if len(algorithms) > 1:
             mine["assignments"] = [a for a in flags["assignments"] if _known(a, algorithm, algorithms)]
         experiment, seeds = read_experiment(None, mine)
-        found.append(experiment)
-    unused = [name for name in data if name not in {experiment.data for experiment in found}]
+        experiments.append(experiment)
+    unused = [name for name in data if name not in {experiment.data for experiment in experiments}]
     if unused:
         raise BadInput(
             f"--data {unused[0]} would be ignored: each algorithm takes the first that it learns from"
         )
-    return found, seeds
+    return experiments, seeds
 
 
 def _fitting(algorithm: str | None, data: list[str]) -> str | None:
@@ -148,7 +148,7 @@ def _fitting(algorithm: str | None, data: list[str]) -> str | None:
 
 
 def _known(assignment: str, algorithm: str | None, others: list[str | None]) -> bool:
-    """Whether a setting is this algorithm's: one that another of the list knows alone is that one's."""
+    """Whether a setting goes to this algorithm: not if only others of the list know it."""
     key = assignment.partition("=")[0]
     if not key.startswith("training."):
         return True

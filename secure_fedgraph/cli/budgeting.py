@@ -1,4 +1,4 @@
-"""The work of ``budget``: what noise costs, and the noise that a budget takes."""
+"""The work of ``budget``: what noise costs, and the noise that a budget needs."""
 
 from __future__ import annotations
 
@@ -89,24 +89,22 @@ def budget(
     accountant: str | None,
     as_json: bool,
 ) -> None:
-    """Prints what DP-SGD with this noise costs, or the noise that a budget takes."""
+    """Prints what DP-SGD with this noise costs, or the noise that a budget needs."""
     asked.check()
     named = ACCOUNTANTS if accountant is None else accountant.split(",")
     accountants = tuple(check_accountant(name.strip()) for name in named)
     delta, unit, relation = asked.delta, asked.unit, asked.relation
     if (noise_multiplier is None) == (epsilon is None):
         raise BadInput(
-            "give --noise-multiplier for its epsilon, or --epsilon for the noise that it takes: one of them"
+            "give --noise-multiplier for its epsilon, or --epsilon for the noise that it needs: one of them"
         )
     if accountants != ACCOUNTANTS and (epsilon is not None or asked.occurrences is not None):
         for_what = "--epsilon" if epsilon is not None else "--occurrences"
-        raise BadInput(
-            f"--accountant {accountant} would be ignored: with {for_what} the accountant is settled"
-        )
+        raise BadInput(f"--accountant {accountant} would be ignored: with {for_what} the accountant is fixed")
     if asked.records is not None and delta >= 1 / asked.records:
         click.echo(
             f"secure-fedgraph: warning: delta {delta:g} is not below 1/{asked.records}: even publishing one "
-            "record as it is would keep it",
+            "record in the clear would meet it",
             err=True,
         )
     described = {
@@ -123,7 +121,7 @@ def budget(
             click.echo(json.dumps({"noise_multiplier": noise, **described}))
         else:
             click.echo("\n".join(asked.words(noise)))
-            click.echo(f"epsilon {epsilon:g} takes noise of {noise:g} times the clip")
+            click.echo(f"epsilon {epsilon:g} needs noise of {noise:g} times the clip")
         return
     if not (math.isfinite(noise_multiplier) and noise_multiplier > 0):
         raise BadInput(
@@ -144,5 +142,5 @@ def _print(figures: Mapping[str, float]) -> None:
 
 
 def _up(value: float) -> float:
-    """Rounded up to four digits behind the point: never to less than was spent, or than it takes."""
+    """Rounded up to four digits after the point, so that no cost and no noise is understated."""
     return value if math.isinf(value) else math.ceil(value * 10_000) / 10_000

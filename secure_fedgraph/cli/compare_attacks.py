@@ -1,4 +1,4 @@
-"""The attacks under the points of a comparison: what each makes of single owners."""
+"""The attacks on the points of a comparison: each one's strongest result on single owners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLIND = "blind"
 
 
 def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
-    """The attacks by name; of a family, or of ``all``, those that an algorithm here is open to.
+    """The attacks by name; of a family, or of ``all``, those that read a channel of these algorithms.
 
     Raises:
         BadInput: for a name of which nothing reads a channel of these algorithms.
@@ -31,7 +31,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
             channels = {channel.name for channel in expected(point.experiment(0)).in_use}
             sent.setdefault(point.algorithm, set()).update(channels)
     used = set[str]().union(*sent.values())
-    found: dict[str, None] = {}
+    chosen_ids: dict[str, None] = {}
     for name in asked:
         kinds = grid.choose([name])
         fitting = [kind.id for kind in kinds if used & set(kind.reads())]
@@ -42,8 +42,8 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
                 f"{'does' if len(sent) == 1 else 'do'} not send as configured: leave it out, or compare an "
                 "algorithm that does"
             )
-        found.update(dict.fromkeys(fitting))
-    return Attacks(tuple(found))
+        chosen_ids.update(dict.fromkeys(fitting))
+    return Attacks(tuple(chosen_ids))
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Attacks:
     attacks: tuple[str, ...]
 
     def key(self, config: dict[str, Any]) -> str:
-        """Of the run, the attacks, the code of both, and versions."""
+        """A digest of the run, the attacks, the code of both, and versions."""
         from secure_fedgraph.audits.grid import grid
 
         experiment, kinds = self._fitting(config)
@@ -66,32 +66,32 @@ class Attacks:
             if kinds
             else []
         )
-        told = json.dumps([self.attacks, [group.key for group in wanted]])
-        return hashlib.sha256(told.encode()).hexdigest()[:20]
+        decides = json.dumps([self.attacks, [group.key for group in wanted]])
+        return hashlib.sha256(decides.encode()).hexdigest()[:20]
 
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
-        """The strongest of what each attack makes of single owners: a score or a word, and what it beats."""
+        """Each attack's strongest result on single owners: a score or an outcome, and the best guess."""
         from secure_fedgraph.audits.grid import grid
 
         experiment, kinds = self._fitting(config)
-        made = grid.Audit()
+        audited = grid.Audit()
         if kinds:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                made = grid.audit(experiment, [experiment.policy], kinds, [experiment.seed], controls=())
-        failed = [cell["reason"] for cell in made.not_run]
+                audited = grid.audit(experiment, [experiment.policy], kinds, [experiment.seed], controls=())
+        failed = [cell["reason"] for cell in audited.not_run]
         if failed:
             raise SecureFedGraphError(failed[0])
         best: dict[str, dict[str, Any]] = {}
-        for cell in made.cells:
-            # what all owners' sum shows is no single owner's, but what a defence leaves may be
+        for cell in audited.cells:
+            # a sum over all owners shows no single owner, but what a defence leaves may
             if cell["settings"]["aim"] == grid.EACH or cell.get("owners") == 1:
-                known = best.setdefault(cell["attack"], cell)
-                best[cell["attack"]] = max(known, cell, key=_strength)
-        told = {attack: best.get(attack, {"outcome": BLIND}) for attack in self.attacks}
+                best_so_far = best.setdefault(cell["attack"], cell)
+                best[cell["attack"]] = max(best_so_far, cell, key=_strength)
+        strongest = {attack: best.get(attack, {"outcome": BLIND}) for attack in self.attacks}
         return {
-            "leak": {attack: _score(cell) for attack, cell in told.items()},
-            "leaks": {attack: _beats(cell) for attack, cell in told.items() if _strength(cell)[0]},
+            "leak": {attack: _score(cell) for attack, cell in strongest.items()},
+            "leaks": {attack: _beats(cell) for attack, cell in strongest.items() if _strength(cell)[0]},
         }
 
     def _fitting(self, config: dict[str, Any]) -> tuple[Experiment, list[Any]]:

@@ -32,7 +32,7 @@ from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 
 LONG = 30.0
-"""Seconds of work that are said before they pass."""
+"""Work that takes more seconds than this is announced before it starts."""
 
 
 def compare(policy: str | None, attack: str | None, workers: int | None, **flags: Any) -> None:
@@ -92,8 +92,8 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
 
 def _foresee(screen: Screen, total: int, workers: int, jobs: int, seconds: float) -> None:
     if seconds > LONG:
-        on = f"on {workers} process{'es' * (workers > 1)}"
-        screen.note(f"{jobs} of {total} runs are left: {_left(seconds)} {on}")
+        where = f"on {workers} process{'es' * (workers > 1)}"
+        screen.note(f"{jobs} of {total} runs are left: {_left(seconds)} {where}")
 
 
 def _left(seconds: float | None) -> str:
@@ -101,7 +101,7 @@ def _left(seconds: float | None) -> str:
 
 
 def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
-    """The exit status of a comparison that is written: what failed is no success, whatever else ran.
+    """Sets the exit status of a comparison that is written: a failed point is a failure, whatever else ran.
 
     Raises:
         Refused: where every point was refused.
@@ -109,28 +109,28 @@ def _raise_for(rows: Sequence[dict[str, Any]]) -> None:
         SecureFedGraphError: where a point, or attacks on one, failed.
     """
     failed = [row for row in rows if row["outcome"] == "failed"]
-    told = [f"{row['name']}: {row['reason']}" for row in failed]
-    told += [f"attacks on {row['name']}: {row['leak_failed']}" for row in rows if "leak_failed" in row]
+    sentences = [f"{row['name']}: {row['reason']}" for row in failed]
+    sentences += [f"attacks on {row['name']}: {row['leak_failed']}" for row in rows if "leak_failed" in row]
     if all(row["outcome"] == "refused" for row in rows):
         raise Refused(f"every point was refused: {rows[0]['reason']}")
-    if not told:
+    if not sentences:
         return
-    text = f"{len(told)} of {len(rows)} points failed, and the others are written. {' '.join(told)}"
+    text = f"{len(sentences)} of {len(rows)} points failed, and the others are written. {' '.join(sentences)}"
     if len(failed) == len(rows) and failed[0]["class"] == BadInput.__name__:
-        raise BadInput(f"no point ran. {told[0]}")
+        raise BadInput(f"no point ran. {sentences[0]}")
     raise SecureFedGraphError(text)
 
 
 def _epsilons(text: Any) -> list[float]:
     """Budgets by commas; ``inf`` is the baseline without privacy, which is there anyway."""
-    found = []
+    epsilons = []
     for part in [] if text is None else str(text).split(","):
         try:
-            found.append(float(part))
+            epsilons.append(float(part))
         except ValueError:
-            found.append(-1.0)
-        if not found[-1] > 0:
+            epsilons.append(-1.0)
+        if not epsilons[-1] > 0:
             raise BadInput(
                 f"--epsilon {text}: {part!r} is no budget; give positive numbers or inf, by commas"
             )
-    return found
+    return epsilons

@@ -80,8 +80,8 @@ def _key(kind: str) -> str:
         for path in sorted(folder.rglob("*.py")):
             state = path.stat()
             seen.update(f"{path} {state.st_mtime_ns} {state.st_size}\n".encode())
-    for found in sorted(f"{point.group} {point.name} {point.value}" for point in _entry_points()):
-        seen.update(found.encode())
+    for entry_point in sorted(f"{point.group} {point.name} {point.value}" for point in _entry_points()):
+        seen.update(entry_point.encode())
     if kind == "datasets":
         for root in (os.environ.get(DATA), str(platformdirs.user_cache_path("secure-fedgraph") / "data")):
             for entry in sorted(_below(root, _DEPTH)):

@@ -1,4 +1,4 @@
-"""What commands that make experiments share: their flags, and the experiment that the flags are."""
+"""Shared by the commands that make experiments: their flags, and the experiment that the flags describe."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _same(given: Any, text: str) -> bool:
 
 
 def names(option: str, given: str) -> list[str]:
-    """What stands between the commas, each once."""
+    """The names between the commas, each once."""
     names = [name.strip() for name in given.split(",")]
     if not all(names):
         raise BadInput(f"--{option} {given!r} leaves a name empty: give names, separated by commas")

@@ -1,4 +1,4 @@
-"""A user's own algorithm, tried out before it runs: what it reads and sends goes through its channels."""
+"""Tries out a user's own algorithm: all that it reads and sends must go through its channels."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from secure_fedgraph.protocol.transcript import REFEREE, SERVER, everything
 
 ROUNDS = 2
 AGAIN = 3
-"""Runs with clients apart that must be alike before who differs from them is accused: coins may agree."""
+"""How many more isolated runs must equal the first before a difference counts: coins may agree by chance."""
 Answer = tuple[int, str, str]
 
 
 def check_own(experiment: Experiment) -> None:
     """Runs a user's own algorithm for two rounds in one process and again with its clients in their own.
 
-    In processes of their own clients share nothing, nor do they with the server: an answer or a state that
-    comes out otherwise was made of something that came through no channel. One that comes out otherwise in
-    every run is drawn from the operating system, as it may be. Algorithms of this package are left alone.
+    Clients in processes of their own share nothing with each other or with the server. So an answer or a
+    state that differs there was computed from something that came through no channel. One that differs in
+    every run was drawn from the operating system, which is allowed. Algorithms of this package are not tried
+    out.
 
     Raises:
         Refused: naming the channel and the client, or what else differs.
@@ -58,8 +59,8 @@ def check_own(experiment: Experiment) -> None:
     if differs and all(not _first_difference(apart, _run(short, isolated=True)) for _ in range(AGAIN)):
         raise Refused(
             f"algorithm {experiment.algorithm!r} breaks the protocol: with clients in processes of their own "
-            f"{differs} comes out otherwise, so it reads a peer or sends outside its channels; let all that "
-            "an answer needs be in client.graph, client.memory or what it is given"
+            f"{differs} is not the same, so it reads a peer or sends outside its channels; put all that an "
+            "answer needs into client.graph, client.memory or what it is given"
         )
 
 

@@ -76,7 +76,7 @@ def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
 
 @contextmanager
 def _can_go_on(out: Path) -> Iterator[None]:
-    """Whatever stops a run says how it goes on; one that never began leaves no empty folder."""
+    """When a run stops, the message says how to resume it; a run that never began leaves no empty folder."""
     go_on = f"go on with: secure-fedgraph resume {shlex.quote(str(out))}"
     try:
         yield

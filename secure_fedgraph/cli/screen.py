@@ -90,11 +90,11 @@ def plain_warnings() -> Iterator[None]:
     from secure_fedgraph.privacy.spending.budget import DeltaWarning
     from secure_fedgraph.registry import PluginWarning
 
-    said: set[str] = set()
+    shown: set[str] = set()
 
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
-        if str(message) not in said:
-            said.add(str(message))
+        if str(message) not in shown:
+            shown.add(str(message))
             click.echo(f"secure-fedgraph: warning: {message}", err=True)
 
     with warnings.catch_warnings():

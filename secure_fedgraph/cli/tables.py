@@ -71,7 +71,7 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
 
 
 def _owners(run: RunResult) -> Text | None:
-    """Where the single owners' scores lie, whatever their number; None where the rounds do not tell."""
+    """The range of the single owners' scores; None where the rounds do not have them."""
     scores = run.rounds[-1].owners if run.rounds else {}
     if len(scores) < 2:
         return None
@@ -107,10 +107,10 @@ def _plan(run: RunResult) -> list[Table]:
 def audit_tables(result: dict[str, Any]) -> list[Any]:
     """The outcome of every cell, and the accuracy behind it."""
     algorithms = list(dict.fromkeys(cell.get("algorithm") for cell in result["cells"]))
-    found: list[Any] = []
+    outcomes: list[Any] = []
     for algorithm in algorithms:
         mine = [cell for cell in result["cells"] if cell.get("algorithm") == algorithm]
-        found.append(_outcomes(mine, f"{algorithm}: " * (len(algorithms) > 1)))
+        outcomes.append(_outcomes(mine, f"{algorithm}: " * (len(algorithms) > 1)))
     reasons = dict.fromkeys(f"{c['policy']}: {c['reason']}" for c in result["cells"] if c["reason"])
     runs = Table(title="accuracy of the runs that were attacked")
     for column in ("policy", "setting", "seed", "global", "local", "bytes up", "seconds"):
@@ -136,7 +136,7 @@ def audit_tables(result: dict[str, Any]) -> list[Any]:
     broken = [Text(f"Broken claim: {text}", style="bold red") for text in result.get("broken") or []]
     verdict = Text(result["verdict"], style="bold")
     forms = _forms(result["cells"])
-    return [*forms, *found, notes, *_stops(result["cells"]), runs, *more, *broken, verdict]
+    return [*forms, *outcomes, notes, *_stops(result["cells"]), runs, *more, *broken, verdict]
 
 
 def _outcomes(cells: list[dict[str, Any]], head: str) -> Table:
@@ -163,19 +163,19 @@ def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
     """One row a noise: its claim, what worst cases show, and what they could have shown."""
     if not rows:
         return []
-    table = Table(title="epsilon as worst-case neighbours find it")
+    table = Table(title="epsilon, measured on worst-case neighbours")
     for column in ("policy", "noise", "of", "claimed", "at least", "power", "verdict"):
         table.add_column(column)
     several = len({row.get("algorithm") for row in rows}) > 1
     for row in rows:
         label = f"{row['algorithm']}, {row['policy']}" if several else row["policy"]
-        told = [f"{row[key]:.3g}" if key in row else "" for key in ("claim", "lower", "ceiling")]
+        figures = [f"{row[key]:.3g}" if key in row else "" for key in ("claim", "lower", "ceiling")]
         style = "bold red" if row["outcome"] == "broken" else ""
         table.add_row(
             label,
             row["noise"],
             row["of"],
-            *told,
+            *figures,
             Text(row["outcome"], style=style),
         )
     return [table]
@@ -192,9 +192,9 @@ def _conformance(rows: list[dict[str, Any]]) -> list[Any]:
         mine = [row for row in rows if row["check"] == check]
         counts = [sum(row["outcome"] == outcome for row in mine) for outcome in ("passed", "leak", "failed")]
         texts = ((row["policy"], f) for row in mine for f in row["findings"] or [row.get("reason")] if f)
-        told = dict.fromkeys(f"{policy}: {text}" for policy, text in texts)
+        findings = dict.fromkeys(f"{policy}: {text}" for policy, text in texts)
         style = "red" if counts[2] else ""
-        table.add_row(check, *(str(n or "") for n in counts), "; ".join(list(told)[:2]), style=style)
+        table.add_row(check, *(str(n or "") for n in counts), "; ".join(list(findings)[:2]), style=style)
     return [table]
 
 
@@ -218,21 +218,21 @@ def _setting(cell: dict[str, Any]) -> str:
     extra = {k: v for k, v in cell["settings"].items() if k not in ("aim", "variant") and v is not None}
     if cell["settings"]["variant"] != "as configured" or not extra:
         return str(cell["settings"]["variant"])
-    told = ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {value}" for key, value in extra.items())
-    return f"as configured: {told}"
+    settings = ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {value}" for key, value in extra.items())
+    return f"as configured: {settings}"
 
 
 def _stops(cells: list[dict[str, Any]]) -> list[Text]:
     """What would stop what leaks, once for the attacks and policies that share the answer."""
-    found: dict[tuple[str, str], list[str]] = {}
+    by_remedy: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         if cell["leaks"] and cell.get("stops"):
-            names = found.setdefault((cell["adversary"], cell["stops"]), [])
+            names = by_remedy.setdefault((cell["adversary"], cell["stops"]), [])
             if cell["attack"] not in names:
                 names.append(cell["attack"])
     return [
         Text(f"What would stop {', '.join(names)} in the hands of the {adversary}: {stops}.", style="red")
-        for (adversary, stops), names in found.items()
+        for (adversary, stops), names in by_remedy.items()
     ]
 
 
@@ -286,12 +286,12 @@ def compare_tables(result: dict[str, Any]) -> list[Any]:
 
 def _forms(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
     """The forms that policies made algorithms take, once each."""
-    told: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for row in rows:
         if row.get("form"):
             settings = " ".join(f"training.{k}={str(v).lower()}" for k, v in row["form"].items())
-            told[f"{row['algorithm']} under {row['policy']} takes the form {settings}."] = None
-    return [Text(text) for text in told]
+            sentences[f"{row['algorithm']} under {row['policy']} takes the form {settings}."] = None
+    return [Text(text) for text in sentences]
 
 
 def _leaks(points: list[dict[str, Any]], attacks: list[str]) -> list[Any]:
@@ -308,10 +308,10 @@ def _leaks(points: list[dict[str, Any]], attacks: list[str]) -> list[Any]:
         table.add_column(column)
     for row in points:
         for attack, value in (row.get("leak") or {}).items():
-            told = row.get("leaks", {}).get(attack)
+            leak = row.get("leaks", {}).get(attack)
             score = f"{value:.3f}" if isinstance(value, float) else str(value)
-            guess = "" if told is None else f"{told['baseline']:.3f}"
-            leaks = told is not None and told["leaks"]
+            guess = "" if leak is None else f"{leak['baseline']:.3f}"
+            leaks = leak is not None and leak["leaks"]
             table.add_row(row["name"], attack, score, guess, Text("leaks" if leaks else "", style="red"))
     return [table, *failed]
 
@@ -323,8 +323,8 @@ def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:
     table.add_column()
     for row in rows:
         name, *others = row.items()
-        told = [(key, value) for key, value in others if key != "summary" and value not in ([], {})]
-        rest = [f"[dim]{key}:[/dim] {escape(_listed(value))}" for key, value in told]
+        details = [(key, value) for key, value in others if key != "summary" and value not in ([], {})]
+        rest = [f"[dim]{key}:[/dim] {escape(_listed(value))}" for key, value in details]
         table.add_row(str(name[1]), "\n".join([escape(str(row.get("summary", ""))), *rest]))
     return table
 

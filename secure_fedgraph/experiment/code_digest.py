@@ -1,4 +1,4 @@
-"""Digests of code: what one version of it made is not taken for another's."""
+"""Digests of code, so that results of one version are not taken for those of another."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ MAKE_NO_RESULTS = ("report", "attacks", "audits")
 
 @lru_cache(maxsize=8)
 def of_rooms(*rooms: Path) -> str:
-    """Of all modules below some folders, but for those that make pages.
+    """The digest of all modules below some folders, except those that make no results.
 
     Args:
-        rooms: of packages; this package alone where none is given.
+        rooms: folders of packages; by default this package's.
     """
-    found = ((room, path) for room in rooms or (PACKAGE,) for path in room.rglob("*.py"))
+    modules = ((room, path) for room in rooms or (PACKAGE,) for path in room.rglob("*.py"))
     return _of(
         path
-        for room, path in found
+        for room, path in modules
         if room != PACKAGE or path.relative_to(room).parts[0] not in MAKE_NO_RESULTS
     )
 
 
 def of_code(kind: type[Any] | Callable[..., Any], *known: Path) -> str:
-    """Of the files that a class and its bases, or a function, stand in, and of what lies beside a user's.
+    """The digest of the files that define a class and its bases, or a function; and of a user's files beside.
 
-    What a user's module may import from its own folder counts, imported or not: what is loaded changes while
-    runs go on, and their keys must not.
+    All that a user's module could import from its own folder counts, imported or not: the set of loaded
+    modules changes while runs go on, and the runs' keys must not change with it.
 
     Args:
-        known: folders that are no user's, besides this package's.
+        known: folders that are not the user's, besides this package's.
     """
     rooms = (PACKAGE, *known)
     files: set[Path] = set()
     for base in kind.__mro__ if isinstance(kind, type) else (inspect.unwrap(kind),):
-        with suppress(TypeError, OSError):  # a notebook's, or the interpreter's
+        with suppress(TypeError, OSError):  # defined in a notebook or in C
             files.add(Path(inspect.getsourcefile(base) or "").resolve())
     files = {path for path in files if path.is_file()}
     for folder in {path.parent for path in files if not _is_installed(path, rooms)}:
@@ -58,10 +58,10 @@ def _is_installed(path: Path, rooms: Iterable[Path]) -> bool:
 
 
 def _of(files: Iterable[Path]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(files):
-        found.update(f"{path.name}\n".encode() + _of_file(path).encode())
-    return found.hexdigest()[:16]
+        digest.update(f"{path.name}\n".encode() + _of_file(path).encode())
+    return digest.hexdigest()[:16]
 
 
 @lru_cache(maxsize=4096)

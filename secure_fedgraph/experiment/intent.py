@@ -15,30 +15,30 @@ TABLES = ("protection", "steps", "budget")
 """Tables of the configuration whose keys are looked at one by one."""
 RUN_ONLY = {
     "audit": {
-        "logging": "an audit has attacks and no course to log",
+        "logging": "an audit logs no runs",
         "checkpoint_every": "an audit keeps no checkpoints",
     },
-    "compare": {"checkpoint_every": "a comparison says itself how often"},
+    "compare": {"checkpoint_every": "a comparison sets it itself"},
 }
 """Command -> keys that it has no use for, and why."""
 
 
 def given_keys(values: Mapping[str, Any]) -> dict[str, Any]:
     """What a user named, by dotted key."""
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for key, value in values.items():
         if key in TABLES and isinstance(value, Mapping):
-            found |= {f"{key}.{inner}": one for inner, one in value.items()}
+            named |= {f"{key}.{inner}": one for inner, one in value.items()}
         else:
-            found[key] = value
-    return found
+            named[key] = value
+    return named
 
 
 def check_intent(given: Mapping[str, Any], experiments: Iterable[Experiment], command: str = "run") -> None:
     """Refuses what none of the experiments uses.
 
-    A value that is the default anyway asks for nothing. Of several experiments, as those of a comparison, it
-    is enough that one uses a key: one set of flags serves a list of policies.
+    A key with its default value asks for nothing. Of several experiments, as in a comparison, it is enough
+    that one uses a key: one set of flags serves a list of policies.
 
     Args:
         given: dotted key -> value, as the user wrote them.
@@ -48,14 +48,14 @@ def check_intent(given: Mapping[str, Any], experiments: Iterable[Experiment], co
     Raises:
         BadInput: naming the key, the value and the mend.
     """
-    asked = [one.with_default_budget() for one in experiments]
+    resolved = [one.with_default_budget() for one in experiments]
     for key, value in given.items():
         field = Experiment.model_fields.get(key)
         if field is not None and value == field.default:
             continue
-        why = RUN_ONLY.get(command, {}).get(key) or _unused(key, asked, command)
-        if why:
-            raise BadInput(f"{_flag(key)} {_written(value)} would be ignored: {why}")
+        reason = RUN_ONLY.get(command, {}).get(key) or _unused(key, resolved, command)
+        if reason:
+            raise BadInput(f"{_flag(key)} {_written(value)} would be ignored: {reason}")
 
 
 def _unused(key: str, experiments: Sequence[Experiment], command: str) -> str:
@@ -64,8 +64,8 @@ def _unused(key: str, experiments: Sequence[Experiment], command: str) -> str:
         return ""
     name, _, inner = key.partition(".")
     rule = RULES.get(name)
-    whys = [rule(one, inner) for one in experiments] if rule is not None else [""]
-    return "" if "" in whys else whys[0]
+    reasons = [rule(one, inner) for one in experiments] if rule is not None else [""]
+    return "" if "" in reasons else reasons[0]
 
 
 def _no_budget(experiment: Experiment, inner: str) -> str:
@@ -85,7 +85,7 @@ def _weights(experiment: Experiment, inner: str) -> str:
 def _epsilon(experiment: Experiment, inner: str) -> str:
     if experiment.epsilon is not None:
         return ""
-    return f"{experiment.policy} has no noise that could keep it for a {experiment.unit}"
+    return f"{experiment.policy} adds no noise that could keep this budget for a {experiment.unit}"
 
 
 def _noised(experiment: Experiment, inner: str) -> str:
@@ -112,7 +112,7 @@ def _protection(experiment: Experiment, inner: str) -> str:
     used = _recipes(experiment)
     if any(inner in inspect.signature(RECIPES[name]).parameters for name in used):
         return ""
-    knows = [n for n, recipe in RECIPES.items() if inner in inspect.signature(recipe).parameters]
+    having_it = [n for n, recipe in RECIPES.items() if inner in inspect.signature(recipe).parameters]
     if experiment.policy == "strictest":
         if "multiplier" not in experiment.protection and inner in ("norm", "multiplier", "rows"):
             return "strictest clips and noises nothing unless --multiplier or --epsilon says how much"
@@ -121,7 +121,7 @@ def _protection(experiment: Experiment, inner: str) -> str:
     if experiment.trains_under_noise and inner in ("norm", "multiplier"):
         key = {"norm": "clip", "multiplier": "noise"}[inner]
         return f"clients' steps are clipped and noised, and {experiment.policy} is not; set steps.{key}"
-    return f"{experiment.policy} has no such setting; {', '.join(knows)} have"
+    return f"{experiment.policy} has no such setting; {', '.join(having_it)} have"
 
 
 def _recipes(experiment: Experiment) -> list[str]:
@@ -130,7 +130,7 @@ def _recipes(experiment: Experiment) -> list[str]:
         return [experiment.policy]
     try:
         made = experiment.make_policy()
-    except (BadInput, Refused):  # whatever is wrong with it is said where it is made
+    except (BadInput, Refused):  # making the experiment reports what is wrong with it
         return list(LADDER)
     candidates = [one.name for one in getattr(made, "candidates", ())]
     return candidates or [name for name in LADDER if name not in NOISED]

@@ -25,7 +25,7 @@ class Protected:
     budget: Budget | None = None
     plan: Plan | None = None
     foreseen: float | None = None
-    """The epsilon that the whole run comes to, where it has a budget; more than that, and it will stop."""
+    """The epsilon that the whole run will cost, where it has a budget. Above the budget the run will stop."""
 
 
 def protect(
@@ -37,11 +37,11 @@ def protect(
     """The policy of an experiment, calibrated to its budget.
 
     Args:
-        kept: the multipliers that a run which goes on was planned with. Planned anew they would be others:
-            what it spent so far stands in a shared ledger, and so does what others spent since.
+        kept: the multipliers that a resumed run was planned with. A new plan would give others, since a
+            shared ledger holds what this run and others have spent since then.
 
     Raises:
-        BudgetExhausted: where no noise keeps to the budget, or not one round does.
+        BudgetExhausted: where no noise fits the budget, or not even one round does.
         BadInput, Refused: as making and binding the policy would.
     """
     if experiment.epsilon is None:
@@ -57,14 +57,14 @@ def protect(
     )
     if experiment.planned and kept is not None:
         return Protected(experiment.make_policy(kept), budget)
-    book = Ledger(experiment.ledger) if experiment.ledger is not None else Ledger()
-    before = [book.costs_of(name) for name in book.clients]
+    ledger = Ledger(experiment.ledger) if experiment.ledger is not None else Ledger()
+    before = [ledger.costs_of(name) for name in ledger.clients]
     channels = sent_on(experiment, algorithm)
     rounds = experiment.rounds or algorithm.rounds
     uses = uses_of(algorithm, channels, rounds, len(federation.names))
-    times = _occurrences(algorithm, experiment.make_policy())
+    occurrences = _occurrences(algorithm, experiment.make_policy())
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # binding says it again when the run starts
+        warnings.simplefilter("ignore")  # binding warns again when the run starts
         if experiment.planned:
             made = plan(
                 budget,
@@ -73,12 +73,12 @@ def protect(
                 federation.names,
                 uses,
                 experiment.budget,
-                times,
+                occurrences,
                 before,
             )
             return Protected(made.policy, budget, made, made.epsilon)
         policy = experiment.make_policy()
-        foreseen = check_first(budget, policy.bind(channels, federation.names), uses, times)
+        foreseen = check_first(budget, policy.bind(channels, federation.names), uses, occurrences)
         return Protected(policy, budget, None, foreseen)
 
 
@@ -92,7 +92,7 @@ def split_of(
 
 
 def uses_of(algorithm: Algorithm, channels: Iterable[Channel], rounds: int, clients: int) -> dict[str, int]:
-    """How often each client is asked, by channel; and trains."""
+    """How often each client is asked, by channel, and how often it trains."""
     return {TRAINING: rounds, **{c.name: algorithm.uses(c, rounds, clients) for c in channels}}
 
 

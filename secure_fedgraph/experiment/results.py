@@ -43,7 +43,7 @@ from secure_fedgraph.storage.party_store import write_json as write_checked
 
 WRITTEN = ("result.json", "audit.json", "compare.json")
 BESIDE = ("compare.csv", "compare.parquet", "report.html")
-"""What commands write beside their results, and what goes with them."""
+"""Files that commands write beside their results, and remove together with them."""
 ASKED, PLANNED = "experiment.json", "plan.json"
 PACKAGES = (
     "secure-fedgraph",
@@ -69,16 +69,16 @@ def execute(
     """Runs one experiment with one seed.
 
     Args:
-        on_form: called with what is about to run and in which form, in a line, once nothing can be refused.
-        checkpoints: keep them, and go on from one that is there.
+        on_form: called after all checks with one line: what is about to run, and in which form.
+        checkpoints: write checkpoints, and resume from an existing one.
         on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
-        plays: an audit's dishonest party: the algorithm as it runs where that party plays along. It neither
-            clips nor noises what it sends on the channels that the class names as ``spares``, and nothing is
-            promised to it, so no budget stops the run, and a ledger that other runs share is not charged.
+        plays: for an audit with a dishonest party: turns the algorithm's class into the one that this party
+            runs. The party neither clips nor noises what it sends on the channels in the class's ``spares``.
+            It has no guarantee, so no budget stops the run, and a shared ledger is not charged.
     """
     federation = make_federation(experiment)
     algorithm = in_form(experiment, federation)
-    told = lead(experiment, algorithm, federation)
+    first_line = lead(experiment, algorithm, federation)
     if plays is not None:
         algorithm = _played(algorithm, plays)
     resume = checkpoints and out is not None and commit_path(out / "checkpoint").exists()
@@ -88,7 +88,7 @@ def execute(
         _note_plan(note, protected.plan)
 
     def started() -> None:
-        on_form(told)
+        on_form(first_line)
         if on_start is not None and experiment.checkpoint_every:
             on_start()
 
@@ -125,15 +125,15 @@ def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
         BadInput, Refused: as the run would.
     """
     algorithm = experiment.make_algorithm()
-    where = federation.pooled() if algorithm.pools else federation
-    where.check(algorithm, experiment.evaluation)
+    run_on = federation.pooled() if algorithm.pools else federation
+    run_on.check(algorithm, experiment.evaluation)
     return fitted(
         algorithm, experiment.make_policy(), federation, experiment.evaluation, experiment.allow_plaintext
     )
 
 
 def expected(experiment: Experiment) -> Algorithm:
-    """The algorithm in the form that its run will take, as far as that can be told without the data."""
+    """The algorithm in the form that its run will take, as far as that is known without the data."""
     algorithm = experiment.make_algorithm()
     clients = ("pool",) if algorithm.pools else owner_names(experiment.clients)
     return fit(algorithm, experiment.make_policy(), clients, experiment.allow_plaintext)
@@ -142,14 +142,14 @@ def expected(experiment: Experiment) -> Algorithm:
 def lead(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> str:
     """What is about to run, in a line: in which form, under what budget, and what stays in plaintext."""
     e = experiment
-    told = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under {e.policy}"]
+    parts = [f"{e.algorithm} on {e.data}, {len(federation.names)} clients, under {e.policy}"]
     if algorithm.form is not None:
-        told.append(f"in the form {algorithm.form}: {algorithm.form.why}")
+        parts.append(f"in the form {algorithm.form}: {algorithm.form.why}")
     if e.epsilon is not None:
-        told.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
+        parts.append(f"epsilon {e.epsilon:g} at delta {e.delta:g} for one {e.unit} against the {e.against}")
     if left := _left_in_plaintext(experiment, algorithm, federation):
-        told.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
-    return "; ".join(told)
+        parts.append(f"with {' and '.join(left)} left in plaintext, as was allowed")
+    return "; ".join(parts)
 
 
 def _left_in_plaintext(experiment: Experiment, algorithm: Algorithm, federation: Federation) -> list[str]:
@@ -169,7 +169,7 @@ def _played(algorithm: Algorithm, plays: Callable[[type[Any]], type[Any]]) -> An
 
 
 def _unspoilt(policy: Policy, algorithm: Any) -> Policy:
-    """The policy without clips and noise of local_dp on what a dishonest party sends for its own ends."""
+    """The policy without local_dp's clip and noise on the channels that a dishonest party spares."""
     names = getattr(algorithm, "spares", ())
     used = {c.name: policy.recipe(c) for c in algorithm.in_use if c.name in names}
     spared = {
@@ -181,7 +181,7 @@ def _unspoilt(policy: Policy, algorithm: Any) -> Policy:
 
 
 def _note_plan(note: Path | None, plan: Plan | None) -> None:
-    """For a run that goes on: it keeps the noise that it was planned with."""
+    """Saves the plan, so that a resumed run keeps its noise."""
     if note is None:
         return
     out = note.parents[1]
@@ -195,10 +195,12 @@ def _note_plan(note: Path | None, plan: Plan | None) -> None:
 def _planned(note: Path | None) -> dict[str, float] | None:
     if note is None or files.size_of(note) is None:
         return None
-    found = read_checked(note, note.parents[1]).get("multipliers")
-    if not isinstance(found, dict) or not all(type(one) in (int, float) for one in found.values()):
+    multipliers = read_checked(note, note.parents[1]).get("multipliers")
+    if not isinstance(multipliers, dict) or not all(
+        type(one) in (int, float) for one in multipliers.values()
+    ):
         raise damaged(note, "'multipliers' is no table of numbers")
-    return {str(name): float(one) for name, one in found.items()}
+    return {str(name): float(one) for name, one in multipliers.items()}
 
 
 def make_federation(experiment: Experiment) -> Federation:
@@ -258,14 +260,14 @@ def configured(config: Mapping[str, Any], path: Path) -> Experiment:
 
 
 def finish(out: Path) -> None:
-    """After ``result.json`` stands: clients' memories are not left lying about."""
-    kept = out / "checkpoint"
-    if not kept.is_dir():
+    """Removes the clients' memories, once ``result.json`` is written."""
+    checkpoint = out / "checkpoint"
+    if not checkpoint.is_dir():
         return
     for folder in ("clients", "server"):
-        files.remove_folder(kept / folder, out)
-    files.remove(commit_path(kept), out)
-    for draft in kept.glob(f".*{files.DRAFT}"):  # of a process that was killed
+        files.remove_folder(checkpoint / folder, out)
+    files.remove(commit_path(checkpoint), out)
+    for draft in checkpoint.glob(f".*{files.DRAFT}"):  # of a process that was killed
         files.remove(draft, out)
 
 
@@ -305,7 +307,7 @@ def run_result(run: Run, experiment: Experiment, command: str = "") -> dict[str,
         "weights": weights(run),
         "notes": run.algorithm.notes(run.state),
         "rounds": list(run.history),
-        **({"findings": found} if (found := run.algorithm.findings(run.transcript)) else {}),
+        **({"findings": findings} if (findings := run.algorithm.findings(run.transcript)) else {}),
     }
     return schema.checked(schema.RunResult, result)
 
@@ -315,12 +317,12 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
     if run.budget is None:
         return None
     entry = run.privacy(run.budget.unit, run.budget.delta)
-    left = entry["readers"][run.budget.against]
+    spent_so_far = entry["readers"][run.budget.against]
     return {
         **asdict(run.budget),
         "relation": entry["relation"],
         "planned": experiment.planned,
-        "spent": left,
+        "spent": spent_so_far,
         **(_of_all_runs(run.budget, experiment.ledger) if experiment.ledger else {}),
     }
 
@@ -332,11 +334,11 @@ _SCORED = {
 
 
 def released_exactly(run: Run) -> list[str]:
-    """What this file says that follows from protected data without noise, so that no epsilon covers it.
+    """What this file reveals of protected data without noise, so that no epsilon covers it.
 
-    Keys of the result, each with what it gives away. Whoever publishes the file publishes these too.
+    Keys of the result, each with what it reveals. Publishing the file publishes these too.
     """
-    found = [
+    exact = [
         f"rounds, accuracy: scores of every round, {_SCORED[run.evaluation]}",
         "accuracy.best_by_validation: which round was best on validation nodes",
         "data: how many nodes, features and classes there are (they make the model's width), and a digest",
@@ -344,15 +346,15 @@ def released_exactly(run: Run) -> list[str]:
         "bytes, channels, seconds: sizes and times",
     ]
     if run.state:
-        found.append("weights: a digest of the final state")
-    return found
+        exact.append("weights: a digest of the final state")
+    return exact
 
 
 def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
     """What stands in a shared ledger, and what is guaranteed for runs planned one after the other."""
     return {
         "spent_by_all_runs": _by_all_runs(budget, ledger),
-        "spent_by_all_runs_is": "what all charges come to had every run been planned before the first",
+        "spent_by_all_runs_is": "the cost of all charges, if all runs had been planned before the first",
         "guaranteed_for_all_runs": budget.epsilon,
         "guaranteed_for_all_runs_is": "the budget, by a filter, for runs that were planned by what earlier "
         "ones released, where all of them keep to it",
@@ -360,7 +362,7 @@ def _of_all_runs(budget: Budget, ledger: Path) -> dict[str, Any]:
 
 
 def _plan(run: Run) -> list[dict[str, Any]] | None:
-    """How the budget is split, a row for each channel or drawing that costs anything of it."""
+    """How the budget is split, a row for each channel or randomised input that uses part of it."""
     if run.budget is None:
         return None
     clients = len(run.federation.names)
@@ -370,8 +372,8 @@ def _plan(run: Run) -> list[dict[str, Any]] | None:
 
 def _by_all_runs(budget: Budget, ledger: Path) -> float | str:
     """What a shared ledger's runs come to for the budget's unit and reader."""
-    told = spent(read_ledger(ledger), budget.delta, budget.holders, (budget.unit,))
-    return number(told[budget.unit][budget.against].epsilon)
+    spent_by_unit = spent(read_ledger(ledger), budget.delta, budget.holders, (budget.unit,))
+    return number(spent_by_unit[budget.unit][budget.against].epsilon)
 
 
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -401,11 +403,11 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:
-    found = [r["accuracy"][key] for r in results if key in r["accuracy"]]
-    if not found:
+    scores = [r["accuracy"][key] for r in results if key in r["accuracy"]]
+    if not scores:
         return None
-    shared = [key for key in found[0] if key != "round" and all(key in f for f in found)]
-    return {key: fmean([f[key] for f in found]) for key in shared}
+    shared = [key for key in scores[0] if key != "round" and all(key in f for f in scores)]
+    return {key: fmean([f[key] for f in scores]) for key in shared}
 
 
 def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
@@ -418,13 +420,13 @@ def resolved(experiment: Experiment, run: Run) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Python's and the packages' versions."""
-    found = {"python": platform.python_version()}
+    by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            by_package[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            by_package[name] = "not installed"
+    return by_package
 
 
 def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:
@@ -449,16 +451,16 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
         root: as :func:`write_json`'s.
 
     Raises:
-        BadInput: for a file that is not there or holds something else; of a key that is missing or has a
-            value of another type it names file, key, value and mend.
+        BadInput: for a file that is missing or holds something else; for a key that is missing or has a value
+            of another type, naming file, key, value and mend.
     """
     if not path.exists():
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}")
     value = json_in(path, root)
     if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{kind}/1":
-        found = value.get("schema") if isinstance(value, dict) else None
+        written_as = value.get("schema") if isinstance(value, dict) else None
         raise BadInput(
-            f"{path} has schema {repr(found)[:60]}, "
+            f"{path} has schema {repr(written_as)[:60]}, "
             f"not secure-fedgraph/{kind}/1: give the folder of a {kind}, or write it again"
         )
     if kind in schema.RESULTS:
@@ -488,7 +490,7 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
     """A folder for results.
 
     Raises:
-        BadInput: where an earlier result stands in it and nobody said to overwrite.
+        BadInput: where it holds an earlier result and ``overwrite`` is false.
     """
     earlier = [name for name in (*WRITTEN, "ledger.jsonl", "ledger.torn") if (out / name).exists()]
     started = any((out / "checkpoint" / file).exists() for file in ("checkpoint.json", ASKED))
@@ -501,12 +503,12 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
         raise BadInput(f"{out} already holds {earlier[0]}: give another --out, or --overwrite")
     if out.exists() and not out.is_dir():
         raise BadInput(f"--out {out} is a file: give a folder")
-    stood_on = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
+    old_folders = _stood_on(out) if earlier or overwrite or (out / "checkpoint").exists() else []
     if any(name in WRITTEN for name in earlier):
         earlier += [name for name in BESIDE if (out / name).exists()]
     for name in earlier:
         files.remove(out / name)
-    for folder in stood_on:
+    for folder in old_folders:
         files.remove_folder(folder, out)
         above = folder.parent
         while above != out and above.is_dir() and not any(above.iterdir()):
@@ -520,22 +522,22 @@ def fresh_folder(out: Path, overwrite: bool) -> Path:
 
 
 def _stood_on(out: Path) -> list[Path]:
-    """The folders that an earlier result names as its own. Whatever else lies beside them stays.
+    """The folders that an earlier result names as its own. Everything else stays.
 
-    A name out of a file stays a name: what leads elsewhere is nobody's to take away.
+    A name from a file must be a plain name: a path that leads elsewhere is never removed.
     """
     folders = [out / "transcript", out / "checkpoint"]
     folders += [out / "cells", out / "plots"]
     for name in WRITTEN:
-        with suppress(BadInput):  # nothing readable names them, so nothing is taken away
+        with suppress(BadInput):  # a file that cannot be read names no folders
             old = json_in(out / name)
             named = [str(one.get("name")) for one in _objects(old, "points")]
             folders += [out / "runs" / place for place in named if _is_name(place)]
             seeds = [one.get("seed") for one in _objects(old, "seeds")]
             folders += [out / f"seed-{seed}" for seed in seeds if type(seed) is int]
-            made = [str(one.get("folder") or "").partition("/") for one in _objects(old, "runs")]
+            audited = [str(one.get("folder") or "").partition("/") for one in _objects(old, "runs")]
             folders += [
-                out / "runs" / place for above, _, place in made if above == "runs" and _is_name(place)
+                out / "runs" / place for above, _, place in audited if above == "runs" and _is_name(place)
             ]
     inside = out.resolve()
     return [folder for folder in folders if inside in folder.resolve().parents]
@@ -554,7 +556,7 @@ def _is_name(name: str) -> bool:
 
 
 def rehearse(experiment: Experiment) -> None:
-    """Everything that can be refused before round 1, without writing anything.
+    """Makes every check that can refuse a run before round 1, and writes nothing.
 
     Raises:
         BadInput, Refused: as the run would.
@@ -564,7 +566,7 @@ def rehearse(experiment: Experiment) -> None:
     policy = protect(experiment, algorithm, federation).policy
     federation = federation.pooled() if algorithm.pools else federation
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run itself will say it
+        warnings.simplefilter("ignore")  # the run itself will warn
         policy.bind(channels_of(algorithm, federation, experiment.evaluation), federation.names)
 
 
@@ -574,8 +576,8 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
         mine = [s for s in run.transcript.sent if s.channel == row["name"]]
         charges = [c for c in run.charges if c.channel == row["name"]]
         unit = charges[0].unit if charges else row["unit"]
-        told = spent(charges, delta, run.federation.holders, (unit,))[unit] if charges else {}
-        by_reader = {reader: found.epsilon for reader, found in told.items()}
+        spendings = spent(charges, delta, run.federation.holders, (unit,))[unit] if charges else {}
+        by_reader = {reader: cost.epsilon for reader, cost in spendings.items()}
         rows.append(
             {
                 **row,
@@ -591,13 +593,13 @@ def _channels(run: Run, delta: float) -> list[dict[str, Any]]:
 
 
 def _left_out(run: Run) -> list[dict[str, Any]]:
-    """Clients that sums went on without, and why: they sent nonsense, refused, or were gone."""
+    """Clients that sums went on without, and why: an invalid answer, a refusal, or a process that died."""
     fields = ("round", "channel", "step", "client", "reason")
     return [{field: getattr(note, field) for field in fields} for note in run.transcript.left_out]
 
 
 def _cut(run: Run) -> list[dict[str, Any]]:
-    """Uploads that held more than their protection carries, by exchange: how many of how many, not whose."""
+    """By exchange, how many of the uploads held values beyond what their protection carries; not whose."""
     fields = ("round", "channel", "uploads", "of", "limit")
     return [{field: getattr(note, field) for field in fields} for note in run.transcript.cut]
 

@@ -23,7 +23,7 @@ def anchor(algorithm: str, attack: str) -> str:
 
 
 def title_of(cell: Record) -> str:
-    """What a cell's attack learns, as the audit says it; of one that says nothing the attack's id."""
+    """What a cell's attack learns, in the audit's words; the attack's id where there are none."""
     return str(cell.get("title") or cell.get("attack"))
 
 
@@ -44,7 +44,7 @@ def above(cell: Record) -> bool:
 
 
 def at_least(cell: Record) -> float | None:
-    """The lower bound that a ceiling is held against; older files have that of the 95 % interval alone.
+    """The lower bound to compare with a ceiling; older files have only that of the 95 % interval.
 
     >>> at_least({"low": 0.8, "surely_at_least": 0.7}), at_least({"low": 0.8})
     (0.7, 0.8)
@@ -54,7 +54,7 @@ def at_least(cell: Record) -> float | None:
 
 
 def exact_of_too_few(cell: Record) -> bool:
-    """Whether a guess is right throughout, of so few terms that no interval tells it from luck.
+    """Whether a guess is entirely right, but of so few terms that the interval includes luck.
 
     >>> exact_of_too_few({"score": 1.0, "leaks": False, "baseline": 0.6})
     True
@@ -78,7 +78,7 @@ def alike(
 ) -> list[tuple[list[str], Record]]:
     """Policies under which one adversary, at one aim and in one setting, guessed the same.
 
-    Where what the defence leaves says the same as what was sent about each owner, one of the two is enough.
+    If the guess from what the defence leaves equals the guess about each owner, one of the two is kept.
     """
     groups: list[tuple[list[str], Record]] = []
     for record in records:
@@ -122,5 +122,7 @@ def stem(code: str, policy: str, record: Record) -> str:
     >>> stem("d1", "my policy", {"adversary": "client", "aim": "each owner"})
     'd1-my-policy-client-each'
     """
-    who, aim = str(record.get("adversary", "server")), "each" if record.get("aim") == EACH else "union"
-    return "-".join(re.sub(r"[^A-Za-z0-9_]+", "-", p).strip("-") or "x" for p in (code, policy, who, aim))
+    adversary, aim = str(record.get("adversary", "server")), "each" if record.get("aim") == EACH else "union"
+    return "-".join(
+        re.sub(r"[^A-Za-z0-9_]+", "-", p).strip("-") or "x" for p in (code, policy, adversary, aim)
+    )

@@ -55,10 +55,10 @@ def measure_of(result: Mapping[str, Any]) -> Measure:
 
 def others(result: Mapping[str, Any]) -> list[dict[str, str]]:
     """Every figure of a result but the headline's, by name, last round."""
-    head, found = measure_of(result), result.get("accuracy") or {}
+    headline, scores = measure_of(result), result.get("accuracy") or {}
     rows = []
-    for key, value in found.items():
-        if key != head.key and words.real(value) is not None:
+    for key, value in scores.items():
+        if key != headline.key and words.real(value) is not None:
             percent = not key.startswith(("mae", "auc"))
             text = words.percent(value) if percent else decimals(value)
             rows.append({"name": NAMES.get(key, key.replace("_", " ")), "value": text})

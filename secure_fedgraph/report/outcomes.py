@@ -86,7 +86,7 @@ def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> d
                     {
                         "setting": AS_CONFIGURED if variant == AS_CONFIGURED else f"control: {variant}",
                         "changes": _changes(by_policy) if aim == EACH else "",
-                        "aim": aimed(aim, [c for found in by_policy.values() for c in found]),
+                        "aim": aimed(aim, [c for seeds in by_policy.values() for c in seeds]),
                         "places": [
                             _place(by_policy[p], p) if p in by_policy else _nothing_left(rows.values(), p)
                             for p in shown
@@ -108,20 +108,22 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     """The attacks that leak, with the best verdict; those that need their own settings say so."""
     plain: dict[str, str] = {}
     forced: dict[str, str] = {}
-    by: dict[str, dict[str, None]] = {}
+    adversaries: dict[str, dict[str, None]] = {}
     subjects: dict[str, str] = {}
     for cell in cells:
         if cell.get("leaks") and about(cell) == aim:
             usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
             verdict = str(cell.get("verdict", "")).split(", about")[0].split(";")[0]
             attack = str(cell.get("attack"))
-            told = plain if usual else forced
-            told[attack] = "exact" if told.get(attack) == "exact" else verdict
+            verdicts_of = plain if usual else forced
+            verdicts_of[attack] = "exact" if verdicts_of.get(attack) == "exact" else verdict
             subjects[attack] = subject_of(cell)
-            by.setdefault(attack, {})[str(cell.get("adversary", "server"))] = None
-    parts = [_told(attack, subjects[attack], verdict, by[attack]) for attack, verdict in plain.items()]
+            adversaries.setdefault(attack, {})[str(cell.get("adversary", "server"))] = None
+    parts = [
+        _told(attack, subjects[attack], verdict, adversaries[attack]) for attack, verdict in plain.items()
+    ]
     rest = [
-        _told(attack, subjects[attack], verdict, by[attack])
+        _told(attack, subjects[attack], verdict, adversaries[attack])
         for attack, verdict in forced.items()
         if attack not in plain
     ]
@@ -152,25 +154,32 @@ def _told(attack: str, subject: str, verdict: str, by: Iterable[str]) -> str:
 
 def _stops(cells: Sequence[dict[str, Any]]) -> str:
     """What would stop what leaks, by adversary, where the server is not the only one."""
-    found: dict[str, dict[str, None]] = {}
+    remedies: dict[str, dict[str, None]] = {}
     for cell in cells:
         if cell.get("leaks") and cell.get("stops"):
-            found.setdefault(str(cell.get("adversary")), {})[str(cell["stops"])] = None
-    if set(found) <= {"server"}:
+            remedies.setdefault(str(cell.get("adversary")), {})[str(cell["stops"])] = None
+    if set(remedies) <= {"server"}:
         return ""
-    told = [
-        f"{words.named(words.ADVERSARIES, who)}: {'; '.join(sentences)}" for who, sentences in found.items()
+    parts = [
+        f"{words.named(words.ADVERSARIES, who)}: {'; '.join(sentences)}"
+        for who, sentences in remedies.items()
     ]
-    return f" What would stop it, against {'; against '.join(told)}."
+    return f" What would stop it, against {'; against '.join(parts)}."
 
 
 def _stopped(cells: Sequence[dict[str, Any]]) -> str:
     """That some scores are lower bounds, because a search was ended before it was through."""
-    found = [c for c in cells if (c.get("details") or {}).get("searches_stopped") and c.get("score") != 1]
-    if not found:
+    lower_bounds = [
+        c for c in cells if (c.get("details") or {}).get("searches_stopped") and c.get("score") != 1
+    ]
+    if not lower_bounds:
         return ""
-    limits = sorted({words.real(c["details"].get("stopped_after")) or 0.0 for c in found})
-    many = "One score is a lower bound" if len(found) == 1 else f"{len(found)} scores are lower bounds"
+    limits = sorted({words.real(c["details"].get("stopped_after")) or 0.0 for c in lower_bounds})
+    many = (
+        "One score is a lower bound"
+        if len(lower_bounds) == 1
+        else f"{len(lower_bounds)} scores are lower bounds"
+    )
     return f" {many}: a search was stopped after {words.listed((f'{s:g}' for s in limits), 'or')}\u202fs."
 
 
@@ -205,20 +214,20 @@ def _state(cells: Sequence[dict[str, Any]], outcome: str, leaks: bool) -> str:
 
 
 def _nothing_left(rows: Iterable[dict[str, list[dict[str, Any]]]], policy: str) -> dict[str, Any] | None:
-    """Of a run that was refused nothing is left to aim at either; None where there was no run."""
+    """A refused run, which leaves nothing to attack; None where there was no run."""
     refused = [c for row in rows for c in row.get(policy, ()) if c.get("outcome") == "refused"]
     return _place(refused[:1], policy) if refused else None
 
 
 def _told_stops(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> list[str]:
     """What would stop an attack in one adversary's hands, where it leaks at all."""
-    cells = [c for by_policy in rows for found in by_policy.values() for c in found]
+    cells = [c for by_policy in rows for same_policy in by_policy.values() for c in same_policy]
     return list(dict.fromkeys(str(c["stops"]) for c in cells if c.get("leaks") and c.get("stops")))
 
 
 def _title(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> str:
     """What an attack learns, from the first of its cells that says it."""
-    cells = (c for by_policy in rows for found in by_policy.values() for c in found)
+    cells = (c for by_policy in rows for same_policy in by_policy.values() for c in same_policy)
     return next((str(c["title"]) for c in cells if c.get("title")), "")
 
 
@@ -236,14 +245,14 @@ def _nodes(cells: Sequence[dict[str, Any]]) -> str | None:
 
 def _numbers(cell: dict[str, Any]) -> dict[str, Any]:
     """One cell in full, for whoever opens it."""
-    extra = [(k.replace("_", " "), _plain(v)) for k, v in (cell.get("details") or {}).items()]
+    details = [(k.replace("_", " "), _plain(v)) for k, v in (cell.get("details") or {}).items()]
     return {
         "seed": cell.get("seed"),
         "score": cell.get("score"),
         "low": cell.get("low"),
         "high": cell.get("high"),
         "baselines": list((cell.get("baselines") or {}).items()),
-        "details": extra,
+        "details": details,
         "messages": cell.get("messages"),
         "seconds": cell.get("seconds"),
         "ceiling": cell.get("ceiling"),
@@ -280,8 +289,8 @@ def _bar(scored: Sequence[dict[str, Any]], score: float | None) -> dict[str, flo
 
 def _changes(by_policy: dict[str, list[dict[str, Any]]]) -> str:
     settings = next(iter(by_policy.values()))[0].get("settings") or {}
-    told = {k: v for k, v in settings.items() if k not in ("aim", "variant", *LIMITS) and v is not None}
-    parts = [f"{k} = {_plain(v)}" for k, v in told.items()]
+    changed = {k: v for k, v in settings.items() if k not in ("aim", "variant", *LIMITS) and v is not None}
+    parts = [f"{k} = {_plain(v)}" for k, v in changed.items()]
     if (settings.get("variant") or AS_CONFIGURED) == AS_CONFIGURED:  # once for all rows of an attack
         parts += [LIMITS[k].format(_plain(settings[k])) for k in LIMITS if settings.get(k) is not None]
     return ", ".join(parts)
@@ -305,8 +314,8 @@ def _hundred(value: float) -> float:
 
 
 def _mean(cells: Sequence[dict[str, Any]], key: str) -> float | None:
-    found = [v for v in (words.real(c.get(key)) for c in cells) if v is not None]
-    return fmean(found) if found else None
+    numbers = [v for v in (words.real(c.get(key)) for c in cells) if v is not None]
+    return fmean(numbers) if numbers else None
 
 
 def _least(values: Sequence[Any]) -> float | None:

@@ -24,18 +24,20 @@ def train(
     Guarantees:
         - every channel is bound before round 1, or nothing is sent at all;
         - clients are reached as message bytes through their one door;
-        - a killed run that is resumed ends with the weights of one that was not, where no noise is drawn
-          and nothing is valued encrypted (CKKS has noise of its own, and fresh keys other noise);
-          what its interrupted round was charged stays charged, and clients agree on fresh keys;
-        - sums that survive drop-outs (``masked``) go on without a client that answers nonsense or whose
-          process dies, and the transcript says so; every other exchange ends the run with an error that names
-          it. Where a process died, no checkpoint is kept any more: a resumed run starts from the last before.
+        - a run that was killed and resumed ends with the same weights as a run that was never killed, if no
+          noise is drawn and no upload is valued under encryption (CKKS adds noise of its own, which fresh
+          keys change); the charge of the interrupted round stays, and clients agree on fresh keys;
+        - sums that survive drop-outs (``masked``) go on without a client that sends an invalid answer or
+          whose process dies, and the transcript records it; in every other exchange this ends the run with an
+          error that names the client. After a process died no checkpoint is written: a resumed run starts
+          from the last one before that.
 
     Args:
         policy: one of ``policies``, or the name of one that needs no settings, such as ``"masked"``; by
-            default the strictest recipe that binds, channel by channel. Where it does not bind to the
-            algorithm as configured, the first of the algorithm's forms that it binds to is taken, but for
-            what was set by hand; a :class:`~secure_fedgraph.forms.FormWarning` says so, and ``run.form``.
+            default the strictest recipe that binds, channel by channel. If the policy does not bind to the
+            algorithm as configured, the run takes the first of the algorithm's forms that it binds to. A
+            setting made by hand never changes. A :class:`~secure_fedgraph.forms.FormWarning` and ``run.form``
+            name the form.
         options: as :class:`~secure_fedgraph.running.options.RunOptions`, such as ``rounds=10, out="runs/a"``.
 
     Raises:

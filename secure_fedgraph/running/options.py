@@ -45,27 +45,30 @@ class RunOptions:
 
     Args:
         rounds: by default the algorithm's own number.
-        seed: for initialisation and sampling, each from a sub-seed; nothing that protects somebody.
+        seed: for initialisation and sampling, each with a sub-seed of its own; never for anything that
+            protects data.
         sampler: picks the cohort of a round.
         evaluation: ``"referee"`` or ``"in_band"``.
         out: folder for the ledger, the transcript and the checkpoints; in memory without one.
         keep: which messages the transcript keeps in full.
         on_round: called with each round's scores; on resume with those of the earlier rounds first.
-        on_start: called once nothing can be refused any more and nothing has been sent yet.
-        isolated: every client in a process of its own. It opens the same values on the same seed, to the
-            bit with one thread (with more, torch adds up in another order each time, in either mode). What
-            clients open from their peers is not in the transcript then: nobody looks into another process.
-        answer_within: seconds that an isolated client's process has for an answer; then it is ended, and it
-            is gone as one is that died.
+        on_start: called after all checks have passed and before the first message is sent.
+        isolated: run every client in a process of its own. The same seed opens the same values as in one
+            process: bit for bit with one thread (with more threads torch changes its order of addition, in
+            both modes). The transcript then lacks what clients open from their peers, which stays in their
+            processes.
+        answer_within: seconds that an isolated client's process has for an answer; after that it is ended and
+            counts as one that died.
         resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
-        checkpoint_every: that many rounds; 0 never. The last round always counts.
+        checkpoint_every: rounds from one checkpoint to the next; 0 for none. If there are any, the last round
+            has one.
         dropouts: clients that a simulation keeps from answering, where the carrier survives it (``masked``).
         budget: what no client may exceed. A client sends no message that would: the run stops there, or goes
             on without that client where its sums survive drop-outs.
         ledger: a ledger that other runs over the same data share, so that what they spend adds up; by default
             ``ledger.jsonl`` in ``out``.
-        allow_plaintext: accept that ``strictest`` leaves channels in plaintext to which nothing stricter
-            binds; without it that is refused.
+        allow_plaintext: accept that ``strictest`` leaves a channel in plaintext where nothing stricter binds
+            to it; by default such a run is refused.
 
     Raises:
         BadInput: for an option of another type or out of range.

@@ -62,7 +62,7 @@ class Prepared:
         }
 
     def facts(self) -> dict[str, Any]:
-        """What a run is made of, as its checkpoint notes it: JSON in, the same JSON out."""
+        """What identifies a run, as its checkpoint stores it: plain JSON values."""
         algorithm, bound = self.algorithm, self.bound
         kind = type(algorithm)
         facts = {
@@ -73,7 +73,9 @@ class Prepared:
             "channels": bound.describe(),
             "protection": {k: v for k, v in (bound.policy.made_with or {}).items() if k != "policies"},
             "noise": {
-                name: {reader: [event.to_json() for event in found] for reader, found in b.releases().items()}
+                name: {
+                    reader: [event.to_json() for event in events] for reader, events in b.releases().items()
+                }
                 for name, b in bound.bounds.items()
             },
             "steps": asdict(bound.steps) if bound.steps else None,
@@ -85,8 +87,8 @@ class Prepared:
             "seed": self.options.seed,
             "evaluation": self.options.evaluation,
         }
-        found: dict[str, Any] = json.loads(json.dumps(facts, default=str))
-        return found
+        events: dict[str, Any] = json.loads(json.dumps(facts, default=str))
+        return events
 
 
 def prepare(
@@ -123,7 +125,7 @@ def prepare(
 
 
 def _check_subjects(algorithm: object, federation: object) -> None:
-    """What is trained, and on what."""
+    """Checks the types of the algorithm and the federation."""
     if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
         raise wrong_type("algorithm", algorithm, f"give an instance, {algorithm.__name__}()")
     if not isinstance(algorithm, Algorithm):
@@ -170,15 +172,15 @@ def fitted(
 
 
 def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -> tuple[Channel, ...]:
-    """Every channel that a run opens, the examiner's included."""
+    """Every channel that a run opens, the referee's included."""
     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
-    if evaluation == "in_band":  # no referee, so nobody who calls himself one is answered
+    if evaluation == "in_band":  # there is no referee, so a request in its name is not answered
         return (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
     return channels
 
 
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:
-    """That noise inside the clients fits the data and the algorithm, before anything is sent."""
+    """Checks, before anything is sent, that noise inside the clients fits the data and the algorithm."""
     kind, carried = federation.schema.kind, federation.schema.edge_fields
     if carried and any(one.place == "edge_index" for one in bound.drawn):
         raise BadInput(

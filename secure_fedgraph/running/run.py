@@ -88,23 +88,23 @@ class Run:
         """The last round's scores; beside them the best round by validation and the best test score."""
         last = self.history[-1]["accuracy"]
         figures = [key for key in last if key != "validation"]
-        found: dict[str, Any] = {key: last[key] for key in figures}
+        scores: dict[str, Any] = {key: last[key] for key in figures}
         if self.evaluation != "referee":
-            return found
+            return scores
         scored = [r for r in self.history if "validation" in r["accuracy"]]
         if scored:
             lower = self.algorithm.measure(self.federation.schema) in LOWER_IS_BETTER
             choose = min if lower else max
             chosen = choose(scored, key=lambda r: r["accuracy"]["validation"])
             by_validation = {key: chosen["accuracy"][key] for key in figures}
-            found["best_by_validation"] = {"round": chosen["round"], **by_validation}
-        found["best_on_test"] = {
+            scores["best_by_validation"] = {"round": chosen["round"], **by_validation}
+        scores["best_on_test"] = {
             key: (min if key.startswith(LOWER_IS_BETTER) else max)(
                 r["accuracy"][key] for r in self.history if key in r["accuracy"]
             )
             for key in figures
         }
-        return found
+        return scores
 
     @property
     def form(self) -> dict[str, Any]:
@@ -120,8 +120,8 @@ class Run:
         check_number("delta", delta)
         if not 0 < delta < 1:
             raise BadInput(f"delta = {delta}: give a number between 0 and 1; 1e-5 is usual")
-        speaks = [one.unit for one in self.policy.drawn] + ([self.budget.unit] if self.budget else [])
-        units = tuple(dict.fromkeys((*self.federation.units, *speaks)))
+        other_units = [one.unit for one in self.policy.drawn] + ([self.budget.unit] if self.budget else [])
+        units = tuple(dict.fromkeys((*self.federation.units, *other_units)))
         entries = report(self.charges, delta, self.federation.holders, units)
         if unit is None:
             return entries
@@ -129,5 +129,5 @@ class Run:
             raise BadInput(
                 f"nothing in this run was charged to unit {unit!r}: units here are {sorted(entries)}"
             )
-        found: dict[str, Any] = entries[unit]
-        return found
+        entry: dict[str, Any] = entries[unit]
+        return entry

@@ -35,14 +35,14 @@ class Session:
         self._started, self._stack = time.perf_counter(), ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:  # what was opened is closed where the rest cannot be
+        with ExitStack() as stack:  # if one part fails to open, the parts before it are closed
             prepared, options = self.prepared, self.options
             out, resume = options.folder, options.resume
             folder = out / "checkpoint" if out and (options.checkpoint_every or resume) else None
             self._kept = stack.enter_context(Checkpoint(folder, prepared.facts(), resume))
             self.transcript = Transcript(out and out / "transcript", options.keep, prepared.public(), resume)
             self._ledger = self._open_ledger(stack)
-            # beside an older checkpoint: clients answer no number again that the ledger says they answered
+            # the checkpoint may be older than the ledger: no exchange number is answered twice
             answered = (self._ledger.answered(name, self._run) for name in prepared.federation.names)
             self._after = max(self._kept.reserved, *answered)
             self._clients = self._open_clients()
@@ -93,10 +93,10 @@ class Session:
             scores = in_band(algorithm, state, round)
         else:
             names = federation.names
-            asking = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)
-            scores = federation.referee.evaluate(algorithm, state, asking, federation.schema)
-        aside: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
-        row = {"round": round.number - algorithm.warm_up, **aside, "accuracy": scores}
+            referee_round = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)
+            scores = federation.referee.evaluate(algorithm, state, referee_round, federation.schema)
+        extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
+        row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores}
         if self.options.on_round is not None:
             self.options.on_round(row)
         return row
@@ -149,7 +149,7 @@ class Session:
 
     def _open_clients(self) -> InProcess | Workers:
         prepared, options, kept = self.prepared, self.options, self._kept.clients
-        own = sub_seed(options.seed, "clients")
+        seed = sub_seed(options.seed, "clients")
         if options.isolated:
             assert self._ledger.path is not None
             return prepared.federation.isolate(
@@ -157,7 +157,7 @@ class Session:
                 prepared.bound,
                 self._run,
                 self._ledger.path,
-                own,
+                seed,
                 kept,
                 self._after,
                 options.budget,
@@ -166,14 +166,14 @@ class Session:
         witness = self.transcript.record_opened
         return InProcess(
             prepared.federation.make_clients(
-                prepared.algorithm, prepared.bound, self._run, self._ledger, own, witness, kept, self._after
+                prepared.algorithm, prepared.bound, self._run, self._ledger, seed, witness, kept, self._after
             )
         )
 
     def _charges(self) -> tuple[Charge, ...]:
-        """What this run was charged, by whichever process, before and after it was killed."""
+        """All charges of this run, from every process, before and after a kill."""
         path = self._ledger.path
         if path is None:
             return tuple(self._ledger.charges)
-        found = read_ledger(path) if path.is_file() else []
-        return tuple(charge for charge in found if charge.run in (self._run, "unknown"))  # of a torn line
+        charges = read_ledger(path) if path.is_file() else []
+        return tuple(charge for charge in charges if charge.run in (self._run, "unknown"))  # of a torn line

@@ -127,7 +127,7 @@ class TestCommand:
         assert [row["name"] for row in table] == list(rows)
         assert pandas.read_parquet(out / "compare.parquet")["name"].tolist() == list(rows)
         page = (out / "report.html").read_text()
-        assert "worth more than staying alone" in page and "was refused" in page
+        assert "worth more than local training" in page and "was refused" in page
         assert next(flat(result["points"]))["accuracy_global"] == bare["accuracy"]["global"]
 
     def test_killed_it_goes_on(self, tmp_path):

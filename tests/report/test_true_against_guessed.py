@@ -82,7 +82,7 @@ def test_right_missed_and_invented_links_differ_by_dash_as_well_as_by_colour() -
         [record("plaintext", target), record("masked", target)], ["plaintext", "masked"]
     )
     (caption,) = section["captions"]
-    assert caption == "plaintext and masked: links that the server reads, around a node drawn by lot"
+    assert caption == "plaintext and masked: links that the server reads, around a random node"
     assert section["tables"][0]["rows"] == [
         ["owner-0 (3 more neighbours not drawn)", "A\u2013C", "5\u20137", "right"],
         ["owner-0 (3 more neighbours not drawn)", "A\u2013B", "5\u20132", "missed"],

@@ -40,7 +40,7 @@ Examples:
     help="Processor seconds that one search of an attack may take; the attack's own limit by default.",
 )
 @click.option(
-    "--workers", type=click.IntRange(1), help="Processes; two where there is memory and work enough."
+    "--workers", type=click.IntRange(1), help="Processes; two by default, one where memory or work is short."
 )
 @click.option(
     "--budget-minutes",

@@ -10,7 +10,7 @@ Examples:
   secure-fedgraph budget --noise-multiplier 1 --sampling-rate 0.01 --steps 1000 --delta 1e-5
   secure-fedgraph budget --noise-multiplier 69.1 --sampling-rate 0.032 --steps 1000 \\
       --unit node --occurrences 43
-  secure-fedgraph budget --epsilon 8 --sampling-rate 0.01 --steps 1000     # the noise that it takes
+  secure-fedgraph budget --epsilon 8 --sampling-rate 0.01 --steps 1000     # the noise that it needs
 """
 
 
@@ -22,7 +22,7 @@ RELATIONS = ("zero-out", "add-remove", "replace")
 @click.option(
     "--noise-multiplier", type=float, help="Standard deviation of the noise on the sum, over the clip."
 )
-@click.option("--epsilon", type=float, help="A budget: prints the noise that it takes.")
+@click.option("--epsilon", type=float, help="A budget: prints the noise that it needs.")
 @click.option("--sampling-rate", type=float, default=1.0, show_default=True, help="Poisson rate of a step.")
 @click.option("--steps", type=int, required=True, help="How many steps.")
 @click.option("--delta", type=float, default=1e-5, show_default=True, help="The failure probability.")
@@ -41,8 +41,8 @@ RELATIONS = ("zero-out", "add-remove", "replace")
     type=int,
     help="Records that change at most where one unit is removed (docs/guarantees.md).",
 )
-@click.option("--records", type=int, help="How many there are: warns of a delta that is too large for them.")
-@click.option("--accountant", help="Which, by commas: pld, rdp, prv. All by default.")
+@click.option("--records", type=int, help="How many records there are; warns of a delta that is too large.")
+@click.option("--accountant", help="Accountants, by commas: pld, rdp, prv. All by default.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")
 def budget(
@@ -59,7 +59,7 @@ def budget(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Print what DP-SGD with this noise costs, or the noise that a budget takes."""
+    """Print what DP-SGD with this noise costs, or the noise that a budget needs."""
     from secure_fedgraph.cli import budgeting
 
     training = budgeting.Training(sampling_rate, steps, delta, unit, relation, occurrences, records)

@@ -1,4 +1,4 @@
-"""The course of a comparison: all points checked before any work, every run once, a row for whatever came."""
+"""Runs a comparison: checks all points before any work, makes every run once, and gives each point a row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from secure_fedgraph.experiment.compare.runs import kept, readable, rehearse_poi
 from secure_fedgraph.experiment.results import write_json
 
 Told = Callable[[str, float | None], None]
-"""A job that ended, and the seconds that all others still take, where that is known."""
+"""Called with a job that ended, and the seconds that all others still need, where that is known."""
 
 
 class Pool(Protocol):
@@ -45,7 +45,7 @@ class Leaks(Protocol):
     """Attacks on a point's run as configured."""
 
     def key(self, config: dict[str, Any]) -> str:
-        """Of everything that decides what they score."""
+        """A digest of everything that decides their scores."""
         ...
 
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def make_all(chosen: Iterable[Point]) -> None:
     """Makes every point's algorithm and policy. A refusal is no mistake: the point's row says it.
 
     Raises:
-        BadInput: for a name or a setting that is none, or that is missing.
+        BadInput: for a name or a setting that is unknown or missing.
     """
     for point in chosen:
         with suppress(Refused):
@@ -88,9 +88,9 @@ def check(
         while waiting and pool.free:
             point = waiting.pop(0)
             pool.start(point.name, rehearse_point, point.experiment(seed).model_dump(mode="json"))
-        for name, made in pool.finished():
-            if made is not None and made.kind == BadInput.__name__:  # anything else its run will say
-                wrong[name] = made.reason
+        for name, failure in pool.finished():
+            if failure is not None and failure.kind == BadInput.__name__:  # others: see its run
+                wrong[name] = failure.reason
             progress(name)
     for point in chosen:
         if point.name in wrong:
@@ -109,13 +109,13 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Runs what is not finished, and gives every point's row.
 
-    A run is taken from an earlier call where it is of this very configuration, code and versions. What a run
-    fails with, its process's death included, is its row's, and costs no other.
+    A run of an earlier call is used again where its configuration, code and versions are the same. Where a
+    run fails, or its process dies, its row says so, and the other runs go on.
 
     Args:
         workers: processes of the pool.
-        foresee: told once how many jobs are left and the seconds that they take, as soon as a run of each
-            algorithm says so.
+        foresee: called once with the number of jobs left and the seconds that they need, as soon as a run of
+            each algorithm has ended.
         leaks: attacks on each point, on its first seed.
     """
     call = _Call(chosen, seeds, out, leaks)
@@ -126,12 +126,12 @@ def compare(
 
 
 class _Call:
-    """One call: its jobs, what is there of them, and why others failed."""
+    """One call: its jobs, the results so far, and the failures."""
 
     def __init__(self, chosen: Sequence[Point], seeds: Sequence[int], out: Path, leaks: Leaks | None) -> None:
         self.seeds, self.out, self.leaks = seeds, out, leaks
         runs = [Job(point, seed) for seed in seeds for point in chosen]
-        first = {job.point.algorithm: job for job in reversed(runs)}.values()  # they tell what others take
+        first = {job.point.algorithm: job for job in reversed(runs)}.values()  # their times predict others
         self.jobs = [*first, *(job for job in runs if job not in first)]
         self.jobs += [Job(point, None) for point in chosen] if leaks is not None else []
         self.keys = {job: self._key(job) for job in self.jobs}
@@ -153,8 +153,8 @@ class _Call:
     def _kept(self, job: Job) -> dict[str, Any] | None:
         if job.seed is not None:
             return kept(job.point.run_folder(self.out, job.seed), self.keys[job])
-        made = readable(self._leak(job), self.out)
-        return made if made is not None and set(made) >= {"leak", "leaks"} else None
+        leak = readable(self._leak(job), self.out)
+        return leak if leak is not None and set(leak) >= {"leak", "leaks"} else None
 
     def run(
         self, pool: Pool, remaining: Remaining, progress: Told, foresee: Callable[[int, float], None]
@@ -162,22 +162,22 @@ class _Call:
         """Every job that an earlier call did not finish."""
         waiting = []
         for job in self.jobs:
-            if (made := self._kept(job)) is None:
+            if (outcome := self._kept(job)) is None:
                 waiting.append(job)
             else:
-                self.found[job] = made
+                self.found[job] = outcome
                 progress(job.name, None)
-        todo, said = list(waiting), False
+        todo, foreseen = list(waiting), False
         while waiting or pool.working:
             while waiting and pool.free:
                 job = waiting.pop(0)
                 remaining.started(job)
                 self._start(pool, job)
-            for job, made in pool.finished():
-                remaining.ended(job, self._take(job, made))
+            for job, outcome in pool.finished():
+                remaining.ended(job, self._take(job, outcome))
                 left = remaining.left(waiting)
-                if not said and waiting and left is not None and remaining.knows(todo):
-                    said = True
+                if not foreseen and waiting and left is not None and remaining.knows(todo):
+                    foreseen = True
                     foresee(len(waiting), left)
                 progress(job.name, left)
 
@@ -189,22 +189,22 @@ class _Call:
             pool.start(job, _attack, self.leaks, self._config(job), self._leak(job))
 
     def _take(self, job: Job, made: Any) -> float | None:
-        """Notes a job's end; what it took, where that says something of others."""
+        """Records a job's end. Returns its seconds, where they help to predict others."""
         if not isinstance(made, float):
             self.failed[job] = made
             return None
-        found = self._kept(job)
-        assert found is not None, f"{job.name} ended and left nothing"
-        self.found[job] = found
-        return None if "reason" in found else made
+        outcome = self._kept(job)
+        assert outcome is not None, f"{job.name} ended and left nothing"
+        self.found[job] = outcome
+        return None if "reason" in outcome else made
 
     def row(self, point: Point) -> dict[str, Any]:
         """A point's row, whatever came of it."""
         jobs = [Job(point, seed) for seed in self.seeds]
-        found = {job.seed: self.found[job] for job in jobs if job in self.found and job.seed is not None}
+        outcomes = {job.seed: self.found[job] for job in jobs if job in self.found and job.seed is not None}
         failed = {job.seed: self.failed[job] for job in jobs if job in self.failed and job.seed is not None}
         attacks = Job(point, None)
-        row = row_of(point, found, failed, self.found.get(attacks))
+        row = row_of(point, outcomes, failed, self.found.get(attacks))
         if attacks in self.failed:
             row["leak_failed"] = self.failed[attacks].reason
         return row

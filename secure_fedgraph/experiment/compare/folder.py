@@ -16,7 +16,7 @@ from secure_fedgraph.experiment.results import read_json
 OTHERS = {"audit.json": "an audit", "result.json": "a run", "cells": "an audit that did not finish"}
 WRITTEN = ("compare.csv", "compare.parquet", "report.html")
 ELSEWHERE = ("algorithm", "policy", "epsilon", "seed", "logging")
-"""Keys of the configuration that points and seeds say, or that change no run."""
+"""Keys of the configuration that points and seeds set, or that change no run."""
 
 
 def is_begun(out: Path) -> bool:
@@ -49,10 +49,10 @@ def check_folder(out: Path, base: Experiment, chosen: Sequence[Point], seeds: Se
 def _first_difference(
     earlier: Mapping[str, Any], base: Experiment, chosen: Sequence[Point], seeds: Sequence[int]
 ) -> str:
-    there, here = earlier.get("config") or {}, base.model_dump(mode="json")
-    for key in (k for k in {**there, **here} if k not in ELSEWHERE):
-        if there.get(key) != here.get(key):
-            return f"its {key} is {str(there.get(key))[:60]} and would be {str(here.get(key))[:60]}"
+    before, now = earlier.get("config") or {}, base.model_dump(mode="json")
+    for key in (k for k in {**before, **now} if k not in ELSEWHERE):
+        if before.get(key) != now.get(key):
+            return f"its {key} is {str(before.get(key))[:60]} and would be {str(now.get(key))[:60]}"
     left_out = [row.get("name") for row in earlier.get("points") or ()]
     left_out = [name for name in left_out if name not in {point.name for point in chosen}]
     if left_out:

@@ -56,20 +56,20 @@ def points(
     """Every point, the two baselines of each algorithm among them.
 
     Every algorithm runs on the same data, partition and seeds. An infinite epsilon is the baseline without
-    privacy. A policy without noise has one point at client level, whatever the budgets. Where what stays
-    alone is one of the algorithms itself, it is the baseline without collaboration and no other.
+    privacy. A policy without noise has one point at client level, whatever the budgets. If one of the
+    algorithms is itself the local-only one, it is the baseline without collaboration and appears only once.
 
     Raises:
         BadInput: for an algorithm, or one of its settings, that is unknown or does not fit the partition.
     """
-    found: dict[str, Point] = {}
+    by_name: dict[str, Point] = {}
 
     def add(kind: str, experiment: Experiment) -> None:
         config = experiment.model_dump(mode="json")
         point = Point(kind, experiment.algorithm, experiment.policy, experiment.epsilon, config)
-        known = found.setdefault(point.name, point)
+        known = by_name.setdefault(point.name, point)
         if kind == ALONE:
-            found[point.name] = replace(known, kind=ALONE)
+            by_name[point.name] = replace(known, kind=ALONE)
 
     for algorithm in algorithms:
         mine = base.model_copy(update={"algorithm": algorithm, "epsilon": None})
@@ -93,4 +93,4 @@ def points(
                 # an infinite budget that is asked for by itself is none, and not the default one
                 under = mine.model_copy(update={"epsilon": epsilon}).under(policy, by_default=not epsilons)
                 add(SILENT if under.epsilon is None else NOISED, under)
-    return list(found.values())
+    return list(by_name.values())

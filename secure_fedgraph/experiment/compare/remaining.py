@@ -1,4 +1,4 @@
-"""How long what is left of a comparison takes, from what its runs took so far."""
+"""Predicts how long the rest of a comparison takes, from its runs so far."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Job:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name that is shown."""
         return f"{self.point.name}, {'attacks' if self.seed is None else f'seed {self.seed}'}"
 
     @property
     def attacks(self) -> bool:
-        """Whether it is the attacks."""
+        """Whether the job is the attacks on a point."""
         return self.seed is None
 
 
 @dataclass
 class Remaining:
-    """What jobs took, and what that says of those that are left.
+    """The seconds that jobs took, and predictions for those that are left.
 
     Args:
         workers: how many run side by side.
@@ -50,23 +50,23 @@ class Remaining:
         self._since[job] = time.monotonic()
 
     def ended(self, job: Job, seconds: float | None) -> None:
-        """A job has ended; None where what it took says nothing of others."""
+        """A job has ended; ``seconds`` is None where they do not predict others."""
         self._since.pop(job, None)
         self._seen.add(job.point.algorithm)
         if seconds is not None:
             self.took.append((job, seconds))
 
     def of(self, job: Job) -> float | None:
-        """Seconds of one job: as its point took before, else its algorithm, else any; None before."""
-        same: tuple[Callable[[Job], object], ...] = (
+        """The predicted seconds of a job: from its point's jobs, else its algorithm's, else any."""
+        groupings: tuple[Callable[[Job], object], ...] = (
             lambda j: (j.point.name, j.attacks),
             lambda j: (j.point.algorithm, j.point.policy, j.attacks),
             lambda j: (j.point.algorithm, j.attacks),
             lambda j: j.point.algorithm,
             lambda j: None,
         )
-        for alike in same:
-            mine = [seconds for other, seconds in self.took if alike(other) == alike(job)]
+        for grouping in groupings:
+            mine = [seconds for other, seconds in self.took if grouping(other) == grouping(job)]
             if mine:
                 return fmean(mine)
         return None
@@ -77,8 +77,8 @@ class Remaining:
             return None
         now = time.monotonic()
         running = [max(0.0, (self.of(job) or 0.0) - (now - since)) for job, since in self._since.items()]
-        alone = [self.of(job) or 0.0 for job in waiting]
-        return max([sum(running + alone) / self.workers, *running, *alone])
+        waiting_seconds = [self.of(job) or 0.0 for job in waiting]
+        return max([sum(running + waiting_seconds) / self.workers, *running, *waiting_seconds])
 
     def knows(self, jobs: Iterable[Job]) -> bool:
         """Whether a run of each of these jobs' algorithms has ended."""

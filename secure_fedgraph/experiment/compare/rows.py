@@ -15,7 +15,7 @@ RAN, REFUSED, FAILED = "ran", "refused", "failed"
 
 
 class Failure(Protocol):
-    """Why a run, or attacks, came to no end: a reason, and the error's class where there was one."""
+    """Why a run, or attacks, did not finish: a reason, and the error's class where there was one."""
 
     @property
     def reason(self) -> str:
@@ -38,8 +38,8 @@ def row_of(
 
     Args:
         found: seed -> the run's result, or its refusal.
-        failed: seed -> why a run came to no end.
-        leaks: what attacks made of it.
+        failed: seed -> why a run did not finish.
+        leaks: the attacks' results.
     """
     unit = point.config["unit"]
     row: dict[str, Any] = {
@@ -56,8 +56,8 @@ def row_of(
         return {**row, "outcome": REFUSED, "reason": refused[0], "seeds": 0}
     if failed:
         seed, why = next(iter(failed.items()))
-        told = {"reason": f"seed {seed}: {why.reason}", "class": why.kind}
-        return {**row, "outcome": FAILED, **told, "seeds": len(found)}
+        failure = {"reason": f"seed {seed}: {why.reason}", "class": why.kind}
+        return {**row, "outcome": FAILED, **failure, "seeds": len(found)}
     results = list(found.values())
     keys = [k for k, v in results[0]["accuracy"].items() if isinstance(v, float)]
     scores = {key: [r["accuracy"][key] for r in results if key in r["accuracy"]] for key in keys}
@@ -99,31 +99,33 @@ def _interval(values: Sequence[float]) -> list[float] | None:
 
 
 def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a row has over every owner alone, seed by seed: mean and 95 % interval of the differences.
+    """How much better a row is than local training, seed by seed: mean and 95 % interval.
 
     Returns:
-        ``over_alone``: measure -> ``mean`` and ``interval`` (None for one seed); errors count downwards.
+        ``over_alone``: measure -> ``mean`` and ``interval`` (None for one seed), above 0 if better.
     """
     if alone is None or row is alone or row["outcome"] != RAN:
         return {}
     others = {one["seed"]: one["accuracy"] for one in alone["each"]}
-    found = {}
+    by_measure = {}
     for key in row["accuracy"]:
         sign = -1.0 if key == "mae" else 1.0
         pairs = [(one["accuracy"].get(key), others.get(one["seed"], {}).get(key)) for one in row["each"]]
-        apart = [sign * (mine - other) for mine, other in pairs if mine is not None and other is not None]
-        if apart:
-            found[key] = {"mean": fmean(apart), "interval": _interval(apart)}
-    return {"over_alone": found}
+        differences = [
+            sign * (mine - other) for mine, other in pairs if mine is not None and other is not None
+        ]
+        if differences:
+            by_measure[key] = {"mean": fmean(differences), "interval": _interval(differences)}
+    return {"over_alone": by_measure}
 
 
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The points that no other beats in accuracy where it spends as little.
+    """The points that no other point beats in accuracy at the same or a smaller epsilon.
 
-    What counts is what was spent, not what was allowed: a local-only owner spends nothing.
+    Epsilon is what was spent, not the budget: local training spends nothing.
 
-    >>> told = lambda name, e, a: {"name": name, "outcome": "ran", "spent": e, "accuracy": {"global": a}}
-    >>> pareto([told("a", 1.0, 0.5), told("b", 2.0, 0.4), told("c", "inf", 0.9)])
+    >>> row = lambda name, e, a: {"name": name, "outcome": "ran", "spent": e, "accuracy": {"global": a}}
+    >>> pareto([row("a", 1.0, 0.5), row("b", 2.0, 0.4), row("c", "inf", 0.9)])
     ['a', 'c']
     """
     ran = [
@@ -139,7 +141,7 @@ def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def score_of(row: Mapping[str, Any]) -> float:
-    """The score that a point is judged by: everybody's tests where there are any; lower errors are higher."""
+    """A point's score: on all test data where there are any. Errors are negated: higher is better."""
     accuracy = row["accuracy"]
     key = next(k for k in ("global", "auc", "local", "mae", *accuracy) if k in accuracy)
     return -float(accuracy[key]) if key == "mae" else float(accuracy[key])

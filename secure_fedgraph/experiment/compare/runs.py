@@ -29,13 +29,13 @@ from secure_fedgraph.experiment.run_logs.opening import logged
 
 KEY, RESULT, REFUSED = "key.json", "result.json", "refused.json"
 EVERY = 10
-"""Rounds from checkpoint to checkpoint: two hundred clients that keep their memories after each are slow."""
+"""Rounds from one checkpoint to the next: saving two hundred clients' memories every round is slow."""
 NEEDED = {"config", "accuracy", "privacy", "metric", "bytes", "seconds"}
-"""What a result must hold to be a row's: one that does not is incomplete, and run again."""
+"""What a result must hold to make a row; a run without it is incomplete, and is made again."""
 
 
 def run_key(experiment: Experiment) -> str:
-    """Of everything that decides a run: its whole configuration with its seed, the code, and versions."""
+    """A digest of everything that decides a run: its configuration with the seed, the code, and versions."""
     decides = {
         "config": experiment.model_dump(mode="json", exclude={"logging"}),
         "training": experiment.make_algorithm().settings.model_dump(mode="json"),
@@ -57,7 +57,7 @@ def readable(path: Path, root: Path | None = None) -> dict[str, Any] | None:
 
 
 def kept(folder: Path, key: str) -> dict[str, Any] | None:
-    """What an earlier call made of the very run of this key, a result or a refusal; None where nothing."""
+    """The result or refusal that an earlier call left for exactly this run; None where there is none."""
     root = _root(folder)
     if (readable(folder / KEY, root) or {}).get("key") != key:
         return None
@@ -93,7 +93,7 @@ def _root(folder: Path) -> Path:
 
 
 def rehearse_point(config: dict[str, Any]) -> None:
-    """Finds what is wrong with a point before anything runs; a refusal is for its row to say.
+    """Finds what is wrong with a point before anything runs. A refusal is no error: the row reports it.
 
     Raises:
         BadInput: as the run would.
@@ -103,10 +103,10 @@ def rehearse_point(config: dict[str, Any]) -> None:
 
 
 def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> float:
-    """One run, unless it is finished; in a process of its own.
+    """Makes one run, unless it is finished. It is called in a process of its own.
 
-    A run that was stopped goes on from its last checkpoint, or begins anew where it adds noise. Whatever lies
-    in the folder of another configuration, code or version is taken away.
+    A run that was stopped resumes from its last checkpoint; one that adds noise starts again. Files of
+    another configuration, code or version are removed from the folder.
 
     Args:
         key: of the run; by default made of the configuration.
@@ -119,12 +119,12 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
     if kept(folder, key) is not None:
         return 0.0
     # A run with noise that is killed inside a round has paid for that round, and a budget that is planned to
-    # the last round has no room to pay twice; its noise cannot be drawn again either. So it begins anew, and
-    # keeps nothing on the way; but where its ledger is shared with others, what it paid stays paid.
+    # the last round has no room to pay twice; nor can the same noise be drawn again. So the run starts again,
+    # and writes no checkpoints. Where its ledger is shared with others, what it paid stays paid.
     shared = experiment.ledger is not None
-    whole = experiment.adds_noise and not shared
-    every = experiment.checkpoint_every if shared else EVERY
-    if whole or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
+    one_go = experiment.adds_noise and not shared
+    checkpoint_every = experiment.checkpoint_every if shared else EVERY
+    if one_go or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
         files.remove_folder(folder, _root(folder))
     write_json(folder / KEY, {"key": key}, _root(folder))
     name = f"{folder.parent.name}/{folder.name}"
@@ -133,10 +133,10 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
         try:
             with logged(experiment, name) as log:
                 run = execute(
-                    experiment.model_copy(update={"checkpoint_every": every}),
-                    None if whole and experiment.transcript != "full" else folder,
+                    experiment.model_copy(update={"checkpoint_every": checkpoint_every}),
+                    None if one_go and experiment.transcript != "full" else folder,
                     on_round=log.round,
-                    checkpoints=not whole,
+                    checkpoints=not one_go,
                     on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
                 )
                 result = run_result(run, experiment)

@@ -47,8 +47,8 @@ def flat(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             plain["spent"] = float(plain["spent"])
         for key in ("accuracy", "std", "leak"):
             plain |= {f"{key}_{name}": value for name, value in (row.get(key) or {}).items()}
-        for name, told in (row.get("leaks") or {}).items():
-            plain |= {f"guess_{name}": told["baseline"], f"leaks_{name}": told["leaks"]}
+        for name, leak in (row.get("leaks") or {}).items():
+            plain |= {f"guess_{name}": leak["baseline"], f"leaks_{name}": leak["leaks"]}
         yield plain
 
 
@@ -56,14 +56,14 @@ def write_tables(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
     """``compare.csv`` and ``compare.parquet``."""
     import pandas
 
-    found = list(flat(rows))
-    heads = list(dict.fromkeys(key for row in found for key in row))
-    lines = io.StringIO(newline="")
-    writer = csv.DictWriter(lines, heads)
+    table_rows = list(flat(rows))
+    columns = list(dict.fromkeys(key for row in table_rows for key in row))
+    csv_text = io.StringIO(newline="")
+    writer = csv.DictWriter(csv_text, columns)
     writer.writeheader()
-    writer.writerows(found)
-    files.write(out / "compare.csv", [lines.getvalue().encode()], private=False)
-    table = pandas.DataFrame(found, columns=heads)
-    mixed = [head for head in heads if table[head].map(type).nunique() > 1 and table[head].dtype == object]
+    writer.writerows(table_rows)
+    files.write(out / "compare.csv", [csv_text.getvalue().encode()], private=False)
+    table = pandas.DataFrame(table_rows, columns=columns)
+    mixed = [head for head in columns if table[head].map(type).nunique() > 1 and table[head].dtype == object]
     table[mixed] = table[mixed].astype(str)
     files.write(out / "compare.parquet", [table.to_parquet(None, index=False)], private=False)

@@ -1,4 +1,4 @@
-"""What a log of a run is given, and the numbers that it is given."""
+"""The interface of a run's log, and the numbers that a log gets."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def scores(row: Mapping[str, Any]) -> dict[str, float]:
     >>> scores({"round": 1, "loss": None, "accuracy": {"global": 0.5}})
     {'accuracy/global': 0.5}
     """
-    found = {f"accuracy/{key}": value for key, value in row["accuracy"].items()}
-    found["loss"] = row.get("loss")
-    return {key: float(value) for key, value in found.items() if isinstance(value, int | float)}
+    numbers = {f"accuracy/{key}": value for key, value in row["accuracy"].items()}
+    numbers["loss"] = row.get("loss")
+    return {key: float(value) for key, value in numbers.items() if isinstance(value, int | float)}
 
 
 def totals(result: Mapping[str, Any]) -> dict[str, float]:
     """A result's numbers by name; an epsilon that nothing bounds is left out."""
-    found: dict[str, Any] = {f"bytes/{key}": value for key, value in result["bytes"].items()}
-    found["seconds"] = result["seconds"]
+    numbers: dict[str, Any] = {f"bytes/{key}": value for key, value in result["bytes"].items()}
+    numbers["seconds"] = result["seconds"]
     for unit, entry in result["privacy"].items():
-        found |= {f"epsilon/{unit}/{reader}": value for reader, value in entry["readers"].items()}
-    return {key: float(value) for key, value in found.items() if isinstance(value, int | float)}
+        numbers |= {f"epsilon/{unit}/{reader}": value for reader, value in entry["readers"].items()}
+    return {key: float(value) for key, value in numbers.items() if isinstance(value, int | float)}
 
 
 def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -58,7 +58,7 @@ def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     >>> flat({"a": 1, "b": {"c": 2}})
     {'a': 1, 'b.c': 2}
     """
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for key, value in values.items():
-        found |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
-    return found
+        flattened |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
+    return flattened

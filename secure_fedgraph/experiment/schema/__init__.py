@@ -47,7 +47,7 @@ FILES: Mapping[str, type[BaseModel]] = {
 }
 """A file's name without its ending -> the model of it, or of one line of it."""
 SHOWN = 5
-"""Faults of a written object that are named."""
+"""How many faults of a written object are named."""
 
 Model = TypeVar("Model", bound=Part)
 

@@ -1,4 +1,4 @@
-"""``audit.json``: every attack on every run, and what checks and worst cases say of the same runs."""
+"""``audit.json``: every attack on every run, and the checks and measured epsilons of the same runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from secure_fedgraph.experiment.schema.run import Accuracy, RunResult
 
 
 class CellSettings(Part):
-    """At whom an attack aims, under which variant of the run; further keys are settings that decide it."""
+    """Whom an attack is about, and in which variant of the run; further keys are settings that affect it."""
 
     takes_any_key = True
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
@@ -76,7 +76,7 @@ class Cell(Part):
 
 
 class NotRun(Part):
-    """A cell that was left out, or canaries that were, which are no attack."""
+    """A cell that was not run, or canaries that were not (they are no attack)."""
 
     sometimes = ("title", "subject")
 
@@ -141,7 +141,7 @@ class Conformance(Part):
 
 
 class Empirical(Part):
-    """What worst-case neighbours make of one noise; without figures where it was not audited."""
+    """One noise, measured on worst-case neighbours; without figures where it was not audited."""
 
     sometimes = ("claim", "delta", "lower", "ceiling", "trials", "method", "confidence")
 
@@ -167,7 +167,7 @@ class Empirical(Part):
 
 
 class Estimate(Part):
-    """What a grid was thought to take."""
+    """How long a grid was estimated to take."""
 
     runs: int = 0
     estimated_runs: int = 0

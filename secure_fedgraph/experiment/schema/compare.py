@@ -17,7 +17,7 @@ class EachSeed(Part):
 
 
 class Leak(Part):
-    """The strongest of what one attack makes of single owners."""
+    """One attack's strongest result on single owners."""
 
     score: float = 0.0
     baseline: float
@@ -28,7 +28,7 @@ class Leak(Part):
 
 
 class Gain(Part):
-    """What a point has over every owner alone: the mean over seeds, and its 95 % interval."""
+    """How much better a point is than local training: the mean over seeds, and its 95 % interval."""
 
     mean: float
     interval: list[float] | None

@@ -39,9 +39,9 @@ class Part(BaseModel):
     )
 
     sometimes: ClassVar[tuple[str, ...]] = ()
-    """Keys that are left out where they have nothing to say."""
+    """Keys that are written only where they apply."""
     takes_any_key: ClassVar[bool] = False
-    """Whether its keys are somebody else's: an algorithm's scores, an attack's settings."""
+    """Whether others define its keys: an algorithm its scores, an attack its settings."""
 
     @model_validator(mode="before")
     @classmethod

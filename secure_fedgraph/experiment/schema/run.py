@@ -25,7 +25,7 @@ class Accuracy(Scores):
     best_by_validation: Scores | None = None
     """The scores of the round that was best on validation nodes, and which ``round`` that was."""
     best_on_test: Scores | None = None
-    """Each score at its best over all rounds: nobody could have chosen these rounds."""
+    """Each score at its best over all rounds; without test data these rounds could not be chosen."""
     std: Scores | None = None
     """Over seeds, where there are several."""
 
@@ -92,7 +92,7 @@ class BudgetReport(Part):
 
 
 class PlanRow(Part):
-    """What one channel, or one drawing, costs of the budget."""
+    """What one channel, or one randomised input, costs of the budget."""
 
     channel: str
     unit: UnitName

@@ -63,13 +63,13 @@ class Sample:
         union.add_nodes_from(self.nodes)
         union.add_edges_from(sorted(self.true | self.guess))
         around = nx.circular_layout(self.nodes)
-        found = nx.kamada_kawai_layout(union, pos=around) if nx.is_connected(union) else around
-        return {v: (float(x), float(y)) for v, (x, y) in found.items()}
+        layout = nx.kamada_kawai_layout(union, pos=around) if nx.is_connected(union) else around
+        return {v: (float(x), float(y)) for v, (x, y) in layout.items()}
 
     def counts(self) -> str:
         """How many links there are of each kind, in words."""
-        told = ", ".join(f"{len(self.of(kind))} {kind}" for kind in (RIGHT, MISSED, INVENTED))
-        return f"{told} of {len(self.true)} true"
+        counts = ", ".join(f"{len(self.of(kind))} {kind}" for kind in (RIGHT, MISSED, INVENTED))
+        return f"{counts} of {len(self.true)} true"
 
 
 def ego_graphs(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -82,18 +82,16 @@ def ego_graphs(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for policies, record in alike(records, lambda one, other: _graphs(one) == _graphs(other)):
         samples = samples_of(record)
         who = text.named(text.ADVERSARIES, record.get("adversary", "server"))
-        caption = (
-            f"{text.listed(policies)}: links that {who} reads, around a node drawn by lot{beside(record)}"
-        )
-        told = "; ".join(f"{s.owner}: {s.counts()}" for s in samples)
-        section["pictures"].append(picture(stem(code, policies[0], record), samples, f"{caption}. {told}."))
+        caption = f"{text.listed(policies)}: links that {who} reads, around a random node{beside(record)}"
+        counts = "; ".join(f"{s.owner}: {s.counts()}" for s in samples)
+        section["pictures"].append(picture(stem(code, policies[0], record), samples, f"{caption}. {counts}."))
         section["captions"].append(caption)
         section["tables"].append(_table(samples))
     return section
 
 
 def samples_of(record: Mapping[str, Any]) -> list[Sample]:
-    """The neighbourhoods of a few targets, as far as they are told."""
+    """The neighbourhoods of a few targets that have one."""
     samples = []
     for target in record["targets"]:
         if target.get("graph"):
@@ -137,7 +135,7 @@ def _graph(axes: Axes, sample: Sample, kinds: Sequence[str]) -> None:
 
 
 def _table(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Every link that is there or was said to be, by the letters in the picture and the nodes' numbers."""
+    """Every true or guessed link, by the letters in the picture and the nodes' numbers."""
     rows = []
     for sample in samples:
         more = f" ({sample.left_out} more neighbours not drawn)" if sample.left_out else ""

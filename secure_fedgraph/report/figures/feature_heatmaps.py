@@ -31,8 +31,10 @@ def strips(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         rows = rows_of(record)
         who = text.named(text.ADVERSARIES, record.get("adversary", "server"))
         caption = f"{text.listed(policies)}: what {who} wrote down{beside(record)}"
-        told = "; ".join(f"{r['label']}: cosine {_cosine(r):.3f}" for r in rows)
-        section["pictures"].append(heat_strips(stem(code, policies[0], record), rows, f"{caption}. {told}."))
+        cosines = "; ".join(f"{r['label']}: cosine {_cosine(r):.3f}" for r in rows)
+        section["pictures"].append(
+            heat_strips(stem(code, policies[0], record), rows, f"{caption}. {cosines}.")
+        )
         section["captions"].append(caption)
         section["tables"].append(_table(rows))
     return section
@@ -94,9 +96,9 @@ def _strip(axes: Axes, values: np.ndarray, bottom: float, above: str, below: str
     """One shape for all cells of a shade: a few shapes are a small page."""
     shades = np.ceil(np.clip(np.abs(values), 0, 1) * SHADES - 1e-6).astype(int)
     axes.plot([0, len(values)], [bottom - 0.02] * 2, color=RULE, linewidth=0.7)
-    for colour, which in ((above, values > 0), (below, values < 0)):
-        for shade in np.unique(shades[which & (shades > 0)]):
-            left = np.flatnonzero(which & (shades == shade)).astype(float)
+    for colour, chosen in ((above, values > 0), (below, values < 0)):
+        for shade in np.unique(shades[chosen & (shades > 0)]):
+            left = np.flatnonzero(chosen & (shades == shade)).astype(float)
             cells = [
                 Path(
                     np.array(
@@ -111,14 +113,14 @@ def _strip(axes: Axes, values: np.ndarray, bottom: float, above: str, below: str
 
 def _table(rows: Sequence[Row]) -> dict[str, Any]:
     """The first of the values that are drawn, by their place in the whole row."""
-    found = [
+    table = [
         [row["label"], f"{column + 1:,}", f"{true:.3g}", f"{guess:.3g}"]
         for row in rows
         for column, true, guess in list(zip(row["columns"], row["true"], row["guess"], strict=True))[
             :MOST_TOLD
         ]
     ]
-    return {"heads": ["row", "value", "true", "guessed"], "rows": found}
+    return {"heads": ["row", "value", "true", "guessed"], "rows": table}
 
 
 def _kept(label: str, true: np.ndarray, guess: np.ndarray) -> Row:
@@ -138,7 +140,7 @@ def _cosine(row: Row) -> float:
 def _grid(values: Any) -> np.ndarray:
     """Rows of numbers, what is missing as zero; of anything else, no rows."""
     try:
-        found = np.atleast_2d(np.array(values, dtype=float))
+        rows = np.atleast_2d(np.array(values, dtype=float))
     except (TypeError, ValueError):
         return np.zeros((0, 0))
-    return np.nan_to_num(found) if found.ndim == 2 else np.zeros((0, 0))
+    return np.nan_to_num(rows) if rows.ndim == 2 else np.zeros((0, 0))

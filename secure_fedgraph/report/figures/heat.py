@@ -25,23 +25,26 @@ def heat_map(
     groups = []
     for algorithm in dict.fromkeys(str(c.get("algorithm", "")) for c in both):
         mine = [c for c in cells if str(c.get("algorithm", "")) == algorithm]
-        left = [c for c in not_run if str(c.get("algorithm", "")) == algorithm]
+        not_made = [c for c in not_run if str(c.get("algorithm", "")) == algorithm]
         rows = []
-        for attack in dict.fromkeys(str(c.get("attack")) for c in (*mine, *left)):
+        for attack in dict.fromkeys(str(c.get("attack")) for c in (*mine, *not_made)):
             aims = dict.fromkeys(_aim(c) for c in mine if c.get("attack") == attack)
             for aim in aims or {EACH: None}:
-                at = [c for c in mine if c.get("attack") == attack]
+                of_attack = [c for c in mine if c.get("attack") == attack]
                 places = [
-                    _place(p, aim, [c for c in at if c.get("policy") == p], attack, left) for p in shown
+                    _place(p, aim, [c for c in of_attack if c.get("policy") == p], attack, not_made)
+                    for p in shown
                 ]
                 rows.append(
                     {
                         "attack": attack,
                         "code": attack.split("-")[0].upper(),
-                        "subject": subject_of(next(c for c in (*mine, *left) if c.get("attack") == attack)),
-                        "aim": _short(aim, [c for c in at if _aim(c) == aim]),
+                        "subject": subject_of(
+                            next(c for c in (*mine, *not_made) if c.get("attack") == attack)
+                        ),
+                        "aim": _short(aim, [c for c in of_attack if _aim(c) == aim]),
                         "href": anchor(algorithm, attack),
-                        "run": bool(at),
+                        "run": bool(of_attack),
                         "places": places,
                     }
                 )
@@ -92,5 +95,5 @@ def _place(
 
 def _badness(cell: dict[str, Any]) -> tuple[Any, ...]:
     score, base = text.real(cell.get("score")), text.real(cell.get("baseline")) or 0.0
-    told = {"score": 2, "blind": 1}.get(str(cell.get("outcome")), 0)
-    return above(cell), bool(cell.get("leaks")), told, (score or 0.0) - base
+    rank = {"score": 2, "blind": 1}.get(str(cell.get("outcome")), 0)
+    return above(cell), bool(cell.get("leaks")), rank, (score or 0.0) - base

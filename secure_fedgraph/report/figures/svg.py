@@ -32,7 +32,7 @@ VARIABLES = {
     **{colour: f"--series-{i}" for i, colour in enumerate(SERIES)},
 }
 COLOURS = 48
-"""In a picture that is saved."""
+"""How many colours a saved picture has."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "secure-fedgraph",

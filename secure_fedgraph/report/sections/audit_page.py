@@ -37,7 +37,7 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
     algorithms = list(dict.fromkeys(str(c.get("algorithm", "")) for c in (*cells, *not_run)))
     several = len(algorithms) > 1
     runs = _as_configured(audit.get("runs") or [], policies, several)
-    learnings = [found for found in _learnings(runs, several) if found]
+    learnings = [part for part in _learnings(runs, several) if part]
     data = trained.source(runs[0].results[0].get("data") or {} if runs else {"data": config.get("data")})
     chapters = [_chapter(name, audit, policies, several) for name in algorithms or [""]]
     compared = [section for chapter in chapters for section in chapter["compared"]]
@@ -45,15 +45,17 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
     for c in cells:
         who = str(c.get("adversary", "server"))
         adversaries.setdefault(str(c.get("behaviour", "")), {})[NOUNS.get(who, who)] = None
-    told = text.listed((f"{how} {text.listed(who, 'or')}".strip() for how, who in adversaries.items()), "or")
+    adversary = text.listed(
+        (f"{how} {text.listed(who, 'or')}".strip() for how, who in adversaries.items()), "or"
+    )
     subjects = text.listed(text.named(text.ALGORITHMS, name) for name in algorithms)
     where = text.listed(dict.fromkeys(trained.source(c)["name"] for c in audit.get("configs") or []))
     return {
         "kind": "audit",
         "title": f"{subjects or text.named(text.ALGORITHMS, config.get('algorithm'))} on "
         f"{where or data['name']}: what leaks",
-        "adversaries": told,
-        "article": "an" if told[:1] in "aeio" or told.startswith("hon") else "a",
+        "adversaries": adversary,
+        "article": "an" if adversary[:1] in "aeio" or adversary.startswith("hon") else "a",
         "command": audit.get("command", ""),
         "owned": trained.owners(audit.get("configs") or [config]),
         "source": {**trained.source({}), "name": where} if several else data,
@@ -91,22 +93,22 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _chapter(name: str, audit: dict[str, Any], policies: list[str], several: bool) -> dict[str, Any]:
     """One algorithm: the verdict on each policy, its outcomes, true against reconstructed."""
     cells = [c for c in audit.get("cells") or [] if str(c.get("algorithm", "")) == name]
-    found = [r for r in audit.get("reconstructions") or [] if not several or r.get("algorithm") == name]
+    guesses = [r for r in audit.get("reconstructions") or [] if not several or r.get("algorithm") == name]
     title, labels = text.named(text.ALGORITHMS, name), policies
     if several:
-        found = [{**r, "policy": f"{title}, {r.get('policy')}"} for r in found]
+        guesses = [{**r, "policy": f"{title}, {r.get('policy')}"} for r in guesses]
         labels = [f"{title}, {policy}" for policy in policies]
-    told = verdicts(cells, policies)
+    verdict_rows = verdicts(cells, policies)
     by_state: dict[str, list[str]] = {}
-    for row in told:
+    for row in verdict_rows:
         by_state.setdefault(row["state"], []).append(row["policy"])
     left = (c.get("policy") for c in audit.get("not_run") or [] if str(c.get("algorithm", "")) == name)
-    unseen = [p for p in dict.fromkeys(left) if all(p != row["policy"] for row in told)]
+    unseen = [p for p in dict.fromkeys(left) if all(p != row["policy"] for row in verdict_rows)]
     by_state |= {"absent": [str(policy) for policy in unseen]} if unseen else {}
     states = ("leaks", "together", "scored", "nothing", "refused", "absent")
     return {
         "name": title,
-        "verdicts": told,
+        "verdicts": verdict_rows,
         "state": next((state for state in states if state in by_state), "absent"),
         "summary": [
             {"state": state, "text": SUMMARY[state].format(text.listed(by_state[state]))}
@@ -114,7 +116,7 @@ def _chapter(name: str, audit: dict[str, Any], policies: list[str], several: boo
             if state in by_state
         ],
         "outcomes": outcome_table(cells, policies),
-        "compared": [*_reach(cells, policies), *reconstructed(found, labels)],
+        "compared": [*_reach(cells, policies), *reconstructed(guesses, labels)],
     }
 
 
@@ -123,13 +125,13 @@ def _learnings(runs: list[Trained], several: bool) -> list[dict[str, Any] | None
     if not several:
         return [learning.accuracy(runs)]
     algorithms = list(dict.fromkeys(run.label.split(", ")[0] for run in runs))
-    found: list[dict[str, Any] | None] = []
+    parts: list[dict[str, Any] | None] = []
     for number, name in enumerate(algorithms):
         mine = [run for run in runs if run.label.split(", ")[0] == name]
         short = [Trained(r.label.removeprefix(f"{name}, "), r.results, r.histories) for r in mine]
         part = learning.accuracy(short, f"-{number}")
-        found.append({**part, "heading": name} if part else None)
-    return found
+        parts.append({**part, "heading": name} if part else None)
+    return parts
 
 
 def _reach(cells: list[dict[str, Any]], policies: list[str]) -> list[dict[str, Any]]:

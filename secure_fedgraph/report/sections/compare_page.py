@@ -25,10 +25,10 @@ TITLES = {
     "mae": "mean absolute error",
 }
 DODGE = 0.035
-"""How far lines stand apart sideways, as a share of the axis, so that their intervals can be told."""
+"""How far lines are moved sideways, as a share of the axis, so that their intervals do not overlap."""
 
 LABEL = 26
-"""Characters of a legend's label beside which another has its place."""
+"""The longest legend label, in characters, for a legend in two columns."""
 
 
 def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -80,8 +80,8 @@ def _key(ran: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _score(row: Mapping[str, Any], key: str) -> float | None:
-    found = row["accuracy"].get(key, row["accuracy"].get("local"))
-    return None if found is None else float(found)
+    score = row["accuracy"].get(key, row["accuracy"].get("local"))
+    return None if score is None else float(score)
 
 
 def _title(key: str) -> str:
@@ -97,11 +97,11 @@ def _bound(value: Any) -> str:
 
 def _lines(ran: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
     """(algorithm, policy) -> its points with a budget, by budget."""
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    lines: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in ran:
         if row["kind"] == "budget":
-            found.setdefault((str(row["algorithm"]), str(row["policy"])), []).append(row)
-    return {name: sorted(rows, key=lambda r: float(r["epsilon"])) for name, rows in found.items()}
+            lines.setdefault((str(row["algorithm"]), str(row["policy"])), []).append(row)
+    return {name: sorted(rows, key=lambda r: float(r["epsilon"])) for name, rows in lines.items()}
 
 
 def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | None:
@@ -109,22 +109,22 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
     if not lines:
         return None
     algorithms = list(dict.fromkeys(name for name, _ in lines))
-    across: dict[tuple[str, float], list[str]] = {}  # lines that coincide are one
+    baselines: dict[tuple[str, float], list[str]] = {}  # lines that coincide are one
     for row in ran:
         if row["kind"] in BASELINES and (score := _score(row, key)) is not None:
-            owners = across.setdefault((row["kind"], score), [])
+            owners = baselines.setdefault((row["kind"], score), [])
             owners.append(words.named(words.ALGORITHMS, row["algorithm"]))
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        every = sorted({math.log(float(row["epsilon"])) for rows in lines.values() for row in rows})
-        step = DODGE * max(every[-1] - every[0], 1.0)
+        log_epsilons = sorted({math.log(float(row["epsilon"])) for rows in lines.values() for row in rows})
+        step = DODGE * max(log_epsilons[-1] - log_epsilons[0], 1.0)
         for i, ((algorithm, policy), rows) in enumerate(lines.items()):
-            aside = math.exp(step * (i - (len(lines) - 1) / 2))
+            shift = math.exp(step * (i - (len(lines) - 1) / 2))
             middles = [_score(row, key) or 0.0 for row in rows]
             spans = [(row.get("interval") or {}).get(key) for row in rows]
             axes.errorbar(
-                [float(row["epsilon"]) * aside for row in rows],
+                [float(row["epsilon"]) * shift for row in rows],
                 middles,
                 yerr=[
                     [m - (s[0] if s else m) for m, s in zip(middles, spans, strict=True)],
@@ -136,7 +136,7 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
                 capsize=3,
                 label=f"{words.named(words.ALGORITHMS, algorithm)}, {policy}",
             )
-        for (kind, score), owners in across.items():
+        for (kind, score), owners in baselines.items():
             several = kind == "no privacy" and 0 < len(owners) < len(algorithms)
             axes.axhline(
                 score,
@@ -155,16 +155,16 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
         axes.set_ylim(max(low, 0.0), high if key == "mae" else min(high, 1.0))
         axes.grid(axis="y")
         axes.set_axisbelow(True)
-        drawn = axes.get_legend_handles_labels()
-        figure.legend(*drawn, loc="outside lower center", ncols=_columns(drawn[1]), handlelength=3.0)
+        legend = axes.get_legend_handles_labels()
+        figure.legend(*legend, loc="outside lower center", ncols=_columns(legend[1]), handlelength=3.0)
 
-    told = "; ".join(
+    points = "; ".join(
         f"{algorithm} under {policy}: "
         + ", ".join(f"{_score(r, key):.3f} at epsilon {float(r['epsilon']):g}" for r in rows)
         for (algorithm, policy), rows in lines.items()
     )
-    height = 3.0 + 0.12 * (len(lines) + len(across))
-    return draw("budget-curve", f"{_title(key)} over budgets. {told}.", paint, WIDTH, height)
+    height = 3.0 + 0.12 * (len(lines) + len(baselines))
+    return draw("budget-curve", f"{_title(key)} over budgets. {points}.", paint, WIDTH, height)
 
 
 def _columns(labels: Sequence[str]) -> int:
@@ -229,54 +229,54 @@ def _leaks(ran: Sequence[Mapping[str, Any]], attacks: Sequence[str], unit: str) 
 
 def _leak(row: Mapping[str, Any], attack: str) -> str:
     """A score, whether it beats the best trivial guess, and that guess; older files tell the score alone."""
-    value, told = (row.get("leak") or {}).get(attack), (row.get("leaks") or {}).get(attack)
+    value, leak = (row.get("leak") or {}).get(attack), (row.get("leaks") or {}).get(attack)
     if value is None:
         return "failed" if "leak_failed" in row else "not run"
     if not isinstance(value, float):
         return str(value)
-    if told is None:
+    if leak is None:
         return f"{value:.3f}"
-    few = "exact, of too few to tell" if exact_of_too_few(told) else "no better"
-    return f"{value:.3f} {'leaks' if told['leaks'] else few} (guess {told['baseline']:.3f})"
+    few = "exact, of too few to tell" if exact_of_too_few(leak) else "no better"
+    return f"{value:.3f} {'leaks' if leak['leaks'] else few} (guess {leak['baseline']:.3f})"
 
 
 def _worth(row: Mapping[str, Any], key: str) -> bool:
-    """Whether a row beats staying alone beyond the interval of the differences, where there is one."""
+    """Whether a row beats local training, beyond the interval of the differences where there is one."""
     gain = (row.get("over_alone") or {}).get(key)
     return gain is not None and (gain["interval"] or [gain["mean"]])[0] > 0
 
 
 def _on_own_tests(row: Mapping[str, Any], alone: Mapping[str, Any], key: str) -> str:
-    """What counts for an owner that is asked about its own data only: alone may be better there."""
-    mine, its = row["accuracy"].get("local"), alone["accuracy"].get("local")
-    if key == "local" or mine is None or its is None:
+    """The scores on owners' own test data, where local training may be better."""
+    mine, alone_score = row["accuracy"].get("local"), alone["accuracy"].get("local")
+    if key == "local" or mine is None or alone_score is None:
         return ""
-    return f" On owners' own test data it has {mine:.3f}, and local training {its:.3f}."
+    return f" On owners' own test data it has {mine:.3f}, and local training {alone_score:.3f}."
 
 
 def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str]:
-    """One sentence a line: the smallest budget that is worth more than staying alone."""
-    found = []
+    """One sentence a line: the smallest budget that is worth more than local training."""
+    sentences = []
     alone = [r for r in ran if r["kind"] == "no collaboration" and _score(r, key) is not None]
     seeds = max((int(r.get("seeds", 1)) for r in ran), default=1)
     how = "seed by seed, beyond the 95 % interval of the difference" if seeds > 1 else "in this one seed"
     for (algorithm, policy), rows in _lines(ran).items():
         name = words.named(words.ALGORITHMS, algorithm)
-        bare = (r for r in ran if r["kind"] == "no privacy" and r["algorithm"] == algorithm)
-        full = next((_score(r, key) for r in bare), None)
+        no_privacy = (r for r in ran if r["kind"] == "no privacy" and r["algorithm"] == algorithm)
+        without_privacy = next((_score(r, key) for r in no_privacy), None)
         last = rows[-1]
         text = f"{name} under {policy}: {_score(last, key):.3f} at epsilon {float(last['epsilon']):g} "
         text += f"for one {unit}"
-        text += f", {full:.3f} without privacy." if full is not None else "."
+        text += f", {without_privacy:.3f} without privacy." if without_privacy is not None else "."
         if alone:
             worth = list(takewhile(lambda r: _worth(r, key), reversed(rows)))
             text += (
-                f" From epsilon {float(worth[-1]['epsilon']):g} on it is worth more than staying alone "
+                f" From epsilon {float(worth[-1]['epsilon']):g} on it is worth more than local training "
                 if worth
-                else " At the largest budget tried it is not worth more than staying alone "
+                else " At the largest budget tried it is not worth more than local training "
             ) + f"({_score(alone[0], key):.3f}), {how}."
             text += _on_own_tests(last, alone[0], key)
-        found.append(text)
+        sentences.append(text)
     if not ran:
         return ["No point ran: below stands why."]
-    return found or ["No point has a budget: the table shows each policy as configured."]
+    return sentences or ["No point has a budget: the table shows each policy as configured."]

@@ -34,13 +34,13 @@ def conformed(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] |
             mine = [r for r in rows if column(r) == head and r["check"] == check]
             worst = min((str(r["outcome"]) for r in mine), key=ORDER.index, default="nothing to check")
             places.append({"state": worst.split(" ")[0], "text": SHOWN.get(worst, worst)})
-            told = list(dict.fromkeys(f for r in mine for f in r.get("findings") or []))
+            problems = list(dict.fromkeys(f for r in mine for f in r.get("findings") or []))
             unchecked = list(dict.fromkeys(str(r["reason"]) for r in mine if r.get("reason")))
             if unchecked:
                 where = f"{head}: {check} was not checked"
                 findings.append({"where": where, "leak": False, "told": unchecked})
-            if told:
-                findings.append({"where": f"{head}: {check}", "leak": worst == "leak", "told": told})
+            if problems:
+                findings.append({"where": f"{head}: {check}", "leak": worst == "leak", "told": problems})
         table.append({"label": head, "places": places})
     failed = sum(r["outcome"] == "failed" for r in rows)
     leaks = sum(r["outcome"] == "leak" for r in rows)
@@ -62,20 +62,20 @@ def conformed(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] |
 
 def left_out(rows: Sequence[dict[str, Any]]) -> list[list[Any]]:
     """What was not run, one row for what shares a setting and a reason."""
-    found: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
+    by_place: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for row in rows:
         place = tuple(str(row.get(key, "")) for key in ("algorithm", "variant", "seed", "reason"))
-        told = found.setdefault(place, {"policies": {}, "codes": {}})
-        told["policies"][str(row.get("policy", ""))] = None
-        told["codes"][str(row.get("attack", "")).split("-")[0].upper()] = None
+        cells = by_place.setdefault(place, {"policies": {}, "codes": {}})
+        cells["policies"][str(row.get("policy", ""))] = None
+        cells["codes"][str(row.get("attack", "")).split("-")[0].upper()] = None
     return [
         [
             text.named(text.ALGORITHMS, algorithm),
-            ", ".join(told["policies"]),
+            ", ".join(cells["policies"]),
             variant,
             seed,
-            ", ".join(told["codes"]),
+            ", ".join(cells["codes"]),
             reason,
         ]
-        for (algorithm, variant, seed, reason), told in found.items()
+        for (algorithm, variant, seed, reason), cells in by_place.items()
     ]

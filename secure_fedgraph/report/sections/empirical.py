@@ -1,4 +1,4 @@
-"""What a page says of epsilons as worst cases found them: claim, lower bound, power, blind spots."""
+"""The measured epsilons on a page: claim, lower bound, power, and what the audit cannot see."""
 
 from __future__ import annotations
 

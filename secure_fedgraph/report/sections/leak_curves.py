@@ -44,7 +44,7 @@ def reach(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict
 
 
 def _curves(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    found: dict[str, dict[float, list[float]]] = {}
+    by_label: dict[str, dict[float, list[float]]] = {}
     for cell in cells:
         settings = cell.get("settings") or {}
         code, *rest = str(cell.get("attack")).split("-")
@@ -53,10 +53,10 @@ def _curves(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         label = f"{code.upper()}{' columns' if 'columns' in rest else ''}, {who}, {about}"
         at, score = _at(cell), text.real(cell.get("score"))
         if at is not None and score is not None:
-            found.setdefault(label, {}).setdefault(at, []).append(score)
+            by_label.setdefault(label, {}).setdefault(at, []).append(score)
     return [
         {"label": label, "scores": {at: fmean(values) for at, values in sorted(scores.items())}}
-        for label, scores in found.items()
+        for label, scores in by_label.items()
     ]
 
 

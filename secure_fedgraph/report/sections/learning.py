@@ -50,17 +50,17 @@ def finals(runs: Sequence[Trained]) -> list[dict[str, Any]]:
     """The last round's accuracy of each policy, with the best rounds beside it, never mixed."""
     rows = []
     for run in runs:
-        found = [r.get("accuracy") or {} for r in run.results]
+        accuracies = [r.get("accuracy") or {} for r in run.results]
         head = _measure([run])
         rows.append(
             {
                 "label": run.label,
-                "last": head.write(mean([a.get(head.key) for a in found])),
-                "local": text.percent(mean([a.get("local") for a in found])),
-                "validation": head.write(mean([at(a, "best_by_validation", head.key) for a in found])),
-                "test": head.write(mean([at(a, "best_on_test", head.key) for a in found])),
+                "last": head.write(mean([a.get(head.key) for a in accuracies])),
+                "local": text.percent(mean([a.get("local") for a in accuracies])),
+                "validation": head.write(mean([at(a, "best_by_validation", head.key) for a in accuracies])),
+                "test": head.write(mean([at(a, "best_on_test", head.key) for a in accuracies])),
                 "seconds": mean([r.get("seconds") for r in run.results]),
-                "seeds": len(found),
+                "seeds": len(accuracies),
             }
         )
     return rows

@@ -16,7 +16,7 @@ def ledger(runs: Sequence[Trained]) -> list[dict[str, Any]]:
     Returns:
         rows of ``label``, ``channels``, and ``budget`` (None where the run had none), of the first seed.
     """
-    found = []
+    rows = []
     for run in runs:
         result = run.results[0]
         channels = [
@@ -30,8 +30,8 @@ def ledger(runs: Sequence[Trained]) -> list[dict[str, Any]]:
         ]
         if channels:
             budget = _budget(result.get("budget"))
-            found.append({"label": run.label, "channels": channels, "budget": budget})
-    return found
+            rows.append({"label": run.label, "channels": channels, "budget": budget})
+    return rows
 
 
 def _budget(budget: Any) -> dict[str, Any] | None:

@@ -21,23 +21,24 @@ def each_owner(run: Trained) -> dict[str, Any] | None:
     """
     last = [history[-1].get("owners") or {} for history in run.histories if history]
     names = list(dict.fromkeys(str(name) for scores in last for name in scores))
-    found = {name: mean([scores.get(name) for scores in last]) for name in names}
-    scores = {name: value for name, value in found.items() if value is not None}
+    means = {name: mean([scores.get(name) for scores in last]) for name in names}
+    scores = {name: value for name, value in means.items() if value is not None}
     if not scores:
         return None
-    head = measure_of(run.results[0])
-    cuts = [(result.get("data") or {}).get("partition") or {} for result in run.results]
-    nodes = cuts[0].get("sizes") or [] if len(cuts) == 1 else []  # another seed cuts otherwise
+    headline = measure_of(run.results[0])
+    splits = [(result.get("data") or {}).get("partition") or {} for result in run.results]
+    nodes = splits[0].get("sizes") or [] if len(splits) == 1 else []  # another seed splits otherwise
     sized = len(nodes) == len(scores)
     rows = [
-        [name, *([text.count(nodes[i])] if sized else []), head.write(value)]
+        [name, *([text.count(nodes[i])] if sized else []), headline.write(value)]
         for i, (name, value) in enumerate(scores.items())
     ]
     low, high = min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)
-    middle = head.write(median(scores.values()))
+    middle = headline.write(median(scores.values()))
     return {
-        "summary": f"{len(scores)} owners on their own test data: lowest {head.write(scores[low])} ({low}), "
-        f"median {middle}, highest {head.write(scores[high])} ({high}).",
+        "summary": f"{len(scores)} owners on their own test data: "
+        f"lowest {headline.write(scores[low])} ({low}), median {middle}, "
+        f"highest {headline.write(scores[high])} ({high}).",
         "heads": ["owner", *(["nodes"] if sized else []), "last round"],
         "rows": rows,
         "few": rows[:FEW] if len(rows) > 2 * FEW else rows,

@@ -61,7 +61,7 @@ def reconstructed(found: Sequence[dict[str, Any]], policies: Sequence[str]) -> l
 
 
 def _vocabulary(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Strips of words, owner by owner; where only the union was read, it is held against each owner."""
+    """Strips of words, owner by owner; where only the union was read, it is compared with each owner."""
     found = [r for r in found if r.get("variant", AS_CONFIGURED) == AS_CONFIGURED]
     each = [r for r in found if r.get("aim") == EACH]
     opened = {r["policy"] for r in each}
@@ -80,7 +80,7 @@ def _vocabulary(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         owners = [_finite(t) for t in held[:MOST_OWNERS]]
         caption = f"{text.listed(policies)}: all that is left is the union of all owners"
         if fits:
-            caption += ", here held against each of them"
+            caption += ", here compared with each of them"
         alt = f"{text.listed(policies)}: the union of all owners as a guess; {_strip_words(owners)}"
         _add(
             section, plots.vocabulary(_stem(code, policies[0], "union"), _axis(owners), owners, alt), caption
@@ -231,13 +231,13 @@ def _axis(owners: Sequence[dict[str, Any]]) -> str:
 def _some_words(nodes: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
     """The axis and the strips of nodes: a node has a handful of words, too thin to be seen among thousands.
 
-    So those words alone are drawn that one of the nodes has, or was guessed to have, where they are few.
+    So only the words are drawn that one of the nodes has or was guessed to have, if they are few.
     """
-    there = np.any([node[key] > 0 for node in nodes for key in ("true", "guess")], axis=0)
-    if 4 * there.sum() >= len(there) or not there.any():
+    used = np.any([node[key] > 0 for node in nodes for key in ("true", "guess")], axis=0)
+    if 4 * used.sum() >= len(used) or not used.any():
         return _axis(nodes), nodes
-    axis = f"the {there.sum():,} words true or guessed here, of {len(there):,} in the data set"
-    return axis, [{**node, **{key: node[key][there] for key in ("true", "guess")}} for node in nodes]
+    axis = f"the {used.sum():,} words true or guessed here, of {len(used):,} in the data set"
+    return axis, [{**node, **{key: node[key][used] for key in ("true", "guess")}} for node in nodes]
 
 
 def _strip_table(owners: Sequence[dict[str, Any]]) -> dict[str, Any]:

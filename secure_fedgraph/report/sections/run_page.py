@@ -93,7 +93,7 @@ def _budget(budget: dict[str, Any] | None, plan: list[dict[str, Any]]) -> dict[s
 
 def _histories(result: dict[str, Any], folder: Path) -> list[list[dict[str, Any]]]:
     """The rounds of every seed where each seed's own result lies beside; else those of the first."""
-    found = []
+    histories = []
     for seed in result.get("seeds") or []:
         number = seed.get("seed")
         if type(number) is not int:
@@ -103,7 +103,7 @@ def _histories(result: dict[str, Any], folder: Path) -> list[list[dict[str, Any]
             )
         path = folder / f"seed-{number}" / "result.json"
         try:
-            found.append(json.loads(files.read(path, root=folder))["rounds"])
+            histories.append(json.loads(files.read(path, root=folder))["rounds"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return [result.get("rounds") or []]
-    return found or [result.get("rounds") or []]
+    return histories or [result.get("rounds") or []]

@@ -85,9 +85,9 @@ def privacy(runs: Sequence[Trained]) -> dict[str, Any]:
             for unit, claim in claims.items()
         ]
         promises = text.guarantee(claims)
-        alike = next((g for g in groups if g["rows"] == rows and g["promises"] == promises), None)
-        if alike:
-            alike["labels"].append(run.label)
+        same = next((g for g in groups if g["rows"] == rows and g["promises"] == promises), None)
+        if same:
+            same["labels"].append(run.label)
         else:
             groups.append({"labels": [run.label], "rows": rows, "promises": promises})
     for group in groups:
@@ -136,22 +136,22 @@ def partition(runs: Sequence[Trained]) -> list[dict[str, Any]]:
     for run in runs:
         for result in run.results:
             facts = result.get("data") or {}
-            cut = facts.get("partition") or {}
-            sizes = cut.get("sizes") or []
+            split = facts.get("partition") or {}
+            sizes = split.get("sizes") or []
             row = {
                 "seed": result.get("seed"),
                 "data": source(facts)["name"],
-                "name": cut.get("name"),
-                "owners": cut.get("owners") or len(sizes) or None,
-                "nodes": cut.get("nodes"),
-                "links": cut.get("links"),
-                "missing": cut.get("missing_links"),
+                "name": split.get("name"),
+                "owners": split.get("owners") or len(sizes) or None,
+                "nodes": split.get("nodes"),
+                "links": split.get("links"),
+                "missing": split.get("missing_links"),
                 "sizes": sizes,
                 "spread": text.spread(sizes),
-                "of": "graphs" if "graphs" in cut else "nodes",
+                "of": "graphs" if "graphs" in split else "nodes",
                 "many": len(sizes) > text.MOST_SIZES,
             }
-            if cut and row not in rows:
+            if split and row not in rows:
                 rows.append(row)
     return rows
 
@@ -192,7 +192,7 @@ def owners(configs: Sequence[dict[str, Any]]) -> str:
         by_setup.setdefault(f"{config.get('clients', '?')} owners{split}", []).append(name)
     if len(by_setup) < 2:
         return "".join(by_setup)
-    return "; ".join(f"{text.listed(dict.fromkeys(names))}: {told}" for told, names in by_setup.items())
+    return "; ".join(f"{text.listed(dict.fromkeys(names))}: {setup}" for setup, names in by_setup.items())
 
 
 def pictures(*sections: dict[str, Any] | None) -> list[Picture]:
@@ -233,12 +233,12 @@ def _flat(tree: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
 
 def mean(values: Sequence[Any]) -> float | None:
     """The mean of what is a finite number; None where nothing is."""
-    found = [v for v in map(text.real, values) if v is not None]
-    return fmean(found) if found else None
+    numbers = [v for v in map(text.real, values) if v is not None]
+    return fmean(numbers) if numbers else None
 
 
 def at(tree: dict[str, Any], *keys: str) -> Any:
-    """A value deep in a result, or None where the way to it is cut."""
+    """A value deep in a result; None where a key on the way is missing."""
     value: Any = tree
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
