@@ -191,7 +191,7 @@ def _log_mixture(logs: Array, means: Array, x: Array) -> Array:
 
 
 def _integral(logs: Array) -> float:
-    """The logarithm of an integral over equally spaced points; infinite if half of the points give another."""
+    """The logarithm of an integral over equally spaced points; infinite if half of the points disagree."""
     top = float(logs.max())
     weights = np.exp(logs - top)
     whole, half = float(weights.sum() * _WIDTH), float(weights[::2].sum() * 2 * _WIDTH)
