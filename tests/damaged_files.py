@@ -33,8 +33,8 @@ from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import groups
 from secure_fedgraph.audits.grid.folders import finished
 from secure_fedgraph.experiment.compare.points import Point
-from secure_fedgraph.experiment.compare.rows import gains, row_of
 from secure_fedgraph.experiment.compare.runs import kept
+from secure_fedgraph.experiment.compare.summary import gains, row_of
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import (
     _planned,

@@ -17,7 +17,7 @@ from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.cli import main, running
 from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
 from secure_fedgraph.experiment.compare import Point, run_point
-from secure_fedgraph.experiment.compare.rows import row_of
+from secure_fedgraph.experiment.compare.summary import row_of
 from secure_fedgraph.experiment.config import Experiment, make_policy
 from secure_fedgraph.forms import FormWarning, fit
 from secure_fedgraph.privacy.policy import PlaintextWarning, Policy

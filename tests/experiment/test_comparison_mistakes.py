@@ -16,7 +16,7 @@ from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.cli import comparing
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment import code_digest
-from secure_fedgraph.experiment.compare import ALONE, NO_PRIVACY, course, points
+from secure_fedgraph.experiment.compare import ALONE, NO_PRIVACY, points, runner
 from secure_fedgraph.experiment.config import load
 
 SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16"]
@@ -86,7 +86,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 )
 def test_a_mistake_is_said_before_any_work(tmp_path, monkeypatch, flags, told):
     at_once(monkeypatch)
-    monkeypatch.setattr(course, "run_point", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr(runner, "run_point", lambda *_: pytest.fail("work began"))
     done = call(tmp_path / "out", *flags)
     assert done.exit_code == 2 and told in done.output, done.output
     assert not (tmp_path / "out").exists()
@@ -101,14 +101,14 @@ def test_without_a_finite_budget_the_strictest_policy_stands_beside_the_baseline
 
 def test_what_fails_on_the_way_is_a_row_and_status_1(tmp_path, monkeypatch):
     at_once(monkeypatch)
-    run = course.run_point
+    run = runner.run_point
 
     def failing(config, folder, key):
         if config["policy"] == "masked":
             raise ZeroDivisionError("by nought")
         return run(config, folder, key)
 
-    monkeypatch.setattr(course, "run_point", failing)
+    monkeypatch.setattr(runner, "run_point", failing)
     done = call(tmp_path, *SAGE, "--policy", "masked,homomorphic")
     assert done.exit_code == 1 and "fedsage-masked: seed 0: ZeroDivisionError: by nought" in done.output
     found = rows(tmp_path)
@@ -118,7 +118,7 @@ def test_what_fails_on_the_way_is_a_row_and_status_1(tmp_path, monkeypatch):
     }  # fmt: skip
     assert "by nought" in (tmp_path / "report.html").read_text()
     assert "by nought" in (tmp_path / "compare.csv").read_text()
-    monkeypatch.setattr(course, "run_point", run)  # a failure is not kept
+    monkeypatch.setattr(runner, "run_point", run)  # a failure is not kept
     assert call(tmp_path, *SAGE, "--policy", "masked,homomorphic").exit_code == 0
     assert rows(tmp_path)["fedsage-masked"]["outcome"] == "ran"
 
@@ -129,7 +129,7 @@ def test_where_nothing_ran_a_mistake_is_status_2(tmp_path, monkeypatch):
     def failing(*_: Any) -> float:
         raise comparing.BadInput("a setting that only a round sees")
 
-    monkeypatch.setattr(course, "run_point", failing)
+    monkeypatch.setattr(runner, "run_point", failing)
     done = call(tmp_path, *SAGE, "--policy", "masked")
     assert done.exit_code == 2 and "no point ran. fedsage-plaintext: seed 0: a setting" in done.output
     assert {row["outcome"] for row in rows(tmp_path).values()} == {"failed"}
@@ -143,7 +143,7 @@ def test_a_mistake_that_only_a_run_sees_is_kept_as_no_refusal(tmp_path, monkeypa
     monkeypatch.setattr("secure_fedgraph.experiment.compare.runs.execute", failing)
     base = load(None, {"data": "synthetic-citation", "algorithm": "fedsage", "policy": "masked"}, ())
     with pytest.raises(comparing.BadInput):
-        course.run_point(base.model_dump(mode="json"), tmp_path)
+        runner.run_point(base.model_dump(mode="json"), tmp_path)
     assert {path.name for path in tmp_path.rglob("*.json")} == {"key.json"}
 
 

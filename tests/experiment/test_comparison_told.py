@@ -22,7 +22,7 @@ from secure_fedgraph.cli import comparing, tables
 from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment.compare import pareto, points
-from secure_fedgraph.experiment.compare.remaining import Job, Remaining
+from secure_fedgraph.experiment.compare.eta import Job, Remaining
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections.compare_page import _leak

@@ -1,11 +1,11 @@
 """Accuracy under privacy, side by side: algorithms x policies x budgets x seeds, resumable, on all cores."""
 
-from secure_fedgraph.experiment.compare.course import Leaks, check, compare, make_all, unfinished
 from secure_fedgraph.experiment.compare.folder import check_folder, forget, is_begun
+from secure_fedgraph.experiment.compare.output import compare_result, flat, write_tables
 from secure_fedgraph.experiment.compare.points import ALONE, NO_PRIVACY, NOISED, SILENT, Point, points
-from secure_fedgraph.experiment.compare.rows import gains, pareto, score_of
+from secure_fedgraph.experiment.compare.runner import Leaks, check, compare, make_all, unfinished
 from secure_fedgraph.experiment.compare.runs import run_key, run_point
-from secure_fedgraph.experiment.compare.written import compare_result, flat, write_tables
+from secure_fedgraph.experiment.compare.summary import gains, pareto, score_of
 
 __all__ = [
     "ALONE",

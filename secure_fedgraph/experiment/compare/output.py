@@ -10,7 +10,7 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.experiment import schema
-from secure_fedgraph.experiment.compare.rows import pareto
+from secure_fedgraph.experiment.compare.summary import pareto
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
 

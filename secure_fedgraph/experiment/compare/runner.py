@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from secure_fedgraph.errors import BadInput, Refused
+from secure_fedgraph.experiment.compare.eta import Job, Remaining
 from secure_fedgraph.experiment.compare.points import ALONE, Point
-from secure_fedgraph.experiment.compare.remaining import Job, Remaining
-from secure_fedgraph.experiment.compare.rows import RAN, Failure, gains, row_of
 from secure_fedgraph.experiment.compare.runs import kept, readable, rehearse_point, run_key, run_point
+from secure_fedgraph.experiment.compare.summary import RAN, Failure, gains, row_of
 from secure_fedgraph.experiment.results import write_json
 
 Told = Callable[[str, float | None], None]
