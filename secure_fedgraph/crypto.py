@@ -33,7 +33,7 @@ _LONGEST_DERIVED = 255 * 32  # RFC 5869 section 2.3
 class Secret:
     """A secret that stays in this process: no pickle, no copy, and a repr that shows only what is public.
 
-    A party that has to hand a secret on does so by name (``to_bytes``) and seals it.
+    A party that has to hand a secret on calls ``to_bytes`` and seals the bytes.
     """
 
     __slots__ = ()
@@ -53,7 +53,7 @@ class Identity(Secret):
         - the key comes from the operating system and never appears in a repr, a pickle or a copy.
 
     Needs:
-        - messages that name their purpose and exchange: a signature says nothing about context.
+        - messages that name their purpose and exchange: a signature is bound to no context by itself.
 
     >>> me = Identity.generate()
     >>> verify(me.public, me.sign(b"advertise, exchange 7"), b"advertise, exchange 7")
@@ -95,7 +95,7 @@ class AgreementKey(Secret):
         - a public key that would force a known secret (low order) is refused.
 
     Needs:
-        - public keys that were signed: otherwise whoever carries them can sit in the middle.
+        - public keys that were signed: otherwise who carries them can replace them by its own.
 
     >>> a, b = AgreementKey.generate(), AgreementKey.generate()
     >>> a.shared_with(b.public, b"mask, exchange 7") == b.shared_with(a.public, b"mask, exchange 7")
@@ -114,7 +114,7 @@ class AgreementKey(Secret):
 
     @classmethod
     def from_seed(cls, seed: bytes) -> AgreementKey:
-        """The key that a secret seed stands for: whoever rebuilds the seed from shares has it."""
+        """The key of a secret seed: who rebuilds the seed from shares has the key."""
         return cls(X25519PrivateKey.from_private_bytes(derive(seed, b"agreement key")))
 
     def shared_with(self, peer_public: bytes, info: bytes) -> bytes:
@@ -157,8 +157,8 @@ def key_stream(key: bytes, out: bytearray | memoryview) -> None:
     """Overwrites ``out`` with an AES-128-CTR key stream: half of ``key`` is the key, half the first counter.
 
     The stream is a function of ``key`` alone and starts the same for every length. 128 bits are what X25519,
-    from which these keys come, gives (RFC 7748 section 7); the derived counter keeps streams under many keys
-    from being searched for at once.
+    from which these keys come, gives (RFC 7748 section 7); with the derived counter an attacker cannot search
+    for many keys at once.
 
     Needs:
         - a key that serves this one stream: two uploads under one stream subtract to plaintext.
@@ -166,7 +166,7 @@ def key_stream(key: bytes, out: bytearray | memoryview) -> None:
     Args:
         key: 32 bytes, usually from :func:`derive`.
         out: any writable contiguous buffer (a bytearray, a numpy array of any integer type).
-            Words come out little-endian on the machines that are: view the bytes, do not assume.
+            It is filled byte by byte: words in it have the machine's byte order.
 
     Raises:
         BadInput: the key is not 32 bytes, or the buffer is read-only or not contiguous.
@@ -180,7 +180,7 @@ def key_stream(key: bytes, out: bytearray | memoryview) -> None:
 
 
 class KeyStream(Secret):
-    """The stream of :func:`key_stream`, taken piece by piece: each piece goes on where the last one ended.
+    """The stream of :func:`key_stream`, taken piece by piece: each piece starts where the last one ended.
 
     Args:
         key: 32 bytes that serve this one stream.
@@ -220,8 +220,8 @@ def seal(key: bytes, plaintext: bytes, associated_data: bytes) -> bytes:
     """AES-256-GCM: nonce, ciphertext and tag in one piece, ``SEAL_BYTES`` longer than the plaintext.
 
     Guarantees:
-        - who lacks the key learns the length only, and cannot change a byte, nor move the piece to
-          another ``associated_data``, unnoticed.
+        - without the key one learns the length only, and any change of a byte or of ``associated_data`` is
+          noticed.
 
     Needs:
         - at most 2**32 pieces under one key (NIST SP 800-38D section 8.3: nonces are random).
@@ -260,10 +260,10 @@ def _short(public: bytes) -> str:
 
 
 def scattered(key: bytes, blocks: bytes) -> bytes:
-    """Each block of 16 bytes as 16 others that look random without the key: equal blocks give equal ones.
+    """Each block of 16 bytes as 16 others, random-looking without the key; equal blocks stay equal.
 
     A pseudo-random permutation of blocks (AES-256, each block by itself), for ranking public names under a
-    secret key. It hides nothing that repeats: never encrypt with it.
+    secret key. It does not hide repetition: never encrypt with it.
     """
     if len(key) != KEY_BYTES or len(blocks) % 16:
         raise BadInput(

@@ -1,7 +1,7 @@
-"""Files of a run, opened so that nobody else reads what is private and no symbolic link is followed.
+"""Files of a run: private ones are closed to other users, and no symbolic link is followed.
 
-What is private (ledgers, clients' memories, checkpoints, transcripts) is 0600 in folders of 0700, whatever
-the umask is. What is made to be shared (results, reports, tables) has the modes that the umask gives.
+Private files (ledgers, clients' memories, checkpoints, transcripts) are 0600 in folders of 0700, whatever the
+umask is. Files to share (results, reports, tables) have the modes that the umask gives.
 
 A **root** is the folder that a user named. How it is reached is the user's own choice, links included. Below
 it no link is followed: somebody else could have put it in the place of a folder or a file.
@@ -134,11 +134,11 @@ def read(path: Path, *, root: Path | None = None, most: int = MOST, after: int =
 
     Args:
         most: bytes; a larger file is refused before it is read.
-        after: bytes at its beginning that are left out.
+        after: how many bytes at the beginning are left out.
 
     Raises:
         BadInput: where it is larger, or a link, or anything but a file, stands in its place.
-        OSError: where it is not there, or the system refuses.
+        OSError: where the file is missing, or the system refuses.
     """
     with _folder(path.parent, root) as folder, open(_open_file(path, folder, os.O_RDONLY), "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -159,7 +159,7 @@ def refuse_link(path: Path) -> None:
 
 
 def size_of(path: Path) -> int | None:
-    """Bytes of a file; None where none is there, or a link.
+    """Bytes of a file; None where it is missing, or is a link.
 
     >>> size_of(Path("/nowhere"))
     """
@@ -213,7 +213,7 @@ def base_name(name: Any, where: str) -> str:
     """Checks a name from a file or a message that is to name a file: it must be no path.
 
     Args:
-        where: what names it, for the error.
+        where: the source of the name, for the error.
 
     Raises:
         BadInput: for a path, or anything but text.

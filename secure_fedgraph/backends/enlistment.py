@@ -1,4 +1,4 @@
-"""What an operator tells a client's process before the run: by name, never as objects."""
+"""What an operator sends a client's process before the run: names and settings, never objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ISOLATED = "isolated runs a client in a process of its own"
 
 
 def algorithm_text(algorithm: Algorithm) -> str:
-    """How another process makes the same algorithm.
+    """The text from which another process makes the same algorithm.
 
     Raises:
         BadInput: for one that has no importable name, or holds more than settings and named functions.
@@ -31,7 +31,7 @@ def algorithm_text(algorithm: Algorithm) -> str:
     if not issubclass(_definer(kind, "made_with"), _definer(kind, "__init__")):
         raise BadInput(
             f"{ISOLATED} and makes {kind.__name__} again there: with an __init__ of its own it needs a "
-            "made_with() that returns what that takes"
+            "made_with() that returns its arguments"
         )
     return json.dumps(
         {
@@ -63,7 +63,7 @@ def algorithm_of(text: str) -> Algorithm:
 
 
 def policy_text(bound: BoundPolicy, clients: tuple[str, ...]) -> str:
-    """How another process makes the same policy.
+    """The text from which another process makes the same policy.
 
     Raises:
         BadInput: for a policy that no recipe by name makes.

@@ -1,4 +1,4 @@
-"""Frames: what passes between the operator and a client's process, one after another on a pipe."""
+"""Frames: the units of data between the operator and a client's process, on a pipe."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ DONE, FAILED = b"+", b"!"
 LARGEST = 2**34
 """Bytes of one frame. What a header promises is checked against this and never allocated ahead."""
 LARGEST_FAILURE = 2**16
-"""The same of what a client says it failed with: a class and a sentence."""
+"""The same for a client's failure: a class and a sentence."""
 PIECE = 2**20
-"""Bytes that are read at once: memory grows with what has come, not with what was promised."""
+"""Bytes that are read at once: memory grows with what has arrived, not with what was promised."""
 _HEAD = struct.Struct("<cQ")
 
 
 class Ended(Exception):
-    """The other end is gone, or does not speak in frames."""
+    """The other end is gone, or sends no valid frames."""
 
 
 def write(pipe: IO[bytes], kind: bytes, body: bytes | memoryview = b"") -> None:
     """Sends one frame.
 
     Raises:
-        Ended: where nobody reads.
+        Ended: where the other end does not read.
     """
     try:
         pipe.write(_HEAD.pack(kind, len(body)))
@@ -50,7 +50,7 @@ def read(pipe: IO[bytes]) -> tuple[bytes, bytes]:
 
 
 class Incoming:
-    """A frame that arrives in pieces, from somebody who may stop in the middle of it or promise too much."""
+    """A frame that arrives in pieces; its sender may stop in the middle or promise too much."""
 
     def __init__(self) -> None:
         self.kind = b""
@@ -60,7 +60,7 @@ class Incoming:
 
     @property
     def whole(self) -> bool:
-        """Whether all of it has come."""
+        """Whether all of it has arrived."""
         return bool(self.kind) and not self._left
 
     @property
@@ -70,7 +70,7 @@ class Incoming:
 
     @property
     def body(self) -> bytes:
-        """What came behind the head."""
+        """The bytes after the head."""
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def take(self, piece: bytes) -> None:
@@ -91,14 +91,14 @@ class Incoming:
 
 
 class Outgoing:
-    """A frame that leaves in pieces, to somebody who may not read it."""
+    """A frame that is sent in pieces; its receiver may not read it."""
 
     def __init__(self, kind: bytes, body: bytes) -> None:
         self._parts = [memoryview(part) for part in (_HEAD.pack(kind, len(body)), body) if part]
 
     @property
     def whole(self) -> bool:
-        """Whether all of it has left."""
+        """Whether all of it was sent."""
         return not self._parts
 
     @property
@@ -107,6 +107,6 @@ class Outgoing:
         return self._parts[0]
 
     def left(self, written: int) -> None:
-        """So many bytes of the piece are on their way."""
+        """Notes that so many bytes of the piece were sent."""
         rest = self._parts[0][written:]
         self._parts[:1] = [rest] if len(rest) else []

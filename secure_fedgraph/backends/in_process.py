@@ -16,7 +16,7 @@ class InProcess(DirectCalls):
         super().__init__({client.name: client.handle for client in clients})
         self._clients = clients
         self.lost: dict[str, Lost] = {}
-        """Nobody: a client's process is this one."""
+        """Empty: the clients' process is this one."""
 
     @property
     def roster(self) -> Mapping[str, bytes]:
@@ -34,4 +34,4 @@ class InProcess(DirectCalls):
             client.load(label)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing: no process was started."""

@@ -25,11 +25,11 @@ from secure_fedgraph.protocol.transport import Answer, Lost
 
 PIPE = 2**20
 PATIENCE = 3600.0
-"""Seconds that a client's process has for an answer."""
+"""Seconds that a client's process has for one answer."""
 FAREWELL = 2.0
-"""Seconds that a process gets to end by itself."""
+"""Seconds that a process has to end by itself."""
 LONGEST = 2.0**20
-"""Seconds: a longer wait is one without an end."""
+"""Seconds: a longer wait counts as endless."""
 _SET_PIPE_SIZE = 1031  # fcntl's F_SETPIPE_SZ, on Linux
 
 
@@ -40,21 +40,21 @@ class Workers:
         - a process is sent its own graph, public facts and message bytes, nothing of another client;
         - identity keys are made in the processes and stay there: public keys come out, and the operator hands
           out the roster, not the server;
-        - clients work side by side: each is sent its request and read as fast as it takes and gives, and one
-          that reads nothing, stops in mid-sentence or promises more than it sends holds nobody else up;
+        - clients work side by side: requests and answers go as fast as each client reads and writes, and one
+          that reads nothing, stops in the middle or promises more than it sends delays no other;
         - a refusal arrives as the error that it was, and a process that died as an error that names it;
-        - a client whose process died stays gone: whoever can go on without it, does (:meth:`reach`);
-        - a client that gives no answer in time has its process ended, and is gone too; so has one that talks
-          nonsense;
+        - a client whose process died stays gone; :meth:`reach` goes on without it;
+        - the process of a client that gives no answer in time, or sends invalid frames, is ended, and the
+          client is gone too;
         - the processes end with this one, also when it is killed.
     Needs:
         - algorithm and policy by name; see :mod:`~secure_fedgraph.backends.enlistment`.
 
-    Not available: what a client opened from its peers is not recorded, since nobody looks into another
+    Not available: what a client opened from its peers is not recorded, since it stays in the client's
     process. A client's view then holds the messages it sent and got.
 
     Args:
-        told: client -> what its process is told before the run.
+        settings: client -> what its process gets before the run.
         answer_within: seconds that all clients together have for one answer each; inf waits for ever.
     """
 
@@ -110,12 +110,12 @@ class Workers:
         """Ends the processes; they keep nothing."""
         for pipe in (*self._orders.values(), *self._answers.values()):
             with contextlib.suppress(OSError):
-                pipe.close()  # the end of its input ends a client, and the last of them where they came from
+                pipe.close()  # a client ends with its input, and the first process after the last client
         if self._nursery is None:
             return
         try:
             self._nursery.wait(timeout=FAREWELL)
-        except subprocess.TimeoutExpired:  # one is in the middle of an answer that nobody waits for
+        except subprocess.TimeoutExpired:  # one is still computing an answer
             for name, pid in self.pids.items():
                 self._hear_of(pid, 0)
                 if (
@@ -128,7 +128,7 @@ class Workers:
             self._nursery.stdout.close()
 
     def _answers_to(self, kind: bytes, bodies: Mapping[str, bytes]) -> dict[str, Answer]:
-        """What each says. Nobody is kept waiting by another that does not read, or stops in mid-sentence."""
+        """Each client's answer. None waits for another that does not read, or stops in the middle."""
         talks = {
             name: (frames.Outgoing(kind, body), frames.Incoming())
             for name, body in bodies.items()
@@ -171,12 +171,12 @@ class Workers:
         """Reads or writes what can be read or written now; whether the answer is whole.
 
         Raises:
-            Ended: for one that is gone, or answers before it was asked.
+            Ended: for a client that is gone, or answers before it has the whole request.
         """
         if pipe is self._orders[name]:
             try:
                 going.left(pipe.write(going.piece) or 0)
-            except OSError:  # it reads no more; whether it says anything is for the other pipe
+            except OSError:  # it reads no more; the other pipe shows whether it answers
                 ready.unregister(pipe)
                 return False
             if going.whole:
@@ -216,21 +216,24 @@ class Workers:
                 f"{name} gave no answer within {self._answer_within:g} s, so its process was ended: raise "
                 "answer_within if its work takes longer"
             )
-        return f"{name}'s process ended ({ending}) before it answered: see above for what it said"
+        return f"{name}'s process ended ({ending}) before it answered: see its own output above"
 
     def _ending(self, name: str) -> str:
-        for pipe in (self._orders[name], self._answers[name]):  # so it ends, if it only talked nonsense
+        for pipe in (
+            self._orders[name],
+            self._answers[name],
+        ):  # so that it ends, if it only sent invalid frames
             with contextlib.suppress(OSError):
                 pipe.close()
         pid = self.pids.get(name, 0)
         self._hear_of(pid, FAREWELL)
-        if pid not in self._ended and pid:  # or it is made to: nobody waits for one that will not
+        if pid not in self._ended and pid:  # else it is killed
             self._end(name)
             self._hear_of(pid, FAREWELL)
         return f"exit status {self._ended[pid]}" if pid in self._ended else "with all the others"
 
     def _hear_of(self, pid: int, seconds: float) -> None:
-        """Reads how processes ended until this one is among them, for so many seconds at most."""
+        """Reads how processes ended until this one has, for at most so many seconds."""
         endings = self._nursery.stdout if self._nursery is not None else None
         until = time.monotonic() + seconds
         while endings is not None and pid not in self._ended:
@@ -265,7 +268,7 @@ class Workers:
                 stdout=subprocess.PIPE,
                 env=_environment(len(names)),
                 pass_fds=ends,
-                bufsize=0,  # what was read ahead could not be waited for
+                bufsize=0,  # select would not see lines that were read ahead
             )
         finally:
             for end in ends:
@@ -280,14 +283,14 @@ class Workers:
 
 
 def _failure(name: str, body: bytes) -> SecureFedGraphError:
-    """What a client's process failed with, as it says itself: a class of this package's, or another name."""
+    """The error that a client's process reports: a class of this package, or another name."""
     try:
         settings = wire.decode(body)
     except HostileMessage as error:
         return HostileMessage(f"{name}'s process failed and its frame cannot be read: {error}")
     kind, text = settings.get("class"), settings.get("text")
     if not isinstance(kind, str) or not isinstance(text, str):
-        return HostileMessage(f"{name}'s process failed and does not say with what")
+        return HostileMessage(f"{name}'s process failed and does not name its error")
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, SecureFedGraphError):
         return known(printable(text))
@@ -303,9 +306,9 @@ def _without_waiting(end: int, mode: str) -> IO[bytes]:
 def _environment(clients: int) -> dict[str, str]:
     return {
         **os.environ,
-        # what can be imported here can be imported there
+        # what can be imported here can be imported in the clients' processes
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-        # this process's threads, shared out; waiting ones leave the cores to the others
+        # this process's threads, divided among clients; waiting ones leave the cores to the others
         "OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // clients)),
         "OMP_WAIT_POLICY": "PASSIVE",
     }

@@ -1,9 +1,9 @@
 """A client in a process of its own, on two pipes: ``python -m secure_fedgraph.backends.worker 3,6 4,7``.
 
-The process that starts imports what clients need, holds nobody's data, and forks once for each pair of pipes.
-Each fork closes the others' pipes, is told its own graph, public facts and names, once, and from then on sees
-messages, orders to keep or restore its own memory, and nothing else. It ends with its input, so with the
-operator.
+The first process imports what clients need, holds no client's data, and forks once for each pair of pipes.
+Each fork closes the other pipes and gets its own graph, public facts and names, once. From then on it gets
+messages, orders to keep or restore its own memory, and nothing else. It ends when its input ends, so it ends
+with the operator.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
 
 
 def main(pairs: list[str]) -> None:
-    """Forks a client for each pair of pipes, and says how each ended: ``pid`` alone, later ``pid status``."""
+    """Forks a client for each pair of pipes; prints ``pid`` at each start, ``pid status`` at each end."""
     _end_with(os.getppid())
     ends = [tuple(int(end) for end in pair.split(",")) for pair in pairs]
     nursery = os.getpid()
@@ -76,11 +76,11 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
     """Serves one client until the input ends.
 
     Guarantees:
-        - it is told what it is, and the roster, once and in this order, and its memory is restored before it
-          has answered anything: nobody who holds the pipe later on makes it somebody else.
+        - it gets its settings and the roster, once and in this order, and its memory is restored before its
+          first answer: nobody who holds the pipe later can turn it into another client.
     """
     parent = os.getppid()
-    warnings.simplefilter("ignore", PlaintextWarning)  # the operator was told
+    warnings.simplefilter("ignore", PlaintextWarning)  # the operator was warned
     client: Client | None = None
     settings: dict[str, Any] = {}
     identity = Identity.generate()
@@ -99,8 +99,8 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
                     answer = _serve(client, kind, body)
                 else:
                     raise HostileMessage(
-                        f"a client's process was sent an order of kind {kind!r} out of turn: it is told what "
-                        "it is, then the roster, each once, and then it is asked"
+                        f"a client's process was sent an order of kind {kind!r} out of turn: it gets its "
+                        "settings, then the roster, each once, and requests after that"
                     )
             except Exception as error:
                 _fail(answers, error)
@@ -133,7 +133,7 @@ def _client(settings: dict[str, Any], identity: Identity, roster: dict[str, byte
     if roster.get(name) != identity.public:
         raise HostileMessage(f"{name} was handed a roster in which its own identity is another's")
     own = (algorithm.METRICS, algorithm.OWN_TESTS)
-    # those in use last: settings decide parts of a declaration
+    # those in use come last: settings decide parts of a declaration
     declared = {channel.name: channel for channel in (*algorithm.channels, *algorithm.in_use, *own)}
     channels, graph = [declared[channel] for channel in settings["channels"]], Data(**settings["graph"])
     return Client(
@@ -152,14 +152,16 @@ def _client(settings: dict[str, Any], identity: Identity, roster: dict[str, byte
 
 
 def _shelf(folder: Path, name: str) -> PartyStore:
-    return PartyStore(folder, name, folder.parents[2])  # the folder of the run, where the user put it
+    return PartyStore(
+        folder, name, folder.parents[2]
+    )  # the root is the folder of the run, which the user named
 
 
 def _fail(answers: IO[bytes], error: Exception) -> None:
     own = isinstance(error, SecureFedGraphError)
     if not own:
         traceback.print_exception(error)
-    # what else goes wrong may quote the data: its text stays with the client
+    # the text of any other error may quote the data: it stays with the client
     text = printable(str(error)) if own else ""
     frames.write(answers, frames.FAILED, wire.encode({"class": type(error).__name__, "text": text}))
 

@@ -19,13 +19,13 @@ OF_ROWS = (Unit.CLIENT, Unit.GRAPH, Unit.NODE, Unit.EDGE)
 
 
 class Recipient(StrEnum):
-    """To whom the uploads of a channel are addressed."""
+    """Who reads the uploads of a channel."""
 
     SERVER = "server"
     PEER = "peer"
     """One client at a time; the server only carries the bytes."""
     REFEREE = "referee"
-    """The examiner, who stands outside the federation and outside every guarantee."""
+    """Who scores the model, outside the federation and outside every guarantee."""
 
 
 class Reveal(Enum):
@@ -49,11 +49,11 @@ class Domain(Enum):
     RING = "ring"
     """Signed integers on a public fixed-point grid; as readable as REAL."""
     MASKED = "masked"
-    """Ring words under pairwise masks: uniform to whoever lacks the pairwise keys."""
+    """Ring words under pairwise masks: uniform to everybody who lacks a pairwise key."""
     CIPHER = "cipher"
     """Ciphertexts: readable with the secret key only."""
     SEALED = "sealed"
-    """Encrypted from end to end: readable to the peers that it was sealed to only."""
+    """Encrypted end to end: readable only to the peers that it was sealed to."""
 
     @property
     def readable(self) -> bool:
@@ -63,18 +63,18 @@ class Domain(Enum):
 
 @dataclass(frozen=True)
 class UnitContribution:
-    """How much of an upload one unit touches, where rows are sums over units: what bounds its sensitivity.
+    """How much of an upload one unit touches, where rows are sums over units. This bounds its sensitivity.
 
-    The client's door enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.ContributionRows`;
-    ``alone`` is the algorithm's word.
+    The client enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.ContributionRows`; ``alone``
+    is a promise of the algorithm.
 
     Args:
         rows: how many rows at most one unit is part of.
         norm: the L2 norm of its part in each.
         alone: whether its part depends on its own data and on public things only. Where it does not, as
             with embeddings by a model that was trained on all units, noise bounds none of them.
-        turns: that a part is not a unit's own but an answer that one unit decides, from anywhere to anywhere:
-            zeroing the unit turns the part into any other, which is twice as far.
+        turns: whether a part is not a unit's own value but an answer that the unit decides: zeroing the unit
+            may change the part to any other, which is twice as far as to zero.
 
     Raises:
         BadInput: for fewer rows than one, or a norm that is not positive and finite.
@@ -102,11 +102,11 @@ class UnitContribution:
 class UnitContributionTrees(UnitContribution):
     """The same where units stand in trees, which are added up in batches, position by position.
 
-    Whoever is taken out of a tree takes all below along: what is reached through it. So a unit touches as
-    many sums (cells) as its places have positions below them, itself counted. That holds on a **frozen**
-    table of places: what is left in the table stays where it is.
+    A unit that is removed from a tree takes away all units below it, which are reached through it. So a unit
+    touches as many sums (cells) as its places have positions below them, itself counted. That holds on a
+    **frozen** table of places: the units that are left stay in their places.
 
-    The client's door enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionTrees`.
+    The client enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionTrees`.
 
     Args:
         norm: the L2 norm of a unit's part, wherever it stands.
@@ -117,7 +117,7 @@ class UnitContributionTrees(UnitContribution):
         filled: places that one tree fills at most; 0 is all of them.
 
     Raises:
-        BadInput: as :class:`UnitContribution`, and for shapes that are none.
+        BadInput: as :class:`UnitContribution`, and for impossible shapes.
 
     >>> UnitContributionTrees(0.5, fanout=(6, 6), most=(1, 6, 36), batches=100, trees=256).rows
     121
@@ -148,14 +148,14 @@ class UnitContributionTrees(UnitContribution):
         """One unit's share of the sums: its places, those with most below them first, one a batch."""
         left, cells = self.batches, 0
         for level, (most, size) in enumerate(zip(self.most, self.below, strict=True)):
-            if self.filled:  # as many as it is deep are above it
+            if self.filled:  # the units above it fill as many places as its level
                 size = min(size, max(self.filled - level, 0))
             cells, left = cells + min(most, left) * size, left - min(most, left)
         return cells
 
     @property
     def below(self) -> tuple[int, ...]:
-        """Positions of the tree under one of each level, itself counted.
+        """Positions of the tree below one position of each level, itself counted.
 
         >>> UnitContributionTrees(1.0, fanout=(6, 6), most=(1, 1, 1), batches=1, trees=1).below
         (43, 7, 1)
@@ -176,33 +176,33 @@ class Channel:
     """One kind of upload, declared once by an algorithm and protected by a policy.
 
     Args:
-        name: what messages, ledgers and reports call it; lower case, digits and underscores.
+        name: its name in messages, ledgers and reports; lower case, digits and underscores.
         reveal: what the reader must learn. The verbs of a round open no more than that.
         unit: whose data one row of an upload describes.
         to: who reads it: ``"server"``, ``"peer"`` (the server only carries it) or ``"referee"``
             (the experiment's examiner, outside the federation and outside every guarantee).
-        exact: its values are names (numbers of nodes), not quantities: clipped or noised they would be
-            others, so no protection with such a stage binds.
-        least: clients below which a sum protects nobody, because it goes back to those who made it up; 1
-            where it does not matter. Protections that rest on sums refuse fewer.
-        below: what is said then: what happens, and the mend.
-        accepted: that somebody accepted fewer by name: it binds, and ``below`` is its excess.
-        why: what each upload is needed for, said where a protection that shows only sums is refused.
-        trained: that what is sent is made of what the server gave and of local training alone, so that the
-            noise of private training steps protects it.
+        exact: whether its values are names (numbers of nodes), not quantities: clipping or noise would turn
+            them into other names, so no protection with such a stage binds.
+        least: clients below which a sum protects nobody, because it goes back to its contributors; 1 where
+            it does not matter. Protections that show only sums refuse fewer clients.
+        below: the message of that refusal: what would happen, and what to do.
+        accepted: whether fewer clients were accepted explicitly: it binds, and ``below`` is its excess.
+        why: why each upload is needed, for the message where a protection that shows only sums is refused.
+        trained: whether uploads depend only on what the server gave and on local training, so that the noise
+            of private training steps protects them.
         largest: the largest absolute value that its uploads may hold, where the algorithm bounds them; a
             protection that takes less refuses.
-        largest_is: the setting that bounds them, for the sentence of that refusal.
+        largest_is: the setting that bounds them, for the message of that refusal.
         touches: for rows that are sums over units: how much of them one unit touches. The answer is then
-            the units' parts, which the door clips and adds up.
-        alike: that every client which is asked in an exchange is given the same. What hides sums is bound to
-            all that was given alike in the run; on a channel that gives each client its own, a lying server
-            may give what it likes, which is then in the excess of every sum.
-        once: that something is given on it once a round at most: clients refuse a second exchange of the
+            the units' parts, which the client clips and adds up before anything is sent.
+        alike: whether every client that is asked in an exchange is given the same. The masks of sums are
+            bound to all that was given alike in the run; on a channel that gives each client values of its
+            own, a lying server may give anything, which is then in the excess of every sum.
+        once: whether something is given on it at most once a round: clients refuse a second exchange of the
             round, whoever was asked in the first.
 
     Raises:
-        BadInput: for a name or a reader that is none, or sums over units where the unit is the client or
+        BadInput: for an invalid name or reader, or sums over units where the unit is the client or
             values are exact.
 
     >>> Channel("update", Reveal.SUM).unit

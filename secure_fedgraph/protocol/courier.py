@@ -1,4 +1,4 @@
-"""The courier: it numbers, sends and records every message of a run, and says who did not answer."""
+"""The courier: it numbers, sends and records every message of a run, and notes who did not answer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Given = Mapping[str, Any]
 NOBODY: tuple[type[Exception], ...] = ()
 GONE: tuple[type[Exception], ...] = (Lost,)
 ANYBODY: tuple[type[Exception], ...] = (Exception,)
-"""Whom an ask goes on without: nobody; clients that are gone; or everybody who does not answer as asked, for
-whatever reason: refusals, budgets, nonsense, errors of an algorithm."""
+"""The errors of a client that an ask goes on without: none; of clients that are gone; or all: refusals,
+exhausted budgets, invalid answers, errors of an algorithm."""
 
 
 class Courier:
@@ -30,18 +30,18 @@ class Courier:
         - every ask has an exchange number that never repeats, however often a round asks;
         - requests and replies are recorded as they go over the wire;
         - a reply is taken only from the client that was asked, under the number that it was asked with;
-        - a client that does not answer, refuses, or answers nonsense ends the exchange with an error that
-          names it; where the carrier tolerates drop-outs, the exchange goes on without that client, whatever
-          it failed with, and the transcript says so and why;
-        - what is given alike is in the history that clients bind their sums to, and who was not asked is
-          told its digest with the next request.
+        - a client that does not answer, refuses, or sends an invalid answer ends the exchange with an error
+          that names it; where the carrier tolerates drop-outs, the exchange goes on without that client,
+          whatever its error, and the transcript says so and why;
+        - what all clients are given alike is in the history that clients bind their sums to; a client that
+          was not asked gets its digest with the next request.
 
     Args:
         run: the run's public name.
         transport: carries the bytes.
         transcript: where they are recorded.
-        after: the first number is one higher.
-        reserve: told each number before anything goes out under it, so that a resumed run starts above.
+        after: the first exchange number is one higher.
+        reserve: called with each number before anything is sent under it, so that a resumed run starts above.
         dropouts: clients that a simulation keeps from answering, in exchanges that tolerate it.
     """
 
@@ -80,17 +80,17 @@ class Courier:
 
         Args:
             given: client -> what it is given. Clients of the cohort that are not in it are not asked.
-            without: what a client may fail with and the exchange goes on without it.
-            alike: whether all are given the same, whatever a carrier puts beside it: then the clients'
-                histories have it. Each is told what it has missed until now, unless this is None.
-            confirms: whether a reply shows that the client counts the last such exchange; a reply to that
-                exchange itself does where it is not tolerant, since nothing confirms it later.
+            without: errors of a client that the exchange goes on without it for.
+            alike: whether all are given the same, apart from what a carrier adds: then the clients' histories
+                have it. Each request reports what the client has missed, unless this is None.
+            confirms: whether a reply shows that the client's history has the last such exchange. A reply to
+                that exchange itself shows it where it is not tolerant, since nothing confirms it later.
 
         Returns:
             One of the requests (for its numbers), and client -> reply.
 
         Raises:
-            BadInput: where nobody is asked, or not all are given the same that should be.
+            BadInput: where nobody is asked, or ``alike`` clients are given different things.
             Exception: what all clients failed with, where none answers: an unexpected error of an algorithm
                 before a refusal.
         """
@@ -139,7 +139,7 @@ class Courier:
             else:
                 if confirms or (alike is not None and not tolerant):
                     self._heard[name] = self.history.last
-        if failed and not replies:  # nobody to go on with: what they say is the matter
+        if failed and not replies:  # no client is left: raise what they failed with
             raise min(failed, key=lambda failure: isinstance(failure, SecureFedGraphError))
         missing = set(raw) - set(replies) - lost
         if missing and not tolerant:
@@ -157,17 +157,17 @@ class Courier:
 
     @property
     def head(self) -> str:
-        """Of the history of what was given, as every client has it that follows."""
+        """The head of the history of what was given, the same in every client that follows it."""
         return self.history.head
 
     def _missed(self, client: str) -> bytes:
-        """The exchanges since the last one that the client is known to count; it knows best which it has."""
+        """The exchanges since the last one known to be in the client's history; it skips those it has."""
         since = self._heard.get(client, -1)
         first = bisect_right(self._given, since, key=lambda one: one.number)
         return to_bytes(self._given[first:])
 
     def _note_given(self, requests: Mapping[str, Message], given: Mapping[str, Given]) -> None:
-        """Into the history, as the clients note it.
+        """Adds an exchange to the history, as the clients add it.
 
         Raises:
             BadInput: for clients that are given different things.
@@ -197,7 +197,7 @@ class Courier:
         return self._transport.exchange(raw)
 
     def _opened(self, request: Message | None, name: str, answer: Answer) -> wire.Tree:
-        """The body of a reply, recorded once it is one."""
+        """The body of a reply, recorded once it was checked."""
         if isinstance(answer, Exception):
             raise answer
         try:

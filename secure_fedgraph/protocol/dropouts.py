@@ -18,16 +18,16 @@ STEPS = ("advertise", "share", ANSWER, "agree", "unmask")
 class Dropouts:
     """Clients that stop answering in a round, from some step of a sum on, and come back in the next round.
 
-    They are not asked from then on, so what they keep is as it was when they went. Exchanges that do not
-    survive a drop-out are answered by everybody: this is a simulation of what can be survived.
+    They are not asked from then on, so their memory stays as it was. In exchanges that do not survive a
+    drop-out everybody answers: only drop-outs that a sum survives are simulated.
 
     Args:
-        share: of each round's cohort, rounded down: that many, at random, each from a random step on.
-        seed: which, and when.
-        at: ``(round, client) -> step``, by hand; before the share.
+        share: of each round's cohort, rounded down: that many drop out, each from a random step on.
+        seed: decides which clients, and from which step on.
+        at: ``(round, client) -> step``, set by hand; it comes before the share.
 
     Raises:
-        BadInput: for a share outside 0 to 1, or a step that there is not.
+        BadInput: for a share outside 0 to 1, or an unknown step.
 
     >>> sorted(Dropouts(at={(1, "a"): "agree"}).gone(1, "unmask", ("a", "b")))
     ['a']
@@ -50,14 +50,14 @@ class Dropouts:
             raise BadInput(f"step {min(unknown)!r}: clients drop out from one of {', '.join(STEPS)} on")
 
     def leaving(self, round: int, cohort: tuple[str, ...]) -> dict[str, str]:
-        """Client -> the step from which on it does not answer in this round."""
+        """Client -> the step from which it does not answer in this round."""
         order = sorted(cohort, key=lambda name: self._number(round, "who", name))
         leavers = order[: math.floor(self.share * len(cohort) + 1e-9)]
         steps = {name: STEPS[self._number(round, "when", name) % len(STEPS)] for name in leavers}
         return steps | {name: step for (when, name), step in self.at.items() if when == round}
 
     def gone(self, round: int, step: str, cohort: tuple[str, ...]) -> set[str]:
-        """Who does not answer this step. Whoever left stays away for the rest of the round and its sums."""
+        """The clients that do not answer this step. Who left stays away for the rest of the round."""
         reached = STEPS.index(step)
         for name, left_at in self.leaving(round, cohort).items():
             if reached >= STEPS.index(left_at):

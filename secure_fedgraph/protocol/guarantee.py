@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class _Word(StrEnum):
-    """An error quotes a word as a user writes it."""
+    """A word that an error quotes as a user writes it."""
 
     def __repr__(self) -> str:
         return repr(self.value)
@@ -44,15 +44,15 @@ class Reader(_Word):
     PEERS = "peers"
     """The other clients: they read what the server sends them, and what clients send each other."""
     OUTSIDER = "outsider"
-    """Whoever has the released model alone."""
+    """Who has the released model only."""
 
 
 class Relation(_Word):
-    """Which two data sets are neighbours: what a guarantee says cannot be told apart."""
+    """Which two data sets are neighbours: a guarantee bounds how well a reader can distinguish these."""
 
     ZERO_OUT = "zero-out"
-    """One unit's contribution is there, or is zero."""
+    """One unit's contribution is present, or is zero."""
     ADD_REMOVE = "add-remove"
-    """One unit is there, or is not."""
+    """One unit is present, or is absent."""
     REPLACE = "replace"
-    """One unit is there, or another in its place."""
+    """One unit is present, or another in its place."""

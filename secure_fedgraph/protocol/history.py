@@ -1,7 +1,7 @@
 """The history of a run: one running digest of everything that clients were given, the same for all of them.
 
-What hides uploads in sums is bound to the head of it, so clients whose histories differ make masks that do
-not cancel and tokens that do not open, however many exchanges ago somebody was given something else.
+The masks and tokens of sums are bound to its head. So clients whose histories differ make masks that do not
+cancel and tokens that do not open, however many exchanges ago one of them was given something else.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from secure_fedgraph.protocol.message import CARRIER
 
 DIGEST = 32
 MOST_MISSED = 2**16
-"""Exchanges that one request may report as missed; checked before anything is added up."""
+"""Exchanges that one request may report as missed; checked before any is added."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One exchange, as the history has it.
+    """One exchange, as it stands in the history.
 
     Args:
         number: of the exchange.
@@ -40,9 +40,9 @@ class Exchange:
 class History:
     """The exchanges of a run in which clients are given something alike, in order, as one digest.
 
-    A client adds what it was given itself. An exchange that it was not asked in, or that left nothing with
-    it, as its answer failed or the sum that it was for is not known to be complete, is reported to it with
-    the next request. Its own record stands, whatever the server reports for a number that it has passed.
+    A client adds what it was given itself. The next request reports to it the exchanges in which it was not
+    asked, and those that it undid: its answer failed, or the sum is not known to be complete. For a number
+    that it has passed its own record counts, whatever the server reports.
 
     Guarantees:
         - two parties have the same head only if the same cohorts were given the same on the same channels,
@@ -93,9 +93,9 @@ class History:
         """Adds the exchanges that this party was not asked in, as the server reports them.
 
         Args:
-            missed: as reported; those that the own record has passed already change nothing.
-            before: the number of the exchange that they are reported with.
-            channels: on which clients are given something alike.
+            missed: as reported; those with numbers that this history has passed change nothing.
+            before: the number of the exchange whose request reports them.
+            channels: those on which all clients are given the same.
 
         Raises:
             HostileMessage: as :meth:`add`, and for other channels or numbers that are not below.
@@ -128,13 +128,13 @@ def given_digest(given: wire.Tree) -> str:
 
 
 def parted(tree: wire.Tree) -> tuple[wire.Tree, wire.Tree]:
-    """What an algorithm's server gave in a request, and what a carrier put beside it."""
+    """What an algorithm's server gave in a request, and what a carrier added."""
     given = {name: value for name, value in tree.items() if not name.startswith(CARRIER)}
     return given, {name: value for name, value in tree.items() if name.startswith(CARRIER)}
 
 
 def to_bytes(missed: Iterable[Exchange]) -> bytes:
-    """As a request carries them; nothing for none."""
+    """The exchanges as a request carries them; no bytes where there are none."""
     listed = list(missed)
     if not listed:
         return b""

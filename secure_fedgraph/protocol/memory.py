@@ -1,4 +1,4 @@
-"""A client's memory as it was before an answer, to go back to where the answer comes to nothing."""
+"""A client's memory as it was before an answer, restored where the answer is undone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 LASTING = ("drawn ", "frozen", "released ")
-"""What the names of entries begin with that never go back: what was drawn once and for all, and what counts
-releases. An upload that a client takes for abandoned may have been opened by others."""
+"""Name prefixes of entries that are never undone: what was randomised or sampled once for the run, and what
+counts releases. An upload that a client takes for abandoned may have been opened by others."""
 
 
 class Before:
@@ -16,7 +16,7 @@ class Before:
 
     Guarantees:
         - going back undoes what an answer added, replaced, removed or, with ``deep``, changed in place;
-        - entries of :data:`LASTING` names stay as they are.
+        - entries whose names begin with :data:`LASTING` stay as they are.
     Needs:
         - without ``deep``: answers that replace what they keep and change none of it in place, as those of
           this package do; then nothing is copied.
@@ -31,7 +31,7 @@ class Before:
         self._scratch = _copied(scratch) if deep else dict(scratch)
 
     def go_back(self, memory: dict[str, Any], scratch: dict[str, Any]) -> None:
-        """Puts both back, in place. What lives in the scratch and cannot go back ends (``abandon``)."""
+        """Restores both, in place. Values of the scratch that cannot be restored are ended (``abandon``)."""
         lasting = {name: value for name, value in memory.items() if name.startswith(LASTING)}
         memory.clear()
         memory.update(self._memory | lasting)
@@ -47,7 +47,7 @@ def _copied(values: dict[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         try:
             copies[name] = copy.deepcopy(value)
-        except Exception as error:  # a live autograd graph, say: nothing that could be kept either
+        except Exception as error:  # such as a live autograd graph, which could not be kept either
             logging.getLogger("secure_fedgraph.client").info(
                 "%r cannot be copied (%s): if an answer fails, it stays as that left it", name, error
             )

@@ -1,4 +1,4 @@
-"""Messages: an envelope that says who asks whom for what under which number, around a body."""
+"""Messages: an envelope with sender, recipient, channel and exchange number, around a body."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from secure_fedgraph.protocol import wire
 ANSWER = "answer"
 """The step in which the algorithm's own work is asked for; every other step belongs to a carrier."""
 CARRIER = "carrier/"
-"""What the channel of a carrier's own set-up begins with."""
+"""The prefix of the channel of a carrier's own set-up."""
 MAX_COHORT = 1_000_000
 MISSED = "missed"
 MAX_ROUND = 1_000_000_000
@@ -29,7 +29,7 @@ class Message:
         step: :data:`ANSWER`, or a step of the carrier's protocol.
         sender, recipient: party names.
         cohort: who is asked under this number, in order; empty in replies.
-        body: an encoded tree (:mod:`~secure_fedgraph.protocol.wire`); a view of the message that came.
+        body: an encoded tree (:mod:`~secure_fedgraph.protocol.wire`); a view of the message as received.
         missed: exchanges that the recipient was not asked in, encoded by
             :mod:`~secure_fedgraph.protocol.history`; a field of the message only where there are any.
     """

@@ -10,7 +10,7 @@ from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.message import Message
 
 OFFER = "parcel/"
-"""What the entry of a request that carries a parcel is called, before the channel's name."""
+"""The prefix of a request's entry that carries a parcel, before the channel's name."""
 READ = "read"
 """The step in which a client reads what others sent it."""
 _REPLY = "reply/"
@@ -72,7 +72,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Replies on a peer channel that one client reads: of a whole cohort for a sum, of some for themselves.
+    """Replies on a peer channel that one client reads: of a whole cohort for a sum, else of some clients.
 
     Args:
         channel, reader: who reads which channel.

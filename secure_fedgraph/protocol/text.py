@@ -1,4 +1,4 @@
-"""Text that came from somebody else, before it is printed or recorded."""
+"""Text from another party, made safe before it is printed or recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CONTROLS = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """Text without anything that steers a terminal or turns it round, cut to a length.
+    """Text without characters that control a terminal or reverse the direction, cut to a length.
 
     >>> printable("red: \x1b[31m\u202e!", 20)
     'red: ?[31m?!'

@@ -1,7 +1,7 @@
-"""The record of a run, and the views that are cut from it.
+"""The record of a run, and the views that are taken from it.
 
 Every message is recorded as sent and every value as opened: in full for the channels and rounds that an
-audit asked for, otherwise as size and digest. A :class:`View` holds what one party (or several that
+audit needs, otherwise as size and digest. A :class:`View` holds what one party (or several that
 collude) saw. It is the only thing an attack gets.
 """
 
@@ -29,7 +29,7 @@ REFEREE = "referee"
 NOTES = "notes.jsonl"
 INDEX = "index.json"
 MOST_TALLIES = 8
-"""Counted words that may stand behind the values of one upload."""
+"""Tallies that may follow the values of one upload."""
 
 Keep = Callable[[str, int], bool]
 """Whether a channel's messages of a round are kept in full."""
@@ -78,7 +78,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A client that an exchange went on without, and why: it sent nonsense, refused, or could not be reached.
+    """A client that an exchange went on without, and why: invalid answer, refusal, or not reached.
 
     A reason names what was wrong and holds nothing of what was sent.
     """
@@ -94,9 +94,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Cut:
-    """How many uploads of one exchange held more than their protection carries, and what that is.
+    """How many uploads of one exchange held more than their protection carries, and its limit.
 
-    The reader learns the number, not whose they were: it is a coordinate of the same sum.
+    The reader learns the number, not which uploads: it is a coordinate of the same sum.
     """
 
     number: int
@@ -130,7 +130,7 @@ class Transcript:
         folder: where bodies and the index go; in memory without one.
         keep: what is kept in full.
         public: what everybody knows: the algorithm, its settings, the schema, the protections.
-        go_on: take up the notes of a run that was killed: what went out before is part of the record.
+        go_on: read the notes of a run that was killed: what it sent is part of the record.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Transcript:
         self.left_out: list[LeftOut] = []
         self.cut: list[Cut] = []
         self.made: list[Opened] = []
-        """What clients uploaded, before it was hidden: each knows its own. Kept in full or not at all."""
+        """What clients uploaded, before it was hidden; each knows its own. Kept in full or not at all."""
         self._bodies: dict[int, bytes] = {}
         self._next = 0
         if folder is not None:
@@ -188,7 +188,7 @@ class Transcript:
     ) -> None:
         """Notes what a reader opened from the replies of an exchange.
 
-        Nobody opens a reply of its own, so what a reader has contributed alone is what it uploaded.
+        Nobody opens its own reply, so a value whose one contributor is the reader is the reader's upload.
         """
         own = tuple(contributors) == (reader,)
         if own and not self.keep(channel, round):
@@ -297,7 +297,7 @@ class Transcript:
         return {"up": up, "down": down, "evaluation": total - up - down}
 
     def _write_down(self, kind: str, note: Sent | Opened | LeftOut | Cut) -> None:
-        """Beside the index, which is written at the end: a run may not get that far."""
+        """Writes a note at once: the index is written at the end, which a run may not reach."""
         if self.folder is not None:
             line = json.dumps({"kind": kind, **vars(note)}) + "\n"
             files.append(self.folder / NOTES, line.encode(), root=self.folder.parent)
@@ -308,7 +308,7 @@ class Transcript:
         except FileNotFoundError:
             return
         whole, _, torn = notes.rpartition(b"\n")
-        if torn:  # a kill between two bytes of a note; the message itself was counted by its ledger charge
+        if torn:  # the process was killed in a note; the ledger has charged the message itself
             files.write(path, [whole, b"\n" * bool(whole)], private=True, root=path.parents[1])
         for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
             try:
@@ -335,7 +335,7 @@ class Transcript:
         if kept and self.folder is None:
             self._bodies[number] = raw
         elif kept and self.folder is not None:
-            # not synced one by one: a kill of the process loses nothing, and digests show other losses
+            # not synced one by one: killing the process loses nothing, and digests show other losses
             files.write(
                 self._place(self.folder, number), [raw], private=True, root=self.folder.parent, sync=False
             )
@@ -354,7 +354,7 @@ class View:
         - an upload that the parties cannot read is not returned as if they could.
 
     Args:
-        transcript: the record it is cut from.
+        transcript: the record that it is taken from.
         parties: party names; the server is ``"server"``.
     """
 
@@ -368,7 +368,7 @@ class View:
         )
         self.opened: tuple[Opened, ...] = tuple(o for o in transcript.opened if o.reader in parties)
         self.cut: tuple[Cut, ...] = tuple(one for one in transcript.cut if one.reader in parties)
-        # What others opened and these parties alone had sent: they know it, sealed or not.
+        # What others opened and only these parties had sent: they know it, sealed or not.
         self._own: tuple[Opened, ...] = tuple(
             o for o in transcript.opened if o.reader != REFEREE and parties.issuperset(o.contributors)
         )
@@ -394,7 +394,7 @@ class View:
         """The single uploads that these parties can read: empty where masks or ciphers hide them.
 
         Args:
-            exchange: of this one only; bodies are read from disk one by one.
+            exchange: only of this one; bodies are read from disk one by one.
         """
         seen = []
         for note in self._replies(channel):
@@ -423,7 +423,7 @@ class View:
     def delivered(self, channel: str) -> list[Seen]:
         """The single replies behind the sums that these parties were delivered by the server.
 
-        They are there where replies travel in the clear, and where a seal has nothing under it.
+        Only replies in the clear are given, and sealed ones without masks under the seal.
         """
         unit, seen = Unit(self._terms(channel)["unit"]), []
         for note in self._kept(self.sent, channel):
@@ -443,7 +443,7 @@ class View:
     def offer(self, channel: str, exchange: int) -> Seen | None:
         """The offer that an exchange on a peer channel answered; None where these parties cannot read it.
 
-        They can where it passed them unsealed, and where it was their own.
+        They can read it where it passed them unsealed, and where it was their own.
         """
         for note in self._kept(self.sent, channel):
             if note.exchange == exchange and note.step == ANSWER and note.sender == SERVER:
@@ -490,7 +490,7 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
     """The values of a sealed upload whose domain needs no key to read; None otherwise.
 
     Raises:
-        HostileMessage: for one that does not hold what its layout says.
+        HostileMessage: for an upload that does not hold what its layout promises.
     """
     domain = reply.get("domain")
     if domain not in [one.value for one in Domain] or not Domain(domain).readable:
@@ -500,7 +500,7 @@ def readable(reply: wire.Tree, unit: Unit) -> dict[str, np.ndarray] | None:
     size = layout.rows * layout.width
     if not isinstance(data, np.ndarray) or not size <= data.size <= size + MOST_TALLIES:
         raise HostileMessage("an upload does not hold the values that its layout says")
-    values = np.asarray(data, dtype=np.float64).reshape(-1)[:size]  # behind them may stand tallies
+    values = np.asarray(data, dtype=np.float64).reshape(-1)[:size]  # tallies may follow
     matrix = values.reshape(layout.rows, layout.width)
     if domain == Domain.RING.value:
         if type(step) is not float:
@@ -515,10 +515,10 @@ _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
 def _note(kind: type[Note], row: Any, path: Path, place: str) -> Note:
-    """A note as it was written down, once every field is there and of its type.
+    """A note as it was written, once every field is present and of its type.
 
     Raises:
-        BadInput: naming the first that is not.
+        BadInput: naming the first field that is not.
     """
     names = {one.name: str(one.type) for one in fields(kind)}
     if not isinstance(row, dict) or row.keys() != names.keys():
@@ -543,7 +543,7 @@ def _rows(path: Path, index: Mapping[str, Any], key: str, default: Any = None) -
 
 
 def _check_public(path: Path, public: Any) -> None:
-    """That what everybody knows has the shape that views read it in."""
+    """Checks that the public facts have the form that views read."""
     if not isinstance(public, dict):
         raise _damaged(path, "it lacks 'public'")
     clients, channels = public.get("clients", []), public.get("channels", {})

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from secure_fedgraph.errors import SecureFedGraphError
 
 Answer = bytes | Exception
-"""A reply as it came, or why there is none."""
+"""A reply as received, or the error in its place."""
 
 
 class Lost(SecureFedGraphError):
@@ -43,7 +43,7 @@ class RosterTransport(Transport, Protocol):
 
 
 class DirectCalls:
-    """Every client in this process, reached through its one door.
+    """Every client in this process, reached through its one method ``handle``.
 
     The clients still see message bytes only, the same bytes that a network would carry.
 

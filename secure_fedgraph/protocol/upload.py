@@ -90,8 +90,8 @@ class Upload:
 
     Guarantees:
         - a value that is not finite, or leaves float32, travels as zero, and the client's own log says so. It
-          is never refused: whoever chose the model that the client trains on would learn from a refusal what
-          nobody charged.
+          is never refused: a server that chose the model would learn something from a refusal, and the ledger
+          would not have charged for it.
 
     Raises:
         BadInput: for rows that disagree, or names and shapes that a layout does not carry.
@@ -138,7 +138,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class ContributionRows:
-    """What a client's units are to add to rows that are sums over units; the door adds them up.
+    """The parts of a client's units in rows that are sums over units; the client adds them up.
 
     Args:
         values: names to floating-point tensors, one row a unit first.
@@ -171,11 +171,11 @@ class ContributionRows:
 
 @dataclass(frozen=True)
 class ContributionTrees:
-    """What a client's units are to add to sums over trees, position by position; the door adds them up.
+    """The parts of a client's units in sums over trees, by position; the client adds them up.
 
     Args:
         values: names to floating-point tensors, one row a unit first.
-        places: ``[batches, trees, positions]``: which unit stands where, -1 where nobody does. The rows of
+        places: ``[batches, trees, positions]``: which unit stands where, -1 for none. The rows of
             the sums are the positions of the first batch, then those of the second, and so on.
 
     Raises:

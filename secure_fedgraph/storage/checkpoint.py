@@ -1,4 +1,4 @@
-"""Checkpoints: what the server's side of a run keeps after a round, so that a killed run can go on."""
+"""Checkpoints: what a run keeps after each round, so that a killed run can go on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from secure_fedgraph.storage.party_store import PartyStore, damaged, read_json, 
 
 SERVER = "server"
 BLOCK = 256
-"""Exchange numbers are written ahead in blocks: after a crash a run goes on above all it may have used."""
+"""Exchange numbers are reserved on disk in blocks: after a crash a run goes on above all it may have used."""
 
 
 class Clients(Protocol):
@@ -46,16 +46,16 @@ class Checkpoint:
     Guarantees:
         - a round is kept whole or not at all: the server's state, every client's memory, the scores;
         - no key and no counter of a key stream is in it: clients agree on fresh keys on resume;
-        - exchange numbers are written ahead, so none is used twice, whenever the run is killed;
+        - exchange numbers are reserved on disk first, so none is used twice, whenever the run is killed;
         - one process at a time: a second one is refused.
 
     Args:
         folder: ``checkpoint/`` of the run; None keeps nothing.
-        facts: what the run is made of. A checkpoint of other facts is foreign.
-        resume: go on from what is there.
+        facts: what the run depends on. A checkpoint with other facts belongs to another run.
+        resume: go on from the checkpoint in the folder.
 
     Raises:
-        BadInput: for a checkpoint that is missing, foreign, older, damaged, or in use.
+        BadInput: for a checkpoint that is missing, damaged, in use, of another run or of an older format.
     """
 
     def __init__(self, folder: Path | None, facts: Mapping[str, Any], resume: bool = False) -> None:
@@ -90,11 +90,11 @@ class Checkpoint:
 
     @property
     def clients(self) -> Path | None:
-        """Where the clients' shelves stand."""
+        """The folder of the clients' stores."""
         return self.folder and self.folder / "clients"
 
     def reserve(self, exchange: int) -> None:
-        """Called before a message goes out under a number: writes a higher one ahead."""
+        """Called before a message is sent under a number: writes a higher number to disk first."""
         if exchange <= self.reserved:
             return
         self.reserved = exchange + BLOCK
@@ -144,11 +144,11 @@ class Checkpoint:
             )
         self.label = kept["label"]
         marks = folder / "exchange.json"
-        if kept["round"] or files.size_of(marks) is not None:  # before the first message there is none
+        if kept["round"] or files.size_of(marks) is not None:  # before the first message the file is missing
             self.reserved = _typed(marks, read_json(marks, root), {"reserved": int})["reserved"]
         state = PartyStore(folder / SERVER, SERVER, root).load(self.label).get("state")
         if not isinstance(state, dict) or kept["round"] < 0 or self.reserved < 0:
-            raise damaged(path, "its round or its state is none")
+            raise damaged(path, "its round or its state is invalid")
         seconds = float(kept["seconds"])
         return Progress(kept["run"], kept["round"], state, kept["history"], seconds, kept["ledger"])
 
@@ -188,7 +188,7 @@ def _differences(there: Any, here: Any, key: str = "") -> Iterator[tuple[str, An
 
 
 def commit_path(folder: Path) -> Path:
-    """The one file that says which round is the last whole one."""
+    """The one file that names the last whole round."""
     return folder / "checkpoint.json"
 
 

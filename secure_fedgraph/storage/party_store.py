@@ -1,4 +1,4 @@
-"""A shelf: where one party keeps its own memory between rounds, whole or not at all."""
+"""A store: where one party keeps its own memory between rounds, whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from secure_fedgraph.protocol import nested
 FORMAT = 1
 _LABEL = re.compile(r"[0-9]{5}-[0-9a-f]{8}")
 _LIST = 2**26
-"""Bytes that a list may have."""
+"""The most bytes of a list."""
 
 
 class PartyStore:
     """One party's folder, with a list of parts for every kept round.
 
     Guarantees:
-        - a list stands there whole or not at all, and names parts that were on disk before it;
+        - a list is on disk whole or not at all, and names parts that were on disk before it;
         - a part that did not change since the last round is not written again;
-        - what is damaged is refused and left as it is;
+        - a damaged file is refused and left as it is;
         - nobody but the owner of the folder reads it, and no link in it or on the way to it is followed.
 
     Args:
@@ -48,7 +48,7 @@ class PartyStore:
         Args:
             values: names to nested values; a part is written for each name.
             label: of this round; anything else than five digits and a token is refused.
-            committed: the label that a resume would ask for now. All older ones are dropped.
+            committed: the label that a resume would load now. All older ones are dropped.
 
         Raises:
             BadInput: for a value that the format does not carry.
@@ -65,7 +65,7 @@ class PartyStore:
                 raise BadInput(f"{self.owner}'s memory {name!r}: {error}") from None
             check = checksum(buffers)
             file = f"{hashlib.sha256(name.encode()).hexdigest()[:12]}-{check:08x}.part"
-            if files.size_of(self.folder / file) is None:  # the list settles all of them
+            if files.size_of(self.folder / file) is None:  # writing the list syncs all of them
                 files.write(self.folder / file, buffers, private=True, root=self._root)
             parts[name] = {"file": file, "check": check}
         listing = {"owner": self.owner, "label": label, "parts": parts}
@@ -128,7 +128,7 @@ class PartyStore:
 
 
 def checksum(buffers: Iterable[Any]) -> int:
-    """CRC-32: against accidents, not against somebody who can write the folder anyway."""
+    """CRC-32: against accidents, not against somebody who can write to the folder."""
     crc = 0
     for buffer in buffers:
         crc = zlib.crc32(buffer, crc)
@@ -136,7 +136,7 @@ def checksum(buffers: Iterable[Any]) -> int:
 
 
 def write_json(path: Path, value: Mapping[str, Any], root: Path | None = None) -> None:
-    """Writes JSON with its format and checksum, whole or not at all, for nobody but the owner."""
+    """Writes JSON with its format and checksum, whole or not at all, readable by the owner only."""
     text = json.dumps({"schema": f"secure-fedgraph/checkpoint/{FORMAT}", **value}, indent=1)
     head = json.dumps({"check": checksum([text.encode()])}).encode()
     files.write(path, [head, b"\n", text.encode()], private=True, root=root, settle=True)

@@ -102,7 +102,7 @@ def plan(
         if high > 1e9:
             raise BudgetExhausted(
                 f"epsilon {budget.epsilon:g} at delta {budget.delta:g} cannot be kept with any noise: what "
-                "does not depend on it, or was spent before, costs "
+                "does not depend on it, or was spent before, comes to "
                 f"{_least(scaled(1e9), earlier, budget):.4g}"
             )
     while high / low > 1 + 1e-4:

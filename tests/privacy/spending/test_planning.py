@@ -288,7 +288,7 @@ class TestRefused:
         uses = {"update": 5, "hidden": 5}
         with pytest.raises(BudgetExhausted, match="is too small for one round with this noise") as refused:
             check_first(Budget(1.0), bound, uses)
-        named = float(str(refused.value).split("that is not is ")[1].split(";")[0])
+        named = float(str(refused.value).split("which takes ")[1].split(";")[0])
         # that one holds one round, and a hundredth less does not
         assert check_first(Budget(named), bound, uses) > named
         with pytest.raises(BudgetExhausted, match="too small"):
