@@ -1,8 +1,9 @@
-"""Prints the tree of the code: every folder, what its docstring says it is, its modules and their lines.
+"""Prints the tree of the code: every folder, and what its docstring says it is.
 
     python docs/rooms.py [--modules]
 
-``docs/architecture.md`` holds what this prints, between two comments; a test compares them.
+``docs/architecture.md`` holds what this prints without a flag, between two comments; a test compares them.
+A new module changes nothing there, a new folder does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def rooms(top: Path, with_modules: bool) -> Iterator[str]:
     modules = [path for path in sorted(top.glob("*.py")) if path.name != "__init__.py"]
     depth = len(top.relative_to(ROOT).parts) - 1
     name = "  " * depth + f"{top.name}/"
-    yield f"{name:24} {len(modules):2} modules  {_first_sentence(top / '__init__.py')}"
+    count = f"{len(modules):2} modules  " if with_modules else ""
+    yield f"{name:24} {count}{_first_sentence(top / '__init__.py')}"
     for path in modules if with_modules else ():
         yield f"{'  ' * (depth + 1) + path.name:35}  {_first_sentence(path)}"
     for folder in sorted(path.parent for path in top.glob("*/__init__.py") if not path.parent.is_symlink()):
@@ -40,5 +42,5 @@ def _first_sentence(path: Path) -> str:
 
 if __name__ == "__main__":
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--modules", action="store_true", help="also the modules of each folder")
+    asked.add_argument("--modules", action="store_true", help="also the modules of each folder, and how many")
     print(tree(asked.parse_args().modules))
