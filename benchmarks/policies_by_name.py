@@ -120,21 +120,22 @@ def row_of(
 def table(rows: list[dict[str, Any]]) -> str:
     """As Markdown."""
     lines = [
-        "| algorithm | policy | form | rounds | seeds | accuracy | apart | CPU | bytes up |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| algorithm | policy | form | rounds | accuracy | apart | CPU | bytes up |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         head = f"| `{row['algorithm']}` | `{row['policy']}` |"
         if row["status"]:
-            lines.append(f"{head} refused ({row['status']}): {row['refusal']} | | | | | | |")
+            reason = row["refusal"].rpartition("channel ")[
+                2
+            ]  # after the settings of the form that it is about
+            lines.append(f"{head} refused ({row['status']}): channel {reason} | | | | | |")
             continue
         form = ", ".join(f"`{k}={str(v).lower()}`" for k, v in row["form"].items()) or "the paper's"
         apart = f"{row['apart']:+.1f}" if "apart" in row else ""
         ratios = [f"{row[key]:.1f}" if key in row else "" for key in ("cpu_ratio", "bytes_ratio")]
-        score = f"{row['accuracy']:.3f} ± {row['std']:.3f}"
-        lines.append(
-            f"{head} {form} | {row['size']} | {row['seeds']} | {score} | {apart} | {' | '.join(ratios)} |"
-        )
+        accuracy = f"{row['accuracy']:.3f}" + (f" ± {row['std']:.3f}" if row["seeds"] > 1 else "")
+        lines.append(f"{head} {form} | {row['size']} | {accuracy} | {apart} | {' | '.join(ratios)} |")
     return "\n".join(lines)
 
 
