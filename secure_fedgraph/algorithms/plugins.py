@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +48,32 @@ def algorithm_named(name: str) -> type[Algorithm]:
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
     return found
+
+
+def refuse_inside(name: object, folder: Path) -> None:
+    """Before the algorithm that a result's file names is imported: no code comes out of the result's folder.
+
+    A folder of results may be somebody else's, and ``module:Class`` in it would run what lies beside it.
+
+    Args:
+        name: as the file has it; what is no own class is not looked at.
+        folder: that is audited or resumed.
+
+    Raises:
+        BadInput: where the module, or a package around it, lies in the folder.
+    """
+    if not isinstance(name, str) or not is_own(name):
+        return
+    inside = folder.resolve()
+    parts = name.partition(":")[0].split(".")
+    for root in dict.fromkeys([str(Path.cwd()), *sys.path]):
+        for depth in range(1, len(parts) + 1):
+            place = Path(root, *parts[:depth])
+            files = [place, *(place.with_name(place.name + suffix) for suffix in all_suffixes())]
+            for file in files if place.name else ():
+                around = (file.resolve(), *file.resolve().parents, *file.parents)
+                if os.path.exists(file) and inside in around:
+                    raise BadInput(
+                        f"algorithm {name[:120]!r} lies in {folder}, and no code is run out of a folder of "
+                        "results: read it, and put it elsewhere if you trust it"
+                    )
