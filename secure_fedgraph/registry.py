@@ -17,12 +17,13 @@ import pkgutil
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Generic, TypeVar
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, SecureFedGraphError
 
 T = TypeVar("T")
 Other = TypeVar("Other")
@@ -103,7 +104,7 @@ class Registry(Mapping[str, T], Generic[T]):
             for name in sorted(by_name):
                 try:
                     self._loaded[name] = self._load(by_name[name]), _package(by_name[name][0])
-                except Exception as error:  # a plugin's own code runs on import, and raises what it likes
+                except (Exception, SystemExit) as error:  # its code runs on import, and raises what it likes
                     why = error if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
                     places = " and of ".join(f"{_package(e)} ({e.value})" for e in by_name[name])
                     sentence = f"{self.kind} {name!r} of {places} cannot be used: {why}"
@@ -199,6 +200,28 @@ def check_subclass(name: str, found: object, base: type[T], attribute: str) -> t
             "same name"
         )
     return found
+
+
+@contextmanager
+def named_if_it_fails(what: str, function: Callable[..., object]) -> Iterator[None]:
+    """Around a call of another package's function, so that whatever it raises says whose it is.
+
+    Args:
+        what: it makes, e.g. ``"policy 'wide'"``.
+        function: that is called.
+
+    Raises:
+        BadInput: for an exception that is none of this package's own, and for ``sys.exit``, which would end
+            the command as if it were done.
+    """
+    try:
+        yield
+    except SecureFedGraphError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BadInput(
+            f"{what}: {function.__module__}.{function.__name__} raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def _package(entry: EntryPoint) -> str:

@@ -42,7 +42,7 @@ def algorithm_named(name: str) -> type[Algorithm]:
         found = importlib.import_module(module)
         for part in place.split("."):
             found = getattr(found, part)
-    except Exception as error:  # the user's own code runs on import, and raises what it likes
+    except (Exception, SystemExit) as error:  # the user's own code runs on import, and raises what it likes
         why = error if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise BadInput(f"algorithm {name[:120]!r} cannot be imported ({why}): give module:Class") from error
     if not (isinstance(found, type) and issubclass(found, Algorithm)):

@@ -22,6 +22,16 @@ from secure_fedgraph.errors import SecureFedGraphError
 class _Errors(click.Group):
     """Turns this package's errors into one line and its exit status."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; one that a plugin's ``sys.exit`` cuts short is not done, whatever its status."""
+        try:
+            return super().invoke(ctx)
+        except SystemExit as ended:
+            raise SecureFedGraphError(
+                f"a plugin or an own algorithm called sys.exit({ended.code!r}) before the command was done: "
+                "take the call out (run with --debug for the traceback)"
+            ) from ended
+
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         given = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
         debug = "--debug" in given

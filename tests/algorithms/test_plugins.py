@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import folders
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
@@ -62,3 +63,9 @@ def test_a_module_beside_the_folder_of_results_is_its_users(tmp_path: Path) -> N
     (tmp_path / "mine.py").touch()
     resumed(Path("results"), "mine:X")
     assert "mine" in sys.modules
+
+
+def test_a_module_that_ends_the_process_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text("raise SystemExit(0)")
+    with pytest.raises(BadInput, match=r"'ends:X'.*SystemExit"):
+        algorithm_named("ends:X")

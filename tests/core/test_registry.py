@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,7 @@ from secure_fedgraph.attacks import ATTACKS, Attack
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_code
 from secure_fedgraph.experiment.config import Experiment, experiment_of
-from secure_fedgraph.graph.data.datasets import DATASETS
+from secure_fedgraph.graph.data.datasets import DATASETS, load
 from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.registry import PluginWarning, Registry, check_subclass, classes_below
 
@@ -66,11 +67,13 @@ def test_an_own_name_is_given_before_any_plugin_is_loaded(others: Path) -> None:
         ("bad = nowhere_at_all:HELLO", "ModuleNotFoundError"),
         ("bad = second_words:NUMBER", "give a text"),
         ("bad = second_words_breaks:X", "ZeroDivisionError"),
+        ("bad = second_words_exits:X", "SystemExit: 7"),
     ],
 )
 def test_a_broken_plugin_is_named_and_stops_no_other(others: Path, entries: str, why: str) -> None:
     distribution(others, "second_words", f"{entries}\ngood = second_words:HELLO\n", "HELLO, NUMBER = 'hi', 3")
     (others / "second_words_breaks.py").write_text("1 / 0")
+    (others / "second_words_exits.py").write_text("raise SystemExit(7)")
     found = words()
     with pytest.warns(PluginWarning, match="'bad'.*second_words") as said:
         assert list(found) == ["own", "good"]
@@ -206,6 +209,37 @@ def test_a_policy_has_the_name_that_it_is_asked_for_by(others: Path) -> None:
         again["seventh"]()
     with pytest.raises(BadInput, match="limit"):  # its annotations are kept to, as those of own recipes
         again["seventh"](limit="wide")
+
+
+ENDS = """
+import sys
+from torch_geometric.data import Data
+
+def policy():
+    sys.exit(0)
+
+def dataset() -> Data:
+    sys.exit(0)
+
+def fails() -> Data:
+    return 1 / 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("registry", "function", "why"),
+    [(RECIPES, "policy", "SystemExit"), (DATASETS, "dataset", "SystemExit"), (DATASETS, "fails", "ZeroDiv")],
+)
+def test_a_function_that_fails_or_ends_the_process_is_named(
+    others: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry[Any], function: str, why: str
+) -> None:
+    distribution(others, "ninth_words", "", ENDS)
+    entries = f"[{registry.group}]\nends = ninth_words:{function}\n"
+    (others / "ninth_words-1.0.dist-info" / "entry_points.txt").write_text(entries)
+    monkeypatch.setattr("secure_fedgraph.graph.data.datasets.DATASETS", reread(DATASETS))
+    make = reread(RECIPES)["ends"] if registry is RECIPES else partial(load, "ends")
+    with pytest.raises(BadInput, match=rf"'ends': ninth_words\.{function} raised {why}"):
+        make()
 
 
 def test_an_experiment_refuses_a_plugin_that_is_broken_with_its_reason(

@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from secure_fedgraph.cli import names, tables
+from secure_fedgraph.cli.screen import to_a_pipe
 from secure_fedgraph.errors import unknown_name
 
 
@@ -25,7 +26,8 @@ def list_names(what: str, as_json: bool, debug: bool) -> None:
     if as_json:
         click.echo(json.dumps({what: rows}, indent=1))
     else:
-        Console().print(tables.listing_table(what, rows))
+        with to_a_pipe():
+            Console().print(tables.listing_table(what, rows))
 
 
 @click.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")

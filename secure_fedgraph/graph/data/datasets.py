@@ -35,7 +35,7 @@ from secure_fedgraph.graph.kinds import (
     RatingsDataset,
     RelationsDataset,
 )
-from secure_fedgraph.registry import Derived, Registry
+from secure_fedgraph.registry import Derived, Registry, named_if_it_fails
 
 _DESCRIPTIONS = {
     "cora": "citations of machine-learning papers: 2,708 nodes, 5,278 links, 7 classes",
@@ -183,7 +183,8 @@ def _made_elsewhere(
     known = [key for key in parameters if key != "seed"]
     if unknown := set(settings) - set(known):
         raise unknown_name(f"setting of {name}", min(unknown), known)
-    found = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
+    with named_if_it_fails(f"dataset {name!r}", make):
+        found = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
     if not isinstance(found, GIVEN):
         raise BadInput(f"dataset {name!r}: {make.__module__}.{make.__name__} gave a {type(found).__name__}")
     dataset = own_dataset(found, seed) if isinstance(found, Data) else found
