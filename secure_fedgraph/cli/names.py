@@ -14,8 +14,8 @@ from typing import Any
 
 import platformdirs
 
-from secure_fedgraph import __version__
-from secure_fedgraph.errors import unknown_name
+from secure_fedgraph import __version__, files
+from secure_fedgraph.errors import BadInput, unknown_name
 
 KINDS = ("algorithms", "policies", "attacks", "datasets")
 ONE = {"algorithms": "algorithm", "policies": "policy", "datasets": "dataset"}
@@ -36,7 +36,8 @@ def listed(kind: str) -> list[dict[str, Any]]:
         What :mod:`~secure_fedgraph.cli.listing` makes. The kept file is used as long as the code, the
         installed packages and the data folders are the same; otherwise the rows are made again.
     """
-    kept = platformdirs.user_cache_path("secure-fedgraph") / "lists" / f"{kind}-{_key(kind)}.json"
+    cache = platformdirs.user_cache_path("secure-fedgraph")
+    kept = cache / "lists" / f"{kind}-{_key(kind)}.json"
     with suppress(OSError, ValueError):
         rows = json.loads(kept.read_text(encoding="utf-8"))
         if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
@@ -44,11 +45,9 @@ def listed(kind: str) -> list[dict[str, Any]]:
     from secure_fedgraph.cli import listing
 
     rows = listing.LISTS[kind]()
-    with suppress(OSError):
+    with suppress(OSError, BadInput):  # a list that cannot be kept is made again
         kept.parent.mkdir(parents=True, exist_ok=True)
-        draft = kept.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(rows), encoding="utf-8")
-        draft.replace(kept)
+        files.write(kept, [json.dumps(rows).encode()], private=True, root=cache, sync=False)
     return rows
 
 

@@ -1,10 +1,13 @@
-"""Misspelt names are refused from the kept lists, before torch is imported."""
+"""Lists are kept in a file; misspelt names are refused from them, before torch is imported."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from secure_fedgraph.cli import names
 from secure_fedgraph.errors import BadInput
 
+LISTED = names.listed
 MISSPELT = """
 import sys
 from secure_fedgraph.cli import names
@@ -51,3 +55,32 @@ def test_an_entry_point_is_left_to_the_registry_which_knows_why_it_is_broken(
     broken: Any = [EntryPoint("wide", "nowhere:wide", "secure_fedgraph.policies")]
     monkeypatch.setattr(names.metadata, "entry_points", lambda group: broken)
     names.check_names("policies", "wide")
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the list of policies is kept."""
+    monkeypatch.setattr(names.platformdirs, "user_cache_path", lambda _: tmp_path / "cache")
+    return tmp_path / "cache" / "lists" / f"policies-{names._key('policies')}.json"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the list of policies is made as."""
+    rows = [{"name": "wide", "summary": "masks", "settings": ["limit"], "package": "somebody"}]
+    monkeypatch.setattr(
+        "secure_fedgraph.cli.listing", SimpleNamespace(LISTS={"policies": lambda: rows}), raising=False
+    )
+    return rows
+
+
+def test_a_link_in_the_place_of_a_draft_is_not_written_through(
+    kept: Path, made: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    kept.parent.mkdir(parents=True)
+    for name in (kept.name, kept.with_suffix(f".{os.getpid()}").name):
+        (kept.parent / name).symlink_to(precious)
+    assert LISTED("policies") == made
+    assert precious.read_text() == "mine" and kept.is_file()
