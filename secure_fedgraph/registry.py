@@ -64,7 +64,8 @@ class Registry(Mapping[str, T], Generic[T]):
         self._accept = accept
         self._loaded: dict[str, tuple[T, str]] | None = None
         self._broken: dict[str, str] = {}
-        self._unsaid: list[str] = []
+        self._left_out: list[str] = []
+        self._said = 0
 
     @cached_property
     def own(self) -> Mapping[str, T]:
@@ -94,6 +95,12 @@ class Registry(Mapping[str, T], Generic[T]):
         """The name of the package that a registered name comes from."""
         return OWN if name in self.own else self._others()[name][1]
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The entry points that cannot be used: a sentence each, with the package and the reason."""
+        self._others()
+        return tuple(self._left_out)
+
     def _others(self) -> Mapping[str, tuple[T, str]]:
         """What other packages register, by name, with the package's name."""
         if self._loaded is None:
@@ -108,14 +115,15 @@ class Registry(Mapping[str, T], Generic[T]):
                     why = error if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
                     places = " and of ".join(f"{_package(e)} ({e.value})" for e in by_name[name])
                     sentence = f"{self.kind} {name!r} of {places} cannot be used: {why}"
-                    self._unsaid.append(sentence)
+                    self._left_out.append(sentence)
                     if name not in self.own:
                         self._broken[name] = sentence
         return self._loaded
 
     def _warn(self) -> None:
         """Says once what was left out."""
-        unsaid, self._unsaid = self._unsaid, []
+        unsaid = self._left_out[self._said :]
+        self._said = len(self._left_out)
         for sentence in unsaid:
             warnings.warn(sentence, PluginWarning, stacklevel=3)
 

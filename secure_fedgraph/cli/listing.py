@@ -71,6 +71,15 @@ def datasets() -> list[dict[str, Any]]:
     ]
 
 
+def left_out(kind: str) -> tuple[str, ...]:
+    """Why plugins are not in a list, a sentence each."""
+    if kind == "attacks":
+        from secure_fedgraph.attacks import ATTACKS
+
+        return ATTACKS.left_out
+    return {"algorithms": ALGORITHMS, "policies": RECIPES, "datasets": DATASETS}[kind].left_out
+
+
 def _plainly(rows: Callable[[], list[dict[str, Any]]]) -> Callable[[], list[dict[str, Any]]]:
     """A plugin that cannot be used is named in one line beside the list."""
 

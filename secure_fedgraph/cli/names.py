@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -34,7 +35,8 @@ def listed(kind: str) -> list[dict[str, Any]]:
 
     Returns:
         What :mod:`~secure_fedgraph.cli.listing` makes. The kept file is used as long as the code, the
-        installed packages and the data folders are the same; otherwise the rows are made again.
+        plugins and the data folders are the same; otherwise the rows are made again. They are not kept
+        while a plugin cannot be used: what it lacks may come from anywhere, and its warning is due each time.
     """
     cache = platformdirs.user_cache_path("secure-fedgraph")
     kept = cache / "lists" / f"{kind}-{_key(kind)}.json"
@@ -45,6 +47,8 @@ def listed(kind: str) -> list[dict[str, Any]]:
     from secure_fedgraph.cli import listing
 
     rows = listing.LISTS[kind]()
+    if listing.left_out(kind):
+        return rows
     with suppress(OSError, BadInput):  # a list that cannot be kept is made again
         kept.parent.mkdir(parents=True, exist_ok=True)
         files.write(kept, [json.dumps(rows).encode()], private=True, root=cache, sync=False)
@@ -73,14 +77,16 @@ def check_names(kind: str, given: str) -> None:
 
 
 def _key(kind: str) -> str:
-    """Changes with what could change a list: this package's files, what is installed, the data folders."""
+    """Changes with what could change a list: this package's files, plugins, and the data folders."""
     seen = hashlib.sha256(f"{__version__} {sys.version} {sys.path} {os.environ.get(DATA)}".encode())
-    for folder in (PACKAGE, PACKAGE / "attacks"):
-        for path in sorted(folder.rglob("*.py")):
+    plugins = list(_entry_points())
+    for found in sorted(f"{point.group} {point.name} {point.value} {_version(point)}" for point in plugins):
+        seen.update(found.encode())
+    own = {path for folder in (PACKAGE, PACKAGE / "attacks") for path in folder.rglob("*.py")}
+    for path in sorted(own.union(*map(_files, plugins))):
+        with suppress(OSError):
             state = path.stat()
             seen.update(f"{path} {state.st_mtime_ns} {state.st_size}\n".encode())
-    for found in sorted(f"{point.group} {point.name} {point.value}" for point in _entry_points()):
-        seen.update(found.encode())
     if kind == "datasets":
         for root in (os.environ.get(DATA), str(platformdirs.user_cache_path("secure-fedgraph") / "data")):
             for entry in sorted(_below(root, _DEPTH)):
@@ -91,6 +97,28 @@ def _key(kind: str) -> str:
 def _entry_points() -> Iterator[metadata.EntryPoint]:
     for kind in KINDS:
         yield from metadata.entry_points(group=f"secure_fedgraph.{kind}")
+
+
+def _version(point: metadata.EntryPoint) -> str:
+    with suppress(Exception):  # metadata may be damaged in any way
+        if point.dist is not None:
+            return f"{point.dist.name} {point.dist.version}"
+    return ""
+
+
+def _files(point: metadata.EntryPoint) -> set[Path]:
+    """The files of a plugin: those that its package lists, and those of its module, which is not imported."""
+    found: set[Path] = set()
+    with suppress(Exception):  # as above, and an importer may be anybody's
+        if point.dist is not None:
+            found.update(Path(str(point.dist.locate_file(file))) for file in point.dist.files or ())
+    with suppress(Exception):
+        spec = importlib.util.find_spec(point.module.partition(".")[0])
+        if spec is not None and spec.origin is not None:
+            found.add(Path(spec.origin))
+        for folder in (spec and spec.submodule_search_locations) or ():
+            found.update(Path(folder).rglob("*.py"))
+    return found
 
 
 def _below(root: str | None, depth: int) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import other_package
 import pytest
 
 from secure_fedgraph.cli import names
@@ -69,7 +70,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the list of policies is made as."""
     rows = [{"name": "wide", "summary": "masks", "settings": ["limit"], "package": "somebody"}]
     monkeypatch.setattr(
-        "secure_fedgraph.cli.listing", SimpleNamespace(LISTS={"policies": lambda: rows}), raising=False
+        "secure_fedgraph.cli.listing",
+        SimpleNamespace(LISTS={"policies": lambda: rows}, left_out=lambda _: ()),
+        raising=False,
     )
     return rows
 
@@ -84,3 +87,28 @@ def test_a_link_in_the_place_of_a_draft_is_not_written_through(
         (kept.parent / name).symlink_to(precious)
     assert LISTED("policies") == made
     assert precious.read_text() == "mine" and kept.is_file()
+
+
+def test_a_list_is_kept_and_made_again_when_a_plugin_is_another(
+    made: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names.platformdirs, "user_cache_path", lambda _: tmp_path / "cache")
+    monkeypatch.syspath_prepend(other_package.install(tmp_path / "site"))
+    LISTED("policies")
+    made.append({**made[0], "name": "narrow"})
+    assert [row["name"] for row in LISTED("policies")] == ["wide"]
+    with (tmp_path / "site" / "somebody" / "wide.py").open("a") as code:
+        code.write("# mended")
+    assert [row["name"] for row in LISTED("policies")] == ["wide", "narrow"]
+    made.append({**made[0], "name": "deep"})
+    metadata = tmp_path / "site" / "somebody-1.0.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 1.1"))
+    assert [row["name"] for row in LISTED("policies")] == ["wide", "narrow", "deep"]
+
+
+def test_no_list_is_kept_while_a_plugin_cannot_be_used(
+    kept: Path, made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secure_fedgraph.cli.listing.left_out", lambda _: ("it needs a mend",))
+    assert LISTED("policies") == made
+    assert not kept.exists()

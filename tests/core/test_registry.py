@@ -161,7 +161,7 @@ def test_public_names_are_importable_from_the_folder(found: Registry[type]) -> N
 def reread(registry: Registry[Any]) -> Registry[Any]:
     """The same registry before any entry point was read."""
     again = copy.copy(registry)
-    again._loaded, again._broken, again._unsaid = None, {}, []
+    again._loaded, again._broken, again._left_out, again._said = None, {}, [], 0
     return again
 
 
