@@ -17,12 +17,40 @@ import platformdirs
 
 from secure_fedgraph import __version__, files
 from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.protocol.text import printable
 
 KINDS = ("algorithms", "policies", "attacks", "datasets")
 ONE = {"algorithms": "algorithm", "policies": "policy", "datasets": "dataset"}
 """What one of a kind is called in messages."""
 PACKAGE = Path(__file__).resolve().parents[1]
 DATA = "SECURE_FEDGRAPH_DATA"
+COLUMNS: dict[str, dict[str, type]] = {
+    "algorithms": {
+        "name": str,
+        "summary": str,
+        "channels": list,
+        "federated": bool,
+        "reference": str,
+        "package": str,
+    },
+    "policies": {"name": str, "summary": str, "settings": list, "package": str},
+    "attacks": {
+        "id": str,
+        "family": str,
+        "summary": str,
+        "adversaries": list,
+        "behaviour": str,
+        "reads": str,
+        "granted": list,
+        "cost": str,
+        "controls": dict,
+        "package": str,
+    },
+    "datasets": {"name": str, "summary": str, "source": str, "package": str},
+}
+"""What a row of each kind holds, in this order."""
+_LARGEST = 2**22
+"""Bytes of a kept list."""
 _DEPTH = 3
 """Of the folders that a data set's raw files stand in, under a data root."""
 
@@ -40,9 +68,9 @@ def listed(kind: str) -> list[dict[str, Any]]:
     """
     cache = platformdirs.user_cache_path("secure-fedgraph")
     kept = cache / "lists" / f"{kind}-{_key(kind)}.json"
-    with suppress(OSError, ValueError):
-        rows = json.loads(kept.read_text(encoding="utf-8"))
-        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+    with suppress(OSError, ValueError, RecursionError):
+        rows = json.loads(files.read(kept, root=cache, most=_LARGEST))
+        if _is_list_of(kind, rows):
             return rows
     from secure_fedgraph.cli import listing
 
@@ -74,6 +102,27 @@ def check_names(kind: str, given: str) -> None:
     for name in names:
         if name not in known | registered:
             raise unknown_name(ONE[kind], name, known)
+
+
+def _is_list_of(kind: str, rows: object) -> bool:
+    """Whether what a kept file holds are rows as they are made: who else wrote into it is not printed."""
+    return isinstance(rows, list) and bool(rows) and all(_is_row_of(kind, row) for row in rows)
+
+
+def _is_row_of(kind: str, row: object) -> bool:
+    columns = COLUMNS[kind]
+    if not isinstance(row, dict) or list(row) != list(columns):
+        return False
+    return all(isinstance(row[key], column) and _is_plain(row[key]) for key, column in columns.items())
+
+
+def _is_plain(value: object) -> bool:
+    """Whether no text in it steers a terminal."""
+    if isinstance(value, dict):
+        return _is_plain([*value.keys(), *value.values()])
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return not isinstance(value, str) or printable(value, len(value)) == value
 
 
 def _key(kind: str) -> str:

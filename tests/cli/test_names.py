@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import pytest
 from secure_fedgraph.cli import names
 from secure_fedgraph.errors import BadInput
 
-LISTED = names.listed
+LISTED, LISTING = names.listed, "secure_fedgraph.cli.listing"
 MISSPELT = """
 import sys
 from secure_fedgraph.cli import names
@@ -112,3 +114,54 @@ def test_no_list_is_kept_while_a_plugin_cannot_be_used(
     monkeypatch.setattr("secure_fedgraph.cli.listing.left_out", lambda _: ("it needs a mend",))
     assert LISTED("policies") == made
     assert not kept.exists()
+
+
+def odd_files(rows: list[dict[str, Any]]) -> dict[str, bytes]:
+    odd: dict[str, Any] = {
+        "nothing": [],
+        "no rows": [1],
+        "rows without columns": [{}],
+        "a column too many": [{**rows[0], "more": 1}],
+        "a column of another type": [{**rows[0], "settings": "limit"}],
+        "a terminal's orders": [{**rows[0], "summary": "\x1b[31m"}],
+        "a terminal's orders below": [{**rows[0], "settings": [["\x07"]]}],
+    }
+    return {
+        "deep": b"[" * 100_000,
+        "no text": b"\xff",
+        "large": json.dumps(rows).encode() + b" " * 2**22,
+        **{name: json.dumps(value).encode() for name, value in odd.items()},
+    }
+
+
+ODD = tuple(odd_files([{}]))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_kept_file_that_is_odd_is_made_again(name: str, kept: Path, made: list[dict[str, Any]]) -> None:
+    LISTED("policies")
+    kept.write_bytes(odd_files(made)[name])
+    assert LISTED("policies") == made
+    assert json.loads(kept.read_bytes()) == made
+
+
+@pytest.mark.parametrize("place", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_not_read(
+    place: str, kept: Path, made: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    kept.parent.mkdir(parents=True)
+    if place == "link":
+        other = tmp_path / "other.json"
+        other.write_text(json.dumps([{**made[0], "name": "planted"}]))
+        kept.symlink_to(other)
+    elif place == "pipe":
+        os.mkfifo(kept)
+    else:
+        kept.mkdir()
+    assert LISTED("policies") == made
+    assert [path.name for path in kept.parent.iterdir()] == [kept.name]  # and no draft is left
+
+
+@pytest.mark.parametrize("kind", names.KINDS)
+def test_rows_have_the_columns_that_kept_ones_must_have(kind: str) -> None:
+    assert names._is_list_of(kind, json.loads(json.dumps(importlib.import_module(LISTING).LISTS[kind]())))
