@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from secure_fedgraph.cli import names, tables
-from secure_fedgraph.cli.screen import to_a_pipe
+from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe
 from secure_fedgraph.errors import unknown_name
 
 
@@ -27,7 +26,7 @@ def list_names(what: str, as_json: bool, debug: bool) -> None:
         click.echo(json.dumps({what: rows}, indent=1))
     else:
         with to_a_pipe():
-            Console().print(tables.listing_table(what, rows))
+            PlainConsole().print(tables.listing_table(what, rows))
 
 
 @click.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")
