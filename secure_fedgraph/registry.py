@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Generic, TypeVar
 
 from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.protocol.text import printable
 
 T = TypeVar("T")
 Other = TypeVar("Other")
@@ -114,7 +115,7 @@ class Registry(Mapping[str, T], Generic[T]):
                 except (Exception, SystemExit) as error:  # its code runs on import, and raises what it likes
                     why = error if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
                     places = " and of ".join(f"{_package(e)} ({e.value})" for e in by_name[name])
-                    sentence = f"{self.kind} {name!r} of {places} cannot be used: {why}"
+                    sentence = printable(f"{self.kind} {name!r} of {places} cannot be used: {why}")
                     self._left_out.append(sentence)
                     if name not in self.own:
                         self._broken[name] = sentence
@@ -227,9 +228,8 @@ def named_if_it_fails(what: str, function: Callable[..., object]) -> Iterator[No
     except SecureFedGraphError:
         raise
     except (Exception, SystemExit) as error:
-        raise BadInput(
-            f"{what}: {function.__module__}.{function.__name__} raised {type(error).__name__}: {error}"
-        ) from error
+        where = f"{function.__module__}.{function.__name__}"
+        raise BadInput(printable(f"{what}: {where} raised {type(error).__name__}: {error}")) from error
 
 
 def _package(entry: EntryPoint) -> str:

@@ -32,7 +32,7 @@ class Rule:
 RULES: dict[str, Rule] = {
     "errors":      Rule(outside=()),
     # what has a name, here and in other packages
-    "registry":    Rule(outside=()),
+    "registry":    Rule(may=("protocol.text",), outside=()),
     "threads":     Rule(outside=()),
     # opening what is private, for its owner alone, and following no links
     "files":       Rule(outside=("filelock",)),
@@ -40,6 +40,8 @@ RULES: dict[str, Rule] = {
     "protocol":    Rule(may=("files",), outside=("torch", "numpy")),
     # the words of a guarantee: light, so that figures and schemas may use them without torch
     "protocol.guarantee": Rule(outside=()),
+    # other people's sentences, before they are printed
+    "protocol.text": Rule(outside=()),
     "crypto":      Rule(outside=("cryptography", "numpy")),
     # computing on one party's graph: no federation
     "graph":       Rule(may=("registry",)),
@@ -81,8 +83,8 @@ RULES: dict[str, Rule] = {
     "comparison":  Rule(may=("experiment", "audits")),     # compare(), which gives it processes
     "experiment.code_digest": Rule(outside=()),
     # what files hold, light enough for a command that prints it
-    "experiment.schema":      Rule(may=("protocol.guarantee", "privacy.spending.ledger_line"),
-                                   outside=("pydantic",)),
+    "experiment.schema":      Rule(may=("protocol.guarantee", "protocol.text",
+                                        "privacy.spending.ledger_line"), outside=("pydantic",)),
     "experiment.compare":     Rule(may=("experiment", "algorithms", "files")),
     "experiment.run_logs":    Rule(may=("experiment",), outside=("mlflow", "torch")),
     # the outside

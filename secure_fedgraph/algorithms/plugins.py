@@ -12,6 +12,7 @@ from typing import Any
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.protocol.text import printable
 
 
 def is_own(name: str) -> bool:
@@ -44,7 +45,9 @@ def algorithm_named(name: str) -> type[Algorithm]:
             found = getattr(found, part)
     except (Exception, SystemExit) as error:  # the user's own code runs on import, and raises what it likes
         why = error if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
-        raise BadInput(f"algorithm {name[:120]!r} cannot be imported ({why}): give module:Class") from error
+        raise BadInput(
+            f"algorithm {name[:120]!r} cannot be imported ({printable(str(why))}): give module:Class"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
     return found

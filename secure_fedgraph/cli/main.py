@@ -15,7 +15,7 @@ from secure_fedgraph.cli.commands.compare import compare
 from secure_fedgraph.cli.commands.results import list_names, report
 from secure_fedgraph.cli.commands.run import resume, run
 from secure_fedgraph.cli.commands.schema import schema
-from secure_fedgraph.cli.screen import leave_the_pipe
+from secure_fedgraph.cli.screen import leave_the_pipe, visible
 from secure_fedgraph.errors import SecureFedGraphError
 
 
@@ -54,7 +54,7 @@ class _Errors(click.Group):
 def _fail(error: BaseException | None, message: str, status: int, debug: bool) -> NoReturn:
     if debug and error is not None:
         traceback.print_exception(error)
-    click.echo(f"secure-fedgraph: {message}", err=True)
+    click.echo(f"secure-fedgraph: {visible(message)}", err=True)
     sys.exit(status)
 
 

@@ -34,6 +34,7 @@ from secure_fedgraph.privacy.policies.strictest import LADDER, NOISED, strictest
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+from secure_fedgraph.protocol.text import printable
 
 NORM = 1.0
 """The clip of a run with a budget that names none."""
@@ -387,8 +388,8 @@ def experiment_of(values: Mapping[str, Any]) -> Experiment:
             raise BadInput(f'key {str(key)[:60]!r} is no text: write e.g. algorithm = "fedsage"')
         if not _plain(value):
             raise BadInput(
-                f"{key[:60]} holds something else than numbers, words, lists and tables named by words, or "
-                f"more than {DEEPEST} tables in tables: write it plainly"
+                f"{printable(key, 60)} holds something else than numbers, words, lists and tables named by "
+                f"words, or more than {DEEPEST} tables in tables: write it plainly"
             )
     try:
         return Experiment(**values)
@@ -520,7 +521,7 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     if isinstance(cause := first.get("ctx", {}).get("error"), BadInput):
         return str(cause)  # a sentence of this package's own
-    key = ".".join(str(part) for part in first["loc"])
+    key = printable(".".join(str(part) for part in first["loc"]))
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, Experiment.model_fields, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""

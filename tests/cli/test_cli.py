@@ -302,6 +302,14 @@ def test_a_command_that_a_plugin_ends_is_not_done(monkeypatch: pytest.MonkeyPatc
     assert done.exit_code == 1 and "sys.exit(0)" in done.stderr
 
 
+def test_no_error_steers_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("wires \x1b[31mcrossed\x07")
+
+    monkeypatch.setattr(running, "run", broken)
+    fails(call("run"), 1, r"RuntimeError: wires \?\[31mcrossed\? ")
+
+
 def test_a_traceback_only_with_debug() -> None:
     done = run("--policy", "maskd", "--debug")
     assert done.exit_code == 2

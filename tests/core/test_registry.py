@@ -86,6 +86,16 @@ def test_a_broken_plugin_is_named_and_stops_no_other(others: Path, entries: str,
                 look()
 
 
+def test_what_a_plugin_says_steers_no_terminal(others: Path) -> None:
+    says = r"raise ValueError('boom \x1b[31mRED\nsecond line' + 5000 * '!')"
+    distribution(others, "tenth_words", "loud = tenth_words:X\n", says)
+    found = words()
+    with pytest.raises(BadInput, match=r"tenth_words.*boom \?\[31mRED\?second") as refusal:
+        found["loud"]
+    assert found.left_out == (str(refusal.value),)
+    assert str(refusal.value).isprintable() and len(str(refusal.value)) <= 1000
+
+
 def test_no_plugin_takes_an_own_name(others: Path) -> None:
     distribution(others, "third_words", "own = third_words:HELLO\n", "HELLO = 'another'")
     found = words()
