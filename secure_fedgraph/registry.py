@@ -14,12 +14,16 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar
 
@@ -189,6 +193,30 @@ def modules_below(package: ModuleType) -> Iterator[ModuleType]:
         yield module
         if place.ispkg:
             yield from modules_below(module)
+
+
+def import_from(folder: Path, name: str) -> ModuleType:
+    """A module by its dotted name; one that lies in a folder is taken from there, whoever else has the name.
+
+    For everything else the folder stands at the end of ``sys.path``: what lies in it hides nobody's modules.
+    The standard library's names stay its own, and what is imported already stays what it is.
+
+    Raises:
+        ImportError: where no module has the name; and whatever the module's code raises.
+    """
+    top = name.partition(".")[0]
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    if top and top not in sys.modules and top not in sys.stdlib_module_names:
+        spec = PathFinder.find_spec(top, [str(folder)])
+        if spec is not None and spec.loader is not None:
+            sys.modules[top] = module = module_from_spec(spec)
+            try:
+                spec.loader.exec_module(module)
+            except BaseException:
+                sys.modules.pop(top, None)
+                raise
+    return importlib.import_module(name)
 
 
 def check_subclass(name: str, found: object, base: type[T], attribute: str) -> type[T]:

@@ -73,7 +73,7 @@ RULES: dict[str, Rule] = {
                              "algorithm", "graph", "models", "backends", "storage", "forms")),
     "backends":    Rule(may=("client", "protocol")),
     # a process that is told names and makes the client itself, and the text it is told
-    "backends.enlistment": Rule(may=("algorithm", "privacy")),
+    "backends.enlistment": Rule(may=("algorithm", "privacy", "registry")),
     "backends.worker":     Rule(may=("backends", "client", "crypto", "privacy", "protocol", "algorithm",
                                      "graph", "storage")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name

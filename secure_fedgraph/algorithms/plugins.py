@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from importlib.machinery import all_suffixes
@@ -13,6 +12,7 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.protocol.text import printable
+from secure_fedgraph.registry import import_from
 
 
 def is_own(name: str) -> bool:
@@ -25,7 +25,7 @@ def is_own(name: str) -> bool:
 
 
 def algorithm_named(name: str) -> type[Algorithm]:
-    """The class of a name; ``module:Class`` is imported, from the working folder too.
+    """The class of a name; ``module:Class`` is imported, from the working folder first.
 
     Raises:
         BadInput: for a name that nothing answers to, or a class that is no Algorithm.
@@ -35,12 +35,9 @@ def algorithm_named(name: str) -> type[Algorithm]:
             raise unknown_name("algorithm", name, ALGORITHMS)
         return ALGORITHMS[name]
     module, _, place = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:  # a console script's path starts in its own folder
-        sys.path.append(here)
     found: Any
     try:
-        found = importlib.import_module(module)
+        found = import_from(Path.cwd(), module)
         for part in place.split("."):
             found = getattr(found, part)
     except (Exception, SystemExit) as error:  # the user's own code runs on import, and raises what it likes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import folders
+from secure_fedgraph.backends.enlistment import algorithm_text
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import begin, begun
@@ -69,3 +72,48 @@ def test_a_module_that_ends_the_process_is_named(tmp_path: Path) -> None:
     (tmp_path / "ends.py").write_text("raise SystemExit(0)")
     with pytest.raises(BadInput, match=r"'ends:X'.*SystemExit"):
         algorithm_named("ends:X")
+
+
+OWN = """
+from secure_fedgraph.algorithm import Algorithm
+from beside import NAME
+
+class Own(Algorithm):
+    name = NAME
+    def round(self, round, state): ...
+    def predict(self, params, graph, schema): ...
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the path, as a clone's is, with modules of the same names."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    for module in ("beside", "tried_attacks"):
+        (folder / f"{module}.py").write_text("NAME = 'of the clone'")
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def test_the_users_own_module_comes_before_the_clones_and_hides_no_other(tmp_path: Path, clone: Path) -> None:
+    for module in ("tried_attacks", "beside", "sched"):
+        (tmp_path / f"{module}.py").write_text(OWN)
+    sys.modules.pop("sched", None)
+    assert algorithm_named("tried_attacks:Own").name == "of the clone"  # what it imports is found as ever
+    with pytest.raises(BadInput, match="sched"):  # the standard library's
+        algorithm_named("sched:Own")
+    (tmp_path / "breaks.py").write_text("1 / 0")
+    with pytest.raises(BadInput, match="ZeroDivisionError"):
+        algorithm_named("breaks:Own")
+    assert "breaks" not in sys.modules
+
+
+def test_another_process_takes_the_same_module(tmp_path: Path, clone: Path) -> None:
+    (tmp_path / "tried_attacks.py").write_text(OWN)
+    text = algorithm_text(algorithm_named("tried_attacks:Own")())
+    here = os.pathsep.join(path or "." for path in sys.path)
+    make = "import sys; from secure_fedgraph.backends.enlistment import algorithm_of as of; of(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", make, text], env={**os.environ, "PYTHONPATH": here}, cwd="/", check=True
+    )
