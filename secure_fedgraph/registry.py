@@ -239,6 +239,18 @@ def check_subclass(name: str, found: object, base: type[T], attribute: str) -> t
     return found
 
 
+def named_settings(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function that a setting can name: not ``*args``, not ``**kwargs``.
+
+    >>> list(named_settings(lambda norm, *policies, limit=1, **more: None))
+    ['norm', 'limit']
+    """
+    catch_all = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name: one for name, one in inspect.signature(function).parameters.items() if one.kind not in catch_all
+    }
+
+
 @contextmanager
 def named_if_it_fails(what: str, function: Callable[..., object]) -> Iterator[None]:
     """Around a call of another package's function, so that whatever it raises says whose it is.

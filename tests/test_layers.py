@@ -78,8 +78,8 @@ RULES: dict[str, Rule] = {
                                      "graph", "storage")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it
-    "experiment":  Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph", "files", "forms",
-                             "federation", "running", "evaluation", "storage")),
+    "experiment":  Rule(may=("registry", "algorithms", "algorithm", "privacy", "protocol", "graph", "files",
+                             "forms", "federation", "running", "evaluation", "storage")),
     "comparison":  Rule(may=("experiment", "audits")),     # compare(), which gives it processes
     "experiment.code_digest": Rule(outside=()),
     # what files hold, light enough for a command that prints it

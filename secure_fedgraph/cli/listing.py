@@ -10,6 +10,7 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.cli.screen import plain_warnings
 from secure_fedgraph.graph.data.datasets import DATASETS, available
 from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.registry import named_settings
 
 
 def algorithms() -> list[dict[str, Any]]:
@@ -33,9 +34,7 @@ def policies() -> list[dict[str, Any]]:
         {
             "name": name,
             "summary": (inspect.getdoc(recipe) or "").split("\n")[0],
-            "settings": [
-                p for p in inspect.signature(recipe).parameters if p not in ("policies", "relation")
-            ],
+            "settings": [key for key in named_settings(recipe) if key != "relation"],
             "package": RECIPES.package_of(name),
         }
         for name, recipe in RECIPES.items()

@@ -17,9 +17,9 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import ATTACKS, Attack
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_code
-from secure_fedgraph.experiment.config import Experiment, experiment_of
+from secure_fedgraph.experiment.config import Experiment, experiment_of, make_policy
 from secure_fedgraph.graph.data.datasets import DATASETS, load
-from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policies import RECIPES, policy_named
 from secure_fedgraph.registry import PluginWarning, Registry, check_subclass, classes_below
 
 GROUP = "secure_fedgraph.test_words"
@@ -250,6 +250,40 @@ def test_a_function_that_fails_or_ends_the_process_is_named(
     make = reread(RECIPES)["ends"] if registry is RECIPES else partial(load, "ends")
     with pytest.raises(BadInput, match=rf"'ends': ninth_words\.{function} raised {why}"):
         make()
+
+
+NEEDS = """
+from torch_geometric.data import Data
+
+def policy(*policies, norm, depth, **more): ...
+
+def dataset(nodes, width: int = 3, *rows, **more) -> Data: ...
+"""
+
+
+@pytest.fixture
+def needing(others: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy and a data set with arguments that must be given."""
+    distribution(others, "eleventh_words", "", NEEDS)
+    entries = "[{}]\nneeds = eleventh_words:policy\n[{}]\nneeds = eleventh_words:dataset\n"
+    (others / "eleventh_words-1.0.dist-info" / "entry_points.txt").write_text(
+        entries.format(RECIPES.group, DATASETS.group)
+    )
+    recipes = reread(RECIPES)
+    monkeypatch.setattr("secure_fedgraph.experiment.config.RECIPES", recipes)
+    monkeypatch.setattr("secure_fedgraph.privacy.policies.RECIPES", recipes)
+    monkeypatch.setattr("secure_fedgraph.graph.data.datasets.DATASETS", reread(DATASETS))
+
+
+def test_what_a_policy_lacks_is_named_with_a_setting_that_there_is(needing: None) -> None:
+    with pytest.raises(BadInput) as refusal:
+        make_policy("needs", {})
+    assert str(refusal.value).endswith("give --norm 1.0 --set protection.depth=1.0")
+    with pytest.raises(BadInput) as refusal:
+        policy_named("needs")
+    assert str(refusal.value).endswith("give policies.needs(norm=1.0, depth=1.0)")
+    with pytest.raises(BadInput, match="unknown protection setting 'more'"):
+        make_policy("needs", {"more": 1.0})
 
 
 def test_an_experiment_refuses_a_plugin_that_is_broken_with_its_reason(
