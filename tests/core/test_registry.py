@@ -286,6 +286,13 @@ def test_what_a_policy_lacks_is_named_with_a_setting_that_there_is(needing: None
         make_policy("needs", {"more": 1.0})
 
 
+def test_what_a_data_set_lacks_is_named_with_its_setting(needing: None) -> None:
+    with pytest.raises(BadInput, match=r"'needs' of eleventh_words needs nodes: give --set dataset\.nodes="):
+        load("needs")
+    with pytest.raises(BadInput, match="unknown setting of needs 'more'"):
+        load("needs", nodes=1, more=2)
+
+
 def test_an_experiment_refuses_a_plugin_that_is_broken_with_its_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
