@@ -18,10 +18,10 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.machinery import PathFinder
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +34,8 @@ T = TypeVar("T")
 Other = TypeVar("Other")
 OWN = "secure-fedgraph"
 """Where this package's own come from, as lists print it."""
+
+UNNAMED = "an unnamed package"
 
 
 class PluginWarning(UserWarning):
@@ -111,7 +113,9 @@ class Registry(Mapping[str, T], Generic[T]):
         if self._loaded is None:
             self._loaded = {}  # a plugin that lists names while it is loaded gets those that are there
             by_name: dict[str, list[EntryPoint]] = defaultdict(list)
-            for entry in entry_points(group=self.group):
+            points, damaged = points_of(self.group)
+            self._left_out += damaged
+            for entry in points:
                 by_name[entry.name].append(entry)
             for name in sorted(by_name):
                 try:
@@ -136,6 +140,8 @@ class Registry(Mapping[str, T], Generic[T]):
         name = entries[0].name
         if name in self.own:
             raise BadInput(f"{OWN} has {_a(self.kind)} of that name; give the entry point another one")
+        if not entries[0].pattern.match(entries[0].value):
+            raise BadInput("its value names no object: write module:object")
         if len(entries) > 1:
             raise BadInput("two packages use that name; uninstall one of them")
         return self._accept(name, entries[0].load())
@@ -239,6 +245,32 @@ def check_subclass(name: str, found: object, base: type[T], attribute: str) -> t
     return found
 
 
+def points_of(group: str) -> tuple[list[EntryPoint], list[str]]:
+    """The entry points of a group, read package by package where one of them has a damaged list.
+
+    Returns:
+        The entry points, and a sentence for each package whose list cannot be read and names plugins of this
+        package.
+    """
+    with suppress(Exception):  # a damaged line anywhere raises what the parser happens to stumble over
+        return list(entry_points(group=group)), []
+    found: list[EntryPoint] = []
+    damaged: list[str] = []
+    seen: set[str] = set()
+    for one in distributions():
+        name = _name_of(one)
+        if name in seen - {UNNAMED}:  # a later one of that name is hidden
+            continue
+        seen.add(name)
+        try:
+            found += one.entry_points.select(group=group)
+        except Exception as error:
+            if "secure_fedgraph." in (one.read_text("entry_points.txt") or ""):
+                why = f"its entry_points.txt is damaged ({type(error).__name__}: {error})"
+                damaged.append(printable(f"no plugin of {name} can be used: {why}"))
+    return found, damaged
+
+
 def named_settings(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
     """The parameters of a function that a setting can name: not ``*args``, not ``**kwargs``.
 
@@ -273,7 +305,13 @@ def named_if_it_fails(what: str, function: Callable[..., object]) -> Iterator[No
 
 
 def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else "an unnamed package"
+    return UNNAMED if entry.dist is None else _name_of(entry.dist)
+
+
+def _name_of(distribution: Distribution) -> str:
+    with suppress(Exception):  # its metadata may be damaged, or not there
+        return distribution.name or UNNAMED
+    return UNNAMED
 
 
 def _a(kind: str) -> str:

@@ -18,6 +18,7 @@ import platformdirs
 from secure_fedgraph import __version__, files
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.protocol.text import printable
+from secure_fedgraph.registry import points_of
 
 KINDS = ("algorithms", "policies", "attacks", "datasets")
 ONE = {"algorithms": "algorithm", "policies": "policy", "datasets": "dataset"}
@@ -92,16 +93,16 @@ def check_names(kind: str, given: str) -> None:
             neither is an entry point that cannot be used: importing it gives the reason.
 
     Raises:
-        BadInput: for a name that nobody has.
+        BadInput: for a name that nobody has; it names packages whose list of plugins is damaged.
     """
     names = [name for name in given.split(",") if name and ":" not in name]
     if not names:
         return
     known = {str(row["name"]) for row in listed(kind)}
-    registered = {point.name for point in metadata.entry_points(group=f"secure_fedgraph.{kind}")}
+    points, damaged = points_of(f"secure_fedgraph.{kind}")
     for name in names:
-        if name not in known | registered:
-            raise unknown_name(ONE[kind], name, known)
+        if name not in known | {point.name for point in points}:
+            raise BadInput(" ".join([str(unknown_name(ONE[kind], name, known)), *damaged]))
 
 
 def _is_list_of(kind: str, rows: object) -> bool:
@@ -145,7 +146,7 @@ def _key(kind: str) -> str:
 
 def _entry_points() -> Iterator[metadata.EntryPoint]:
     for kind in KINDS:
-        yield from metadata.entry_points(group=f"secure_fedgraph.{kind}")
+        yield from points_of(f"secure_fedgraph.{kind}")[0]
 
 
 def _version(point: metadata.EntryPoint) -> str:

@@ -56,8 +56,16 @@ def test_an_entry_point_is_left_to_the_registry_which_knows_why_it_is_broken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken: Any = [EntryPoint("wide", "nowhere:wide", "secure_fedgraph.policies")]
-    monkeypatch.setattr(names.metadata, "entry_points", lambda group: broken)
+    monkeypatch.setattr(names, "points_of", lambda group: (broken, []))
     names.check_names("policies", "wide")
+
+
+def test_a_misspelt_name_may_be_of_a_package_whose_list_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(other_package.install(tmp_path, "[secure_fedgraph.policies]\nwide\n"))
+    with pytest.raises(BadInput, match=r"unknown policy 'wide'.*no plugin of somebody can be used"):
+        names.check_names("policies", "wide")
 
 
 @pytest.fixture

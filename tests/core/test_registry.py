@@ -68,6 +68,7 @@ def test_an_own_name_is_given_before_any_plugin_is_loaded(others: Path) -> None:
         ("bad = second_words:NUMBER", "give a text"),
         ("bad = second_words_breaks:X", "ZeroDivisionError"),
         ("bad = second_words_exits:X", "SystemExit: 7"),
+        ("bad = 123 !!", "names no object: write module:object"),
     ],
 )
 def test_a_broken_plugin_is_named_and_stops_no_other(others: Path, entries: str, why: str) -> None:
@@ -94,6 +95,21 @@ def test_what_a_plugin_says_steers_no_terminal(others: Path) -> None:
         found["loud"]
     assert found.left_out == (str(refusal.value),)
     assert str(refusal.value).isprintable() and len(str(refusal.value)) <= 1000
+
+
+@pytest.mark.parametrize("group", [GROUP, "anybodys.group"])
+def test_a_damaged_list_of_one_package_stops_no_other(others: Path, group: str) -> None:
+    distribution(others, "twelfth_words", "hello = twelfth_words:HELLO\n", "HELLO = 'hi'")
+    distribution(others, "damaged_words", "")
+    (others / "damaged_words-1.0.dist-info" / "entry_points.txt").write_text(f"[{group}]\nhello twelfth\n")
+    nameless = others / "nameless-1.0.dist-info"
+    nameless.mkdir()
+    (nameless / "entry_points.txt").write_text(UPPER + "nameless = twelfth_words:HELLO")
+    found = words()
+    assert found["hello"] == found["nameless"] == "hi"
+    assert [left.split(":")[0] for left in found.left_out] == (
+        ["no plugin of damaged_words can be used"] if group == GROUP else []
+    )
 
 
 def test_no_plugin_takes_an_own_name(others: Path) -> None:
