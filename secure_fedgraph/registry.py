@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 import warnings
 from collections import defaultdict
@@ -35,6 +36,8 @@ Other = TypeVar("Other")
 OWN = "secure-fedgraph"
 """Where this package's own come from, as lists print it."""
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+_.-]{0,63}")
+"""What a plugin may be called: no path, no list, nothing that a terminal or a shell reads."""
 UNNAMED = "an unnamed package"
 
 
@@ -140,6 +143,11 @@ class Registry(Mapping[str, T], Generic[T]):
         name = entries[0].name
         if name in self.own:
             raise BadInput(f"{OWN} has {_a(self.kind)} of that name; give the entry point another one")
+        if not NAME.fullmatch(name):
+            raise BadInput(
+                "names become files and words of a command: give the entry point one of letters, digits and "
+                "+ _ . -, at most 64, that begins with a letter or a digit"
+            )
         if not entries[0].pattern.match(entries[0].value):
             raise BadInput("its value names no object: write module:object")
         if len(entries) > 1:

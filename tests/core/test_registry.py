@@ -112,6 +112,18 @@ def test_a_damaged_list_of_one_package_stops_no_other(others: Path, group: str) 
     )
 
 
+@pytest.mark.parametrize("name", ["../../evil", "a/b", ".hidden", "a,b", "x[/red]", "a b", "n" * 65, "-out"])
+def test_a_name_that_is_none_is_not_registered(others: Path, name: str) -> None:
+    distribution(
+        others, "odd_words", f"{name} = odd_words:HELLO\nV1.0+a_b-c = odd_words:HELLO\n", "HELLO = 'hi'"
+    )
+    found = words()
+    assert found["V1.0+a_b-c"] == "hi"
+    with pytest.raises(BadInput, match=r"of odd_words .*letters, digits"):
+        found[name]
+    assert "odd_words" in found.left_out[0]
+
+
 def test_no_plugin_takes_an_own_name(others: Path) -> None:
     distribution(others, "third_words", "own = third_words:HELLO\n", "HELLO = 'another'")
     found = words()
