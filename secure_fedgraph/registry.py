@@ -25,7 +25,7 @@ from importlib.machinery import PathFinder
 from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
 from importlib.util import module_from_spec
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Generic, TypeVar
 
 from secure_fedgraph.errors import BadInput, SecureFedGraphError
@@ -110,6 +110,12 @@ class Registry(Mapping[str, T], Generic[T]):
         """The entry points that cannot be used: a sentence each, with the package and the reason."""
         self._others()
         return tuple(self._left_out)
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Those of :attr:`left_out` by the name that they would have."""
+        self._others()
+        return MappingProxyType(self._broken)
 
     def _others(self) -> Mapping[str, tuple[T, str]]:
         """What other packages register, by name, with the package's name."""
