@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.cli.screen import plain_warnings
 from secure_fedgraph.graph.data.datasets import DATASETS, available
 from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.registry import named_settings
@@ -79,19 +78,9 @@ def left_out(kind: str) -> tuple[str, ...]:
     return {"algorithms": ALGORITHMS, "policies": RECIPES, "datasets": DATASETS}[kind].left_out
 
 
-def _plainly(rows: Callable[[], list[dict[str, Any]]]) -> Callable[[], list[dict[str, Any]]]:
-    """A plugin that cannot be used is named in one line beside the list."""
-
-    def listed() -> list[dict[str, Any]]:
-        with plain_warnings():
-            return rows()
-
-    return listed
-
-
 LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
-    "algorithms": _plainly(algorithms),
-    "policies": _plainly(policies),
-    "attacks": _plainly(attacks),
-    "datasets": _plainly(datasets),
+    "algorithms": algorithms,
+    "policies": policies,
+    "attacks": attacks,
+    "datasets": datasets,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+import warnings
 from typing import Any, NoReturn
 
 import click
@@ -17,6 +18,7 @@ from secure_fedgraph.cli.commands.run import resume, run
 from secure_fedgraph.cli.commands.schema import schema
 from secure_fedgraph.cli.screen import leave_the_pipe, visible
 from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.registry import PluginWarning
 
 
 class _Errors(click.Group):
@@ -25,7 +27,11 @@ class _Errors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; one that a plugin's ``sys.exit`` cuts short is not done, whatever its status."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", PluginWarning
+                )  # 'list' says them; whose name is used, its reason
+                return super().invoke(ctx)
         except SystemExit as ended:
             raise SecureFedGraphError(
                 f"a plugin or an own algorithm called sys.exit({ended.code!r}) before the command was done: "

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -56,11 +56,12 @@ _DEPTH = 3
 """Of the folders that a data set's raw files stand in, under a data root."""
 
 
-def listed(kind: str) -> list[dict[str, Any]]:
+def listed(kind: str, say: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
     """The rows of one list.
 
     Args:
         kind: one of :data:`KINDS`.
+        say: is given a sentence for each plugin that is not in the list because it cannot be used.
 
     Returns:
         What :mod:`~secure_fedgraph.cli.listing` makes. The kept file is used as long as the code, the
@@ -76,7 +77,9 @@ def listed(kind: str) -> list[dict[str, Any]]:
     from secure_fedgraph.cli import listing
 
     rows = listing.LISTS[kind]()
-    if listing.left_out(kind):
+    if left_out := listing.left_out(kind):
+        for sentence in left_out if say is not None else ():
+            say(sentence)
         return rows
     with suppress(OSError, BadInput):  # a list that cannot be kept is made again
         kept.parent.mkdir(parents=True, exist_ok=True)

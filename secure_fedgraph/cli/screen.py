@@ -113,25 +113,28 @@ def leave_the_pipe() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def warn(text: str) -> None:
+    """A warning in one line on standard error."""
+    click.echo(f"secure-fedgraph: warning: {visible(text)}", err=True)
+
+
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Channels in plaintext, deltas too large, plugins left out: each is said once, in one line."""
+    """Channels in plaintext, deltas too large, uploads cut: each is said once, in one line."""
     from secure_fedgraph.privacy.bound import CutWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
     from secure_fedgraph.privacy.spending.budget import DeltaWarning
-    from secure_fedgraph.registry import PluginWarning
 
     said: set[str] = set()
 
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in said:
             said.add(str(message))
-            click.echo(f"secure-fedgraph: warning: {visible(str(message))}", err=True)
+            warn(str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
         warnings.simplefilter("always", CutWarning)
-        warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = say
         yield

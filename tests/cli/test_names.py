@@ -14,9 +14,13 @@ from typing import Any
 
 import other_package
 import pytest
+from click.testing import CliRunner
 
-from secure_fedgraph.cli import names
+from secure_fedgraph.cli import names, running
+from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.registry import PluginWarning
 
 LISTED, LISTING = names.listed, "secure_fedgraph.cli.listing"
 MISSPELT = """
@@ -122,6 +126,23 @@ def test_no_list_is_kept_while_a_plugin_cannot_be_used(
     monkeypatch.setattr("secure_fedgraph.cli.listing.left_out", lambda _: ("it needs a mend",))
     assert LISTED("policies") == made
     assert not kept.exists()
+
+
+def test_a_list_says_in_one_line_what_is_left_out_and_a_run_does_not(
+    kept: Path, made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr("secure_fedgraph.cli.listing.left_out", lambda _: ("it needs a mend",))
+    monkeypatch.setattr(names, "listed", LISTED)
+    for _ in range(2):  # whether it was said before or not
+        done = CliRunner().invoke(main, ["list", "policies"])
+        assert (done.exit_code, done.stderr) == (0, "secure-fedgraph: warning: it needs a mend\n")
+        assert "wide" in done.stdout
+    monkeypatch.setattr(RECIPES, "_left_out", ["it needs a mend"])
+    monkeypatch.setattr(RECIPES, "_said", 0)
+    monkeypatch.setattr(running, "run", lambda *_, **__: print(*RECIPES))
+    done = CliRunner().invoke(main, ["run", "--policy", "wide"])
+    assert (done.exit_code, done.stderr) == (0, "") and "masked" in done.stdout
+    assert not [one for one in recwarn if one.category is PluginWarning]
 
 
 def odd_files(rows: list[dict[str, Any]]) -> dict[str, bytes]:

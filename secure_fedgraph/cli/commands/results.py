@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from secure_fedgraph.cli import names, tables
-from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe
+from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe, warn
 from secure_fedgraph.errors import unknown_name
 
 
@@ -21,7 +21,7 @@ def list_names(what: str, as_json: bool, debug: bool) -> None:
     what = what.lower()
     if what not in names.KINDS:
         raise unknown_name("list", what, names.KINDS)
-    rows = names.listed(what)
+    rows = names.listed(what, warn)
     if as_json:
         click.echo(json.dumps({what: rows}, indent=1))
     else:
