@@ -9,7 +9,7 @@ from typing import Any
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.graph.data.datasets import DATASETS, available
 from secure_fedgraph.privacy.policies import RECIPES
-from secure_fedgraph.registry import named_settings
+from secure_fedgraph.registry import Registry, named_settings
 
 
 def algorithms() -> list[dict[str, Any]]:
@@ -75,7 +75,12 @@ def left_out(kind: str) -> tuple[str, ...]:
         from secure_fedgraph.attacks import ATTACKS
 
         return ATTACKS.left_out
-    return {"algorithms": ALGORITHMS, "policies": RECIPES, "datasets": DATASETS}[kind].left_out
+    registries: dict[str, Registry[Any]] = {
+        "algorithms": ALGORITHMS,
+        "policies": RECIPES,
+        "datasets": DATASETS,
+    }
+    return registries[kind].left_out
 
 
 LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {

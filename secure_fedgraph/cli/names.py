@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import platformdirs
 
@@ -71,15 +71,16 @@ def listed(kind: str, say: Callable[[str], None] | None = None) -> list[dict[str
     cache = platformdirs.user_cache_path("secure-fedgraph")
     kept = cache / "lists" / f"{kind}-{_key(kind)}.json"
     with suppress(OSError, ValueError, RecursionError):
-        rows = json.loads(files.read(kept, root=cache, most=_LARGEST))
-        if _is_list_of(kind, rows):
-            return rows
+        as_kept: object = json.loads(files.read(kept, root=cache, most=_LARGEST))
+        if _is_list_of(as_kept, kind):
+            return as_kept
     from secure_fedgraph.cli import listing
 
     rows = listing.LISTS[kind]()
     if left_out := listing.left_out(kind):
-        for sentence in left_out if say is not None else ():
-            say(sentence)
+        if say is not None:
+            for sentence in left_out:
+                say(sentence)
         return rows
     with suppress(OSError, BadInput):  # a list that cannot be kept is made again
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +109,7 @@ def check_names(kind: str, given: str) -> None:
             raise BadInput(" ".join([str(unknown_name(ONE[kind], name, known)), *damaged]))
 
 
-def _is_list_of(kind: str, rows: object) -> bool:
+def _is_list_of(rows: object, kind: str) -> TypeGuard[list[dict[str, Any]]]:
     """Whether what a kept file holds are rows as they are made: who else wrote into it is not printed."""
     return isinstance(rows, list) and bool(rows) and all(_is_row_of(kind, row) for row in rows)
 

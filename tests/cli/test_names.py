@@ -193,4 +193,4 @@ def test_what_is_no_file_is_not_read(
 
 @pytest.mark.parametrize("kind", names.KINDS)
 def test_rows_have_the_columns_that_kept_ones_must_have(kind: str) -> None:
-    assert names._is_list_of(kind, json.loads(json.dumps(importlib.import_module(LISTING).LISTS[kind]())))
+    assert names._is_list_of(json.loads(json.dumps(importlib.import_module(LISTING).LISTS[kind]())), kind)
