@@ -14,20 +14,31 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
+from importlib.machinery import PathFinder
+from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import MappingProxyType, ModuleType
 from typing import Generic, TypeVar
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.protocol.text import printable
 
 T = TypeVar("T")
 Other = TypeVar("Other")
 OWN = "secure-fedgraph"
 """Where this package's own come from, as lists print it."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+_.-]{0,63}")
+"""What a plugin may be called: no path, no list, nothing that a terminal or a shell reads."""
+UNNAMED = "an unnamed package"
 
 
 class PluginWarning(UserWarning):
@@ -63,7 +74,8 @@ class Registry(Mapping[str, T], Generic[T]):
         self._accept = accept
         self._loaded: dict[str, tuple[T, str]] | None = None
         self._broken: dict[str, str] = {}
-        self._unsaid: list[str] = []
+        self._left_out: list[str] = []
+        self._said = 0
 
     @cached_property
     def own(self) -> Mapping[str, T]:
@@ -93,28 +105,43 @@ class Registry(Mapping[str, T], Generic[T]):
         """The name of the package that a registered name comes from."""
         return OWN if name in self.own else self._others()[name][1]
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The entry points that cannot be used: a sentence each, with the package and the reason."""
+        self._others()
+        return tuple(self._left_out)
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Those of :attr:`left_out` by the name that they would have."""
+        self._others()
+        return MappingProxyType(self._broken)
+
     def _others(self) -> Mapping[str, tuple[T, str]]:
         """What other packages register, by name, with the package's name."""
         if self._loaded is None:
             self._loaded = {}  # a plugin that lists names while it loads gets those loaded so far
             by_name: dict[str, list[EntryPoint]] = defaultdict(list)
-            for entry in entry_points(group=self.group):
+            points, damaged = points_of(self.group)
+            self._left_out += damaged
+            for entry in points:
                 by_name[entry.name].append(entry)
             for name in sorted(by_name):
                 try:
                     self._loaded[name] = self._load(by_name[name]), _package(by_name[name][0])
-                except Exception as error:  # a plugin's own code runs on import, and raises what it likes
+                except (Exception, SystemExit) as error:  # its code runs on import, and raises what it likes
                     why = error if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
                     places = " and of ".join(f"{_package(e)} ({e.value})" for e in by_name[name])
-                    sentence = f"{self.kind} {name!r} of {places} cannot be used: {why}"
-                    self._unsaid.append(sentence)
+                    sentence = printable(f"{self.kind} {name!r} of {places} cannot be used: {why}")
+                    self._left_out.append(sentence)
                     if name not in self.own:
                         self._broken[name] = sentence
         return self._loaded
 
     def _warn(self) -> None:
         """Warns once of each entry point that was left out."""
-        unsaid, self._unsaid = self._unsaid, []
+        unsaid = self._left_out[self._said :]
+        self._said = len(self._left_out)
         for sentence in unsaid:
             warnings.warn(sentence, PluginWarning, stacklevel=3)
 
@@ -122,6 +149,13 @@ class Registry(Mapping[str, T], Generic[T]):
         name = entries[0].name
         if name in self.own:
             raise BadInput(f"{OWN} has {_a(self.kind)} of that name; give the entry point another one")
+        if not NAME.fullmatch(name):
+            raise BadInput(
+                "names become files and words of a command: give the entry point one of letters, digits and "
+                "+ _ . -, at most 64, that begins with a letter or a digit"
+            )
+        if not entries[0].pattern.match(entries[0].value):
+            raise BadInput("its value names no object: write module:object")
         if len(entries) > 1:
             raise BadInput("two packages use that name; uninstall one of them")
         return self._accept(name, entries[0].load())
@@ -181,6 +215,30 @@ def modules_below(package: ModuleType) -> Iterator[ModuleType]:
             yield from modules_below(module)
 
 
+def import_from(folder: Path, name: str) -> ModuleType:
+    """A module by its dotted name; one that lies in a folder is taken from there, whoever else has the name.
+
+    For everything else the folder stands at the end of ``sys.path``: what lies in it hides nobody's modules.
+    The standard library's names stay its own, and what is imported already stays what it is.
+
+    Raises:
+        ImportError: where no module has the name; and whatever the module's code raises.
+    """
+    top = name.partition(".")[0]
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    if top and top not in sys.modules and top not in sys.stdlib_module_names:
+        spec = PathFinder.find_spec(top, [str(folder)])
+        if spec is not None and spec.loader is not None:
+            sys.modules[top] = module = module_from_spec(spec)
+            try:
+                spec.loader.exec_module(module)
+            except BaseException:
+                sys.modules.pop(top, None)
+                raise
+    return importlib.import_module(name)
+
+
 def check_subclass(name: str, found: object, base: type[T], attribute: str) -> type[T]:
     """Checks that an entry point gives a class of the right kind, under the entry point's name.
 
@@ -201,8 +259,73 @@ def check_subclass(name: str, found: object, base: type[T], attribute: str) -> t
     return found
 
 
+def points_of(group: str) -> tuple[list[EntryPoint], list[str]]:
+    """The entry points of a group, read package by package where one of them has a damaged list.
+
+    Returns:
+        The entry points, and a sentence for each package whose list cannot be read and names plugins of this
+        package.
+    """
+    with suppress(Exception):  # a damaged line anywhere raises what the parser happens to stumble over
+        return list(entry_points(group=group)), []
+    found: list[EntryPoint] = []
+    damaged: list[str] = []
+    seen: set[str] = set()
+    for one in distributions():
+        name = _name_of(one)
+        if name in seen - {UNNAMED}:  # a later one of that name is hidden
+            continue
+        seen.add(name)
+        try:
+            found += one.entry_points.select(group=group)
+        except Exception as error:
+            if "secure_fedgraph." in (one.read_text("entry_points.txt") or ""):
+                why = f"its entry_points.txt is damaged ({type(error).__name__}: {error})"
+                damaged.append(printable(f"no plugin of {name} can be used: {why}"))
+    return found, damaged
+
+
+def named_settings(function: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function that a setting can name: not ``*args``, not ``**kwargs``.
+
+    >>> list(named_settings(lambda norm, *policies, limit=1, **more: None))
+    ['norm', 'limit']
+    """
+    catch_all = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name: one for name, one in inspect.signature(function).parameters.items() if one.kind not in catch_all
+    }
+
+
+@contextmanager
+def named_if_it_fails(what: str, function: Callable[..., object]) -> Iterator[None]:
+    """Around a call of another package's function, so that whatever it raises says whose it is.
+
+    Args:
+        what: it makes, e.g. ``"policy 'wide'"``.
+        function: that is called.
+
+    Raises:
+        BadInput: for an exception that is none of this package's own, and for ``sys.exit``, which would end
+            the command as if it were done.
+    """
+    try:
+        yield
+    except SecureFedGraphError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = f"{function.__module__}.{function.__name__}"
+        raise BadInput(printable(f"{what}: {where} raised {type(error).__name__}: {error}")) from error
+
+
 def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else "an unnamed package"
+    return UNNAMED if entry.dist is None else _name_of(entry.dist)
+
+
+def _name_of(distribution: Distribution) -> str:
+    with suppress(Exception):  # its metadata may be damaged, or not there
+        return distribution.name or UNNAMED
+    return UNNAMED
 
 
 def _a(kind: str) -> str:

@@ -32,7 +32,7 @@ class Rule:
 RULES: dict[str, Rule] = {
     "errors":      Rule(outside=()),
     # what has a name, here and in other packages
-    "registry":    Rule(outside=()),
+    "registry":    Rule(may=("protocol.text",), outside=()),
     "threads":     Rule(outside=()),
     # opening what is private, for its owner alone, and following no links
     "files":       Rule(outside=("filelock",)),
@@ -40,6 +40,8 @@ RULES: dict[str, Rule] = {
     "protocol":    Rule(may=("files",), outside=("torch", "numpy")),
     # the words of a guarantee: light, so that figures and schemas may use them without torch
     "protocol.guarantee": Rule(outside=()),
+    # other people's sentences, before they are printed
+    "protocol.text": Rule(outside=()),
     "crypto":      Rule(outside=("cryptography", "numpy")),
     # computing on one party's graph: no federation
     "graph":       Rule(may=("registry",)),
@@ -71,18 +73,18 @@ RULES: dict[str, Rule] = {
                              "algorithm", "graph", "models", "backends", "storage", "forms")),
     "backends":    Rule(may=("client", "protocol")),
     # a process that is told names and makes the client itself, and the text it is told
-    "backends.enlistment": Rule(may=("algorithm", "privacy")),
+    "backends.enlistment": Rule(may=("algorithm", "privacy", "registry")),
     "backends.worker":     Rule(may=("backends", "client", "crypto", "privacy", "protocol", "algorithm",
                                      "graph", "storage")),
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it
-    "experiment":  Rule(may=("algorithms", "algorithm", "privacy", "protocol", "graph", "files", "forms",
-                             "federation", "running", "evaluation", "storage")),
+    "experiment":  Rule(may=("registry", "algorithms", "algorithm", "privacy", "protocol", "graph", "files",
+                             "forms", "federation", "running", "evaluation", "storage")),
     "comparison":  Rule(may=("experiment", "audits")),     # compare(), which gives it processes
     "experiment.code_digest": Rule(outside=()),
     # what files hold, light enough for a command that prints it
-    "experiment.schema":      Rule(may=("protocol.guarantee", "privacy.spending.ledger_line"),
-                                   outside=("pydantic",)),
+    "experiment.schema":      Rule(may=("protocol.guarantee", "protocol.text",
+                                        "privacy.spending.ledger_line"), outside=("pydantic",)),
     "experiment.compare":     Rule(may=("experiment", "algorithms", "files")),
     "experiment.run_logs":    Rule(may=("experiment",), outside=("mlflow", "torch")),
     # the outside

@@ -30,12 +30,15 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
     """Attacks by id, slug, family, or ``all``.
 
     Raises:
-        BadInput: for a name that is none of these.
+        BadInput: for a name that is none of these, or that of a plugin that cannot be used, with the reason.
     """
     found: dict[str, type[Attack]] = {}
     for name in names:
         asked = ALIASES.get(name, name)
         chosen = [a for a in ATTACKS.values() if asked in ("all", a.family, a.id, *a.id.split("-", 1))]
+        for given, why in ATTACKS.broken.items() if not chosen else ():
+            if asked in (given, *given.split("-", 1)):
+                raise BadInput(why)
         if not chosen:
             raise unknown_name("attack", name, [*ATTACKS, *families(), "all"])
         found.update({a.id: a for a in chosen})

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from secure_fedgraph.algorithms.plugins import refuse_inside
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.audits.conformance.rows import OF_CHARGES, conformance_rows
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
@@ -111,10 +112,11 @@ def finished(folder: Path) -> tuple[dict[str, Any], Experiment]:
     """A run's result and its configuration; it is checked that they hold all that an audit reads.
 
     Raises:
-        BadInput: where there is none, or it is damaged.
+        BadInput: where there is none, it is damaged, or it names code that lies in the folder itself.
     """
     path = folder / "result.json"
     result = read_json(path, "run")
+    refuse_inside(result["config"].get("algorithm"), folder)
     try:
         experiment = experiment_of(result["config"])
         experiment.make_algorithm()

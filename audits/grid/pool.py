@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.registry import PluginWarning
 
 Work = Callable[..., Any]
 NEEDED = 4_000_000_000
@@ -141,6 +143,7 @@ class Pool:
 
 def _serve(pipe: Connection) -> None:
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore", PluginWarning)  # said where the work was asked for
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     while True:
         try:

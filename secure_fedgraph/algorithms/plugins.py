@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
+import os
 import sys
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.protocol.text import printable
+from secure_fedgraph.registry import import_from
 
 
 def is_own(name: str) -> bool:
@@ -22,7 +25,7 @@ def is_own(name: str) -> bool:
 
 
 def algorithm_named(name: str) -> type[Algorithm]:
-    """The class of a name; ``module:Class`` is imported, from the working folder too.
+    """The class of a name; ``module:Class`` is imported, from the working folder first.
 
     Raises:
         BadInput: for a name that nothing answers to, or a class that is no Algorithm.
@@ -32,17 +35,45 @@ def algorithm_named(name: str) -> type[Algorithm]:
             raise unknown_name("algorithm", name, ALGORITHMS)
         return ALGORITHMS[name]
     module, _, place = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:  # a console script's path starts in its own folder
-        sys.path.append(here)
     found: Any
     try:
-        found = importlib.import_module(module)
+        found = import_from(Path.cwd(), module)
         for part in place.split("."):
             found = getattr(found, part)
-    except Exception as error:  # the user's own code runs on import, and raises what it likes
+    except (Exception, SystemExit) as error:  # the user's own code runs on import, and raises what it likes
         why = error if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
-        raise BadInput(f"algorithm {name[:120]!r} cannot be imported ({why}): give module:Class") from error
+        raise BadInput(
+            f"algorithm {name[:120]!r} cannot be imported ({printable(str(why))}): give module:Class"
+        ) from error
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
     return found
+
+
+def refuse_inside(name: object, folder: Path) -> None:
+    """Before the algorithm that a result's file names is imported: no code comes out of the result's folder.
+
+    A folder of results may be somebody else's, and ``module:Class`` in it would run what lies beside it.
+
+    Args:
+        name: as the file has it; what is no own class is not looked at.
+        folder: that is audited or resumed.
+
+    Raises:
+        BadInput: where the module, or a package around it, lies in the folder.
+    """
+    if not isinstance(name, str) or not is_own(name):
+        return
+    inside = folder.resolve()
+    parts = name.partition(":")[0].split(".")
+    for root in dict.fromkeys([str(Path.cwd()), *sys.path]):
+        for depth in range(1, len(parts) + 1):
+            place = Path(root, *parts[:depth])
+            files = [place, *(place.with_name(place.name + suffix) for suffix in all_suffixes())]
+            for file in files if place.name else ():
+                around = (file.resolve(), *file.resolve().parents, *file.parents)
+                if os.path.exists(file) and inside in around:
+                    raise BadInput(
+                        f"algorithm {name[:120]!r} lies in {folder}, and no code is run out of a folder of "
+                        "results: read it, and put it elsewhere if you trust it"
+                    )

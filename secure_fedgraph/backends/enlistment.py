@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -17,6 +19,7 @@ from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.registry import drawing
 from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.privacy.policy import BoundPolicy, PlaintextWarning, Policy
+from secure_fedgraph.registry import import_from
 
 ISOLATED = "isolated runs a client in a process of its own"
 
@@ -33,11 +36,14 @@ def algorithm_text(algorithm: Algorithm) -> str:
             f"{ISOLATED} and makes {kind.__name__} again there: with an __init__ of its own it needs a "
             "made_with() that returns its arguments"
         )
+    name = _name(kind, "algorithm")
+    made_with = {k: _name(_unmade(k, v), k) for k, v in algorithm.made_with().items()}
     return json.dumps(
         {
-            "class": _name(kind, "algorithm"),
+            "class": name,
             "settings": algorithm.settings.model_dump(mode="json"),
-            "made_with": {k: _name(_unmade(k, v), k) for k, v in algorithm.made_with().items()},
+            "made_with": made_with,
+            "folders": {one: _folder(one) for one in (name, *made_with.values())},
         }
     )
 
@@ -54,8 +60,9 @@ def _unmade(key: str, value: Any) -> Any:
 def algorithm_of(text: str) -> Algorithm:
     """The inverse, in the process."""
     config = json.loads(text)
-    kind: Any = _named(config["class"])
-    with_ = {key: _named(name) for key, name in config["made_with"].items()}
+    folders = config["folders"]
+    kind: Any = _named(config["class"], folders[config["class"]])
+    with_ = {key: _named(name, folders[name]) for key, name in config["made_with"].items()}
     algorithm = kind(**with_, **config["settings"])
     if not isinstance(algorithm, Algorithm):
         raise BadInput(f"{config['class']} is no Algorithm")
@@ -132,9 +139,18 @@ def _name(found: Any, what: str) -> str:
     )
 
 
-def _named(name: str) -> Any:
+def _folder(name: str) -> str | None:
+    """The folder that a named thing's module was imported from: another folder may have one of that name."""
+    top = sys.modules[name.partition(":")[0].partition(".")[0]]
+    file = getattr(top, "__file__", None)
+    if file is None:
+        return None
+    return str(Path(file).absolute().parents[1 if hasattr(top, "__path__") else 0])
+
+
+def _named(name: str, folder: str | None = None) -> Any:
     module, _, path = name.partition(":")
-    target: Any = importlib.import_module(module)
+    target: Any = importlib.import_module(module) if folder is None else import_from(Path(folder), module)
     for part in path.split("."):
         target = getattr(target, part)
     return target

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.cli.screen import plain_warnings
 from secure_fedgraph.graph.data.datasets import DATASETS, available
 from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.registry import Registry, named_settings
 
 
 def algorithms() -> list[dict[str, Any]]:
@@ -33,9 +33,7 @@ def policies() -> list[dict[str, Any]]:
         {
             "name": name,
             "summary": (inspect.getdoc(recipe) or "").split("\n")[0],
-            "settings": [
-                p for p in inspect.signature(recipe).parameters if p not in ("policies", "relation")
-            ],
+            "settings": [key for key in named_settings(recipe) if key != "relation"],
             "package": RECIPES.package_of(name),
         }
         for name, recipe in RECIPES.items()
@@ -71,19 +69,23 @@ def datasets() -> list[dict[str, Any]]:
     ]
 
 
-def _plainly(rows: Callable[[], list[dict[str, Any]]]) -> Callable[[], list[dict[str, Any]]]:
-    """A plugin that cannot be used is named in one line beside the list."""
+def left_out(kind: str) -> tuple[str, ...]:
+    """Why plugins are not in a list, a sentence each."""
+    if kind == "attacks":
+        from secure_fedgraph.attacks import ATTACKS
 
-    def listed() -> list[dict[str, Any]]:
-        with plain_warnings():
-            return rows()
-
-    return listed
+        return ATTACKS.left_out
+    registries: dict[str, Registry[Any]] = {
+        "algorithms": ALGORITHMS,
+        "policies": RECIPES,
+        "datasets": DATASETS,
+    }
+    return registries[kind].left_out
 
 
 LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
-    "algorithms": _plainly(algorithms),
-    "policies": _plainly(policies),
-    "attacks": _plainly(attacks),
-    "datasets": _plainly(datasets),
+    "algorithms": algorithms,
+    "policies": policies,
+    "attacks": attacks,
+    "datasets": datasets,
 }

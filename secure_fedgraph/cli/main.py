@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+import warnings
 from typing import Any, NoReturn
 
 import click
@@ -15,12 +16,27 @@ from secure_fedgraph.cli.commands.compare import compare
 from secure_fedgraph.cli.commands.results import list_names, report
 from secure_fedgraph.cli.commands.run import resume, run
 from secure_fedgraph.cli.commands.schema import schema
-from secure_fedgraph.cli.screen import leave_the_pipe
+from secure_fedgraph.cli.screen import leave_the_pipe, visible
 from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.registry import PluginWarning
 
 
 class _Errors(click.Group):
     """Turns this package's errors into one line and its exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; one that a plugin's ``sys.exit`` cuts short is not done, whatever its status."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore", PluginWarning
+                )  # 'list' says them; whose name is used, its reason
+                return super().invoke(ctx)
+        except SystemExit as ended:
+            raise SecureFedGraphError(
+                f"a plugin or an own algorithm called sys.exit({ended.code!r}) before the command was done: "
+                "take the call out (run with --debug for the traceback)"
+            ) from ended
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         given = kwargs.get("args") or (args[0] if args else None) or sys.argv[1:]
@@ -44,7 +60,7 @@ class _Errors(click.Group):
 def _fail(error: BaseException | None, message: str, status: int, debug: bool) -> NoReturn:
     if debug and error is not None:
         traceback.print_exception(error)
-    click.echo(f"secure-fedgraph: {message}", err=True)
+    click.echo(f"secure-fedgraph: {visible(message)}", err=True)
     sys.exit(status)
 
 

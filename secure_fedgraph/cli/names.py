@@ -3,52 +3,88 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import platformdirs
 
-from secure_fedgraph import __version__
-from secure_fedgraph.errors import unknown_name
+from secure_fedgraph import __version__, files
+from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.protocol.text import printable
+from secure_fedgraph.registry import points_of
 
 KINDS = ("algorithms", "policies", "attacks", "datasets")
 ONE = {"algorithms": "algorithm", "policies": "policy", "datasets": "dataset"}
 """What one of a kind is called in messages."""
 PACKAGE = Path(__file__).resolve().parents[1]
 DATA = "SECURE_FEDGRAPH_DATA"
+COLUMNS: dict[str, dict[str, type]] = {
+    "algorithms": {
+        "name": str,
+        "summary": str,
+        "channels": list,
+        "federated": bool,
+        "reference": str,
+        "package": str,
+    },
+    "policies": {"name": str, "summary": str, "settings": list, "package": str},
+    "attacks": {
+        "id": str,
+        "family": str,
+        "summary": str,
+        "adversaries": list,
+        "behaviour": str,
+        "reads": str,
+        "granted": list,
+        "cost": str,
+        "controls": dict,
+        "package": str,
+    },
+    "datasets": {"name": str, "summary": str, "source": str, "package": str},
+}
+"""What a row of each kind holds, in this order."""
+_LARGEST = 2**22
+"""Bytes of a kept list."""
 _DEPTH = 3
 """Of the folders that a data set's raw files stand in, under a data root."""
 
 
-def listed(kind: str) -> list[dict[str, Any]]:
+def listed(kind: str, say: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
     """The rows of one list.
 
     Args:
         kind: one of :data:`KINDS`.
+        say: is given a sentence for each plugin that is not in the list because it cannot be used.
 
     Returns:
         What :mod:`~secure_fedgraph.cli.listing` makes. The kept file is used as long as the code, the
-        installed packages and the data folders are the same; otherwise the rows are made again.
+        plugins and the data folders are the same; otherwise the rows are made again. They are not kept
+        while a plugin cannot be used: what it lacks may come from anywhere, and its warning is due each time.
     """
-    kept = platformdirs.user_cache_path("secure-fedgraph") / "lists" / f"{kind}-{_key(kind)}.json"
-    with suppress(OSError, ValueError):
-        rows = json.loads(kept.read_text(encoding="utf-8"))
-        if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
-            return rows
+    cache = platformdirs.user_cache_path("secure-fedgraph")
+    kept = cache / "lists" / f"{kind}-{_key(kind)}.json"
+    with suppress(OSError, ValueError, RecursionError):
+        as_kept: object = json.loads(files.read(kept, root=cache, most=_LARGEST))
+        if _is_list_of(as_kept, kind):
+            return as_kept
     from secure_fedgraph.cli import listing
 
     rows = listing.LISTS[kind]()
-    with suppress(OSError):
+    if left_out := listing.left_out(kind):
+        if say is not None:
+            for sentence in left_out:
+                say(sentence)
+        return rows
+    with suppress(OSError, BadInput):  # a list that cannot be kept is made again
         kept.parent.mkdir(parents=True, exist_ok=True)
-        draft = kept.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(rows), encoding="utf-8")
-        draft.replace(kept)
+        files.write(kept, [json.dumps(rows).encode()], private=True, root=cache, sync=False)
     return rows
 
 
@@ -61,27 +97,50 @@ def check_names(kind: str, given: str) -> None:
             neither is an entry point that cannot be used: importing it gives the reason.
 
     Raises:
-        BadInput: for a name that nobody has.
+        BadInput: for a name that nobody has; it names packages whose list of plugins is damaged.
     """
     names = [name for name in given.split(",") if name and ":" not in name]
     if not names:
         return
     known = {str(row["name"]) for row in listed(kind)}
-    registered = {point.name for point in metadata.entry_points(group=f"secure_fedgraph.{kind}")}
+    points, damaged = points_of(f"secure_fedgraph.{kind}")
     for name in names:
-        if name not in known | registered:
-            raise unknown_name(ONE[kind], name, known)
+        if name not in known | {point.name for point in points}:
+            raise BadInput(" ".join([str(unknown_name(ONE[kind], name, known)), *damaged]))
+
+
+def _is_list_of(rows: object, kind: str) -> TypeGuard[list[dict[str, Any]]]:
+    """Whether what a kept file holds are rows as they are made: who else wrote into it is not printed."""
+    return isinstance(rows, list) and bool(rows) and all(_is_row_of(kind, row) for row in rows)
+
+
+def _is_row_of(kind: str, row: object) -> bool:
+    columns = COLUMNS[kind]
+    if not isinstance(row, dict) or list(row) != list(columns):
+        return False
+    return all(isinstance(row[key], column) and _is_plain(row[key]) for key, column in columns.items())
+
+
+def _is_plain(value: object) -> bool:
+    """Whether no text in it steers a terminal."""
+    if isinstance(value, dict):
+        return _is_plain([*value.keys(), *value.values()])
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return not isinstance(value, str) or printable(value, len(value)) == value
 
 
 def _key(kind: str) -> str:
-    """Changes with what could change a list: this package's files, what is installed, the data folders."""
+    """Changes with what could change a list: this package's files, plugins, and the data folders."""
     seen = hashlib.sha256(f"{__version__} {sys.version} {sys.path} {os.environ.get(DATA)}".encode())
-    for folder in (PACKAGE, PACKAGE / "attacks"):
-        for path in sorted(folder.rglob("*.py")):
+    plugins = list(_entry_points())
+    for found in sorted(f"{point.group} {point.name} {point.value} {_version(point)}" for point in plugins):
+        seen.update(found.encode())
+    own = {path for folder in (PACKAGE, PACKAGE / "attacks") for path in folder.rglob("*.py")}
+    for path in sorted(own.union(*map(_files, plugins))):
+        with suppress(OSError):
             state = path.stat()
             seen.update(f"{path} {state.st_mtime_ns} {state.st_size}\n".encode())
-    for entry_point in sorted(f"{point.group} {point.name} {point.value}" for point in _entry_points()):
-        seen.update(entry_point.encode())
     if kind == "datasets":
         for root in (os.environ.get(DATA), str(platformdirs.user_cache_path("secure-fedgraph") / "data")):
             for entry in sorted(_below(root, _DEPTH)):
@@ -91,7 +150,29 @@ def _key(kind: str) -> str:
 
 def _entry_points() -> Iterator[metadata.EntryPoint]:
     for kind in KINDS:
-        yield from metadata.entry_points(group=f"secure_fedgraph.{kind}")
+        yield from points_of(f"secure_fedgraph.{kind}")[0]
+
+
+def _version(point: metadata.EntryPoint) -> str:
+    with suppress(Exception):  # metadata may be damaged in any way
+        if point.dist is not None:
+            return f"{point.dist.name} {point.dist.version}"
+    return ""
+
+
+def _files(point: metadata.EntryPoint) -> set[Path]:
+    """The files of a plugin: those that its package lists, and those of its module, which is not imported."""
+    found: set[Path] = set()
+    with suppress(Exception):  # as above, and an importer may be anybody's
+        if point.dist is not None:
+            found.update(Path(str(point.dist.locate_file(file))) for file in point.dist.files or ())
+    with suppress(Exception):
+        spec = importlib.util.find_spec(point.module.partition(".")[0])
+        if spec is not None and spec.origin is not None:
+            found.add(Path(spec.origin))
+        for folder in (spec and spec.submodule_search_locations) or ():
+            found.update(Path(folder).rglob("*.py"))
+    return found
 
 
 def _below(root: str | None, depth: int) -> Iterator[str]:

@@ -12,8 +12,38 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
+from rich.text import Text
+
+from secure_fedgraph.protocol.text import printable
+
+
+class PlainConsole(Console):
+    """A terminal on which names, paths and other people's sentences are only text.
+
+    Brackets in them are no markup, and nothing in them steers the terminal.
+    """
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False)
+
+    def render_str(self, text: str, **given: Any) -> Text:
+        return super().render_str(visible(text), **given)  # before its width is measured
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+def visible(text: str) -> str:
+    """Lines without anything that steers a terminal.
+
+    >>> visible("red: \x1b[31m\\nnext")
+    'red: ?[31m\\nnext'
+    """
+    return "\n".join(printable(line, len(line)) for line in text.split("\n"))
 
 
 class Screen:
@@ -21,12 +51,13 @@ class Screen:
 
     def __init__(self, flags: dict[str, Any]) -> None:
         self._json, self._quiet = flags["as_json"], flags["quiet"]
-        self._console = Console(stderr=True)
+        self._console = PlainConsole(stderr=True)
 
     @contextmanager
     def bar(self, text: str, total: int) -> Iterator[Callable[..., None]]:
         hidden = self._json or self._quiet or not self._console.is_terminal
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        described = TextColumn("{task.description}", markup=False)
+        columns = (described, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._console, disable=hidden, transient=True) as progress:
             task = progress.add_task(text, total=total)
 
@@ -44,7 +75,7 @@ class Screen:
         """The first line of output: what is about to run. JSON says it by its keys."""
         if not self._json and not self._quiet:
             with to_a_pipe():
-                click.echo(text)
+                click.echo(visible(text))
 
     def say(self, text: str, result: dict[str, Any]) -> None:
         """One line, or the result as JSON."""
@@ -52,14 +83,14 @@ class Screen:
             if self._json:
                 click.echo(json.dumps(result))
             elif not self._quiet:
-                click.echo(text)
+                click.echo(visible(text))
 
     def finish(self, result: dict[str, Any], found: list[Any], page: Path) -> None:
         with to_a_pipe():
             if self._json:
                 click.echo(json.dumps(result))
             elif not self._quiet:
-                console = Console()
+                console = PlainConsole()
                 for table in found:
                     console.print(table)
                 console.print(f"Report: {page}", soft_wrap=True)
@@ -82,25 +113,28 @@ def leave_the_pipe() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def warn(text: str) -> None:
+    """A warning in one line on standard error."""
+    click.echo(f"secure-fedgraph: warning: {visible(text)}", err=True)
+
+
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Channels in plaintext, deltas too large, plugins left out: each is said once, in one line."""
+    """Channels in plaintext, deltas too large, uploads cut: each is said once, in one line."""
     from secure_fedgraph.privacy.bound import CutWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
     from secure_fedgraph.privacy.spending.budget import DeltaWarning
-    from secure_fedgraph.registry import PluginWarning
 
     shown: set[str] = set()
 
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            click.echo(f"secure-fedgraph: warning: {message}", err=True)
+            warn(str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
         warnings.simplefilter("always", CutWarning)
-        warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = say
         yield

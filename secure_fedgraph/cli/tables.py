@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from secure_fedgraph.cli.screen import visible
 from secure_fedgraph.experiment.schema import ChannelReport, RunResult
 
 
@@ -324,13 +324,14 @@ def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         name, *others = row.items()
         details = [(key, value) for key, value in others if key != "summary" and value not in ([], {})]
-        rest = [f"[dim]{key}:[/dim] {escape(_listed(value))}" for key, value in details]
-        table.add_row(str(name[1]), "\n".join([escape(str(row.get("summary", ""))), *rest]))
+        rest = [Text.assemble((f"{key}:", "dim"), f" {_listed(value)}") for key, value in details]
+        summary = Text(visible(str(row.get("summary", ""))))
+        table.add_row(Text(visible(str(name[1]))), Text("\n").join([summary, *rest]))
     return table
 
 
 def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | dict) else str(value)
+    return visible(", ".join(map(str, value)) if isinstance(value, list | dict) else str(value))
 
 
 def _score(value: float | None) -> str:

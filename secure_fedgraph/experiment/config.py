@@ -34,6 +34,8 @@ from secure_fedgraph.privacy.policies.strictest import LADDER, NOISED, strictest
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
+from secure_fedgraph.protocol.text import printable
+from secure_fedgraph.registry import named_settings
 
 NORM = 1.0
 """The clip of a run with a budget that names none."""
@@ -43,6 +45,8 @@ DEEPEST = 40
 """Tables in tables of an experiment."""
 EPSILON = 8.0
 """The budget of a policy of noise that is asked for by name alone."""
+OPTIONS = ("norm", "multiplier")
+"""The settings of a policy that have an option of their own."""
 SURVIVE = ("masked", "distributed_dp", "strictest")
 """The policies under which a sum opens without clients that stop answering."""
 ADAPTIVE = "adaptive"
@@ -342,9 +346,7 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relati
     """
     if name not in RECIPES:
         raise unknown_name("policy", name, RECIPES)
-    known = {key for recipe in RECIPES.values() for key in inspect.signature(recipe).parameters} - {
-        "policies"
-    }
+    known = {key for recipe in RECIPES.values() for key in named_settings(recipe)}
     for key in protection:
         if key not in known - {"relation"}:
             raise unknown_name("protection setting", key, known - {"relation"})
@@ -355,12 +357,12 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relati
         noised = {"norm", "multiplier"} <= protection.keys()
         ladder = [other for other in LADDER if noised or other not in NOISED]
         return strictest(*(make_policy(other, protection, relation) for other in ladder))
-    parameters = inspect.signature(RECIPES[name]).parameters
+    parameters = named_settings(RECIPES[name])
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in settings]
     if missing:
         raise BadInput(
             f"policy {name!r} needs {' and '.join(f'protection.{key}' for key in missing)}: "
-            f"give {' '.join(f'--{key} 1.0' for key in missing)}"
+            f"give {' '.join(f'--{k} 1.0' if k in OPTIONS else f'--set protection.{k}=1.0' for k in missing)}"
         )
     return RECIPES[name](**{key: value for key, value in settings.items() if key in parameters})
 
@@ -387,8 +389,8 @@ def experiment_of(values: Mapping[str, Any]) -> Experiment:
             raise BadInput(f'key {str(key)[:60]!r} is no text: write e.g. algorithm = "fedsage"')
         if not _plain(value):
             raise BadInput(
-                f"{key[:60]} holds something else than numbers, words, lists and tables named by words, or "
-                f"more than {DEEPEST} tables in tables: write it plainly"
+                f"{printable(key, 60)} holds something else than numbers, words, lists and tables named by "
+                f"words, or more than {DEEPEST} tables in tables: write it plainly"
             )
     try:
         return Experiment(**values)
@@ -520,7 +522,7 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     if isinstance(cause := first.get("ctx", {}).get("error"), BadInput):
         return str(cause)  # a sentence of this package's own
-    key = ".".join(str(part) for part in first["loc"])
+    key = printable(".".join(str(part) for part in first["loc"]))
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(key, Experiment.model_fields, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""

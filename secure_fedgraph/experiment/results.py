@@ -15,6 +15,7 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms.plugins import refuse_inside
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import schema
@@ -231,7 +232,8 @@ def begun(out: Path) -> tuple[Experiment, list[int], str]:
     """What :func:`begin` noted.
 
     Raises:
-        BadInput: where nothing was begun, or the note is damaged or older.
+        BadInput: where nothing was begun, the note is damaged or older, or it names code that lies in the
+            folder itself.
     """
     path = out / "checkpoint" / ASKED
     if files.size_of(path) is None:
@@ -244,6 +246,7 @@ def begun(out: Path) -> tuple[Experiment, list[int], str]:
         raise damaged(path, f"'seeds' is {str(seeds)[:40]!r}")
     if not isinstance(command, str):
         raise damaged(path, f"'command' is {str(command)[:40]!r}")
+    refuse_inside(config.get("algorithm"), out)
     return configured(config, path), seeds, command
 
 

@@ -212,6 +212,18 @@ def test_an_unknown_attack_names_the_nearest() -> None:
         choose(["a1", "weight"])
 
 
+@pytest.mark.parametrize("asked", ["own-z", "own", "z"])
+def test_a_plugins_attack_that_cannot_be_used_is_refused_with_its_reason(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ATTACKS, "_loaded", {})
+    monkeypatch.setattr(
+        ATTACKS, "_broken", {"own-z": "attack 'own-z' of Somebody cannot be used: ImportError"}
+    )
+    with pytest.raises(BadInput, match="of Somebody cannot be used"):
+        choose([asked])
+
+
 def test_adversaries_are_chosen_by_name_several_and_by_whether_they_cheat() -> None:
     neighgen = choose(["neighgen"])
     assert adversaries(neighgen) == ("server", "client")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,9 +17,9 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.attacks import ATTACKS, Attack
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.code_digest import of_code
-from secure_fedgraph.experiment.config import Experiment, experiment_of
-from secure_fedgraph.graph.data.datasets import DATASETS
-from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.experiment.config import Experiment, experiment_of, make_policy
+from secure_fedgraph.graph.data.datasets import DATASETS, load
+from secure_fedgraph.privacy.policies import RECIPES, policy_named
 from secure_fedgraph.registry import PluginWarning, Registry, check_subclass, classes_below
 
 GROUP = "secure_fedgraph.test_words"
@@ -66,11 +67,14 @@ def test_an_own_name_is_given_before_any_plugin_is_loaded(others: Path) -> None:
         ("bad = nowhere_at_all:HELLO", "ModuleNotFoundError"),
         ("bad = second_words:NUMBER", "give a text"),
         ("bad = second_words_breaks:X", "ZeroDivisionError"),
+        ("bad = second_words_exits:X", "SystemExit: 7"),
+        ("bad = 123 !!", "names no object: write module:object"),
     ],
 )
 def test_a_broken_plugin_is_named_and_stops_no_other(others: Path, entries: str, why: str) -> None:
     distribution(others, "second_words", f"{entries}\ngood = second_words:HELLO\n", "HELLO, NUMBER = 'hi', 3")
     (others / "second_words_breaks.py").write_text("1 / 0")
+    (others / "second_words_exits.py").write_text("raise SystemExit(7)")
     found = words()
     with pytest.warns(PluginWarning, match="'bad'.*second_words") as said:
         assert list(found) == ["own", "good"]
@@ -81,6 +85,43 @@ def test_a_broken_plugin_is_named_and_stops_no_other(others: Path, entries: str,
         for look in (lambda: found["bad"], lambda: "bad" in found, lambda: found.get("bad")):
             with pytest.raises(BadInput, match="second_words"):
                 look()
+
+
+def test_what_a_plugin_says_steers_no_terminal(others: Path) -> None:
+    says = r"raise ValueError('boom \x1b[31mRED\nsecond line' + 5000 * '!')"
+    distribution(others, "tenth_words", "loud = tenth_words:X\n", says)
+    found = words()
+    with pytest.raises(BadInput, match=r"tenth_words.*boom \?\[31mRED\?second") as refusal:
+        found["loud"]
+    assert found.left_out == (str(refusal.value),)
+    assert str(refusal.value).isprintable() and len(str(refusal.value)) <= 1000
+
+
+@pytest.mark.parametrize("group", [GROUP, "anybodys.group"])
+def test_a_damaged_list_of_one_package_stops_no_other(others: Path, group: str) -> None:
+    distribution(others, "twelfth_words", "hello = twelfth_words:HELLO\n", "HELLO = 'hi'")
+    distribution(others, "damaged_words", "")
+    (others / "damaged_words-1.0.dist-info" / "entry_points.txt").write_text(f"[{group}]\nhello twelfth\n")
+    nameless = others / "nameless-1.0.dist-info"
+    nameless.mkdir()
+    (nameless / "entry_points.txt").write_text(UPPER + "nameless = twelfth_words:HELLO")
+    found = words()
+    assert found["hello"] == found["nameless"] == "hi"
+    assert [left.split(":")[0] for left in found.left_out] == (
+        ["no plugin of damaged_words can be used"] if group == GROUP else []
+    )
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", ".hidden", "a,b", "x[/red]", "a b", "n" * 65, "-out"])
+def test_a_name_that_is_none_is_not_registered(others: Path, name: str) -> None:
+    distribution(
+        others, "odd_words", f"{name} = odd_words:HELLO\nV1.0+a_b-c = odd_words:HELLO\n", "HELLO = 'hi'"
+    )
+    found = words()
+    assert found["V1.0+a_b-c"] == "hi"
+    with pytest.raises(BadInput, match=r"of odd_words .*letters, digits"):
+        found[name]
+    assert "odd_words" in found.left_out[0]
 
 
 def test_no_plugin_takes_an_own_name(others: Path) -> None:
@@ -158,7 +199,7 @@ def test_public_names_are_importable_from_the_folder(found: Registry[type]) -> N
 def reread(registry: Registry[Any]) -> Registry[Any]:
     """The same registry before any entry point was read."""
     again = copy.copy(registry)
-    again._loaded, again._broken, again._unsaid = None, {}, []
+    again._loaded, again._broken, again._left_out, again._said = None, {}, [], 0
     return again
 
 
@@ -206,6 +247,78 @@ def test_a_policy_has_the_name_that_it_is_asked_for_by(others: Path) -> None:
         again["seventh"]()
     with pytest.raises(BadInput, match="limit"):  # its annotations are kept to, as those of own recipes
         again["seventh"](limit="wide")
+
+
+ENDS = """
+import sys
+from torch_geometric.data import Data
+
+def policy():
+    sys.exit(0)
+
+def dataset() -> Data:
+    sys.exit(0)
+
+def fails() -> Data:
+    return 1 / 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("registry", "function", "why"),
+    [(RECIPES, "policy", "SystemExit"), (DATASETS, "dataset", "SystemExit"), (DATASETS, "fails", "ZeroDiv")],
+)
+def test_a_function_that_fails_or_ends_the_process_is_named(
+    others: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry[Any], function: str, why: str
+) -> None:
+    distribution(others, "ninth_words", "", ENDS)
+    entries = f"[{registry.group}]\nends = ninth_words:{function}\n"
+    (others / "ninth_words-1.0.dist-info" / "entry_points.txt").write_text(entries)
+    monkeypatch.setattr("secure_fedgraph.graph.data.datasets.DATASETS", reread(DATASETS))
+    make = reread(RECIPES)["ends"] if registry is RECIPES else partial(load, "ends")
+    with pytest.raises(BadInput, match=rf"'ends': ninth_words\.{function} raised {why}"):
+        make()
+
+
+NEEDS = """
+from torch_geometric.data import Data
+
+def policy(*policies, norm, depth, **more): ...
+
+def dataset(nodes, width: int = 3, *rows, **more) -> Data: ...
+"""
+
+
+@pytest.fixture
+def needing(others: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy and a data set with arguments that must be given."""
+    distribution(others, "eleventh_words", "", NEEDS)
+    entries = "[{}]\nneeds = eleventh_words:policy\n[{}]\nneeds = eleventh_words:dataset\n"
+    (others / "eleventh_words-1.0.dist-info" / "entry_points.txt").write_text(
+        entries.format(RECIPES.group, DATASETS.group)
+    )
+    recipes = reread(RECIPES)
+    monkeypatch.setattr("secure_fedgraph.experiment.config.RECIPES", recipes)
+    monkeypatch.setattr("secure_fedgraph.privacy.policies.RECIPES", recipes)
+    monkeypatch.setattr("secure_fedgraph.graph.data.datasets.DATASETS", reread(DATASETS))
+
+
+def test_what_a_policy_lacks_is_named_with_a_setting_that_there_is(needing: None) -> None:
+    with pytest.raises(BadInput) as refusal:
+        make_policy("needs", {})
+    assert str(refusal.value).endswith("give --norm 1.0 --set protection.depth=1.0")
+    with pytest.raises(BadInput) as refusal:
+        policy_named("needs")
+    assert str(refusal.value).endswith("give policies.needs(norm=1.0, depth=1.0)")
+    with pytest.raises(BadInput, match="unknown protection setting 'more'"):
+        make_policy("needs", {"more": 1.0})
+
+
+def test_what_a_data_set_lacks_is_named_with_its_setting(needing: None) -> None:
+    with pytest.raises(BadInput, match=r"'needs' of eleventh_words needs nodes: give --set dataset\.nodes="):
+        load("needs")
+    with pytest.raises(BadInput, match="unknown setting of needs 'more'"):
+        load("needs", nodes=1, more=2)
 
 
 def test_an_experiment_refuses_a_plugin_that_is_broken_with_its_reason(

@@ -73,6 +73,7 @@ def test_a_reader_takes_keys_it_does_not_know_and_needs_few(kind: str, tmp_path:
         ("channels", [{"name": 3, "reveal": "sum", "unit": "node"}], "channels.0.name"),
         ("channels", [{"name": "a", "reveal": "sum", "unit": "nodes"}], "channels.0.unit"),
         ("accuracy", {"global": "high"}, "accuracy.global"),
+        ("accuracy", {"\x1b[31m\x07": "high"}, "accuracy.?[31m?"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_place(key: str, value: object, place: str, tmp_path: Path) -> None:

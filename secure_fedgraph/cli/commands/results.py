@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from secure_fedgraph.cli import names, tables
+from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe, warn
 from secure_fedgraph.errors import unknown_name
 
 
@@ -21,11 +21,12 @@ def list_names(what: str, as_json: bool, debug: bool) -> None:
     what = what.lower()
     if what not in names.KINDS:
         raise unknown_name("list", what, names.KINDS)
-    rows = names.listed(what)
+    rows = names.listed(what, warn)
     if as_json:
         click.echo(json.dumps({what: rows}, indent=1))
     else:
-        Console().print(tables.listing_table(what, rows))
+        with to_a_pipe():
+            PlainConsole().print(tables.listing_table(what, rows))
 
 
 @click.command(epilog="\b\nExample:\n  secure-fedgraph report runs/masked")

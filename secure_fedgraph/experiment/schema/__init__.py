@@ -22,6 +22,7 @@ from secure_fedgraph.experiment.schema.compare import CompareResult
 from secure_fedgraph.experiment.schema.part import Part, departures
 from secure_fedgraph.experiment.schema.run import ChannelReport, RunResult
 from secure_fedgraph.privacy.spending.ledger_line import LedgerLine
+from secure_fedgraph.protocol.text import printable
 
 __all__ = [
     "FILES",
@@ -104,4 +105,4 @@ def json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 def _place(loc: tuple[int | str, ...]) -> str:
     """``('channels', 0, 'epsilon')`` as ``channels.0.epsilon``."""
-    return ".".join(str(one)[:60] for one in loc)
+    return ".".join(printable(str(one), 60) for one in loc)

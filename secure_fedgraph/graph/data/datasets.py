@@ -35,7 +35,7 @@ from secure_fedgraph.graph.kinds import (
     RatingsDataset,
     RelationsDataset,
 )
-from secure_fedgraph.registry import Derived, Registry
+from secure_fedgraph.registry import Derived, Registry, named_if_it_fails, named_settings
 
 _DESCRIPTIONS = {
     "cora": "citations of machine-learning papers: 2,708 nodes, 5,278 links, 7 classes",
@@ -179,11 +179,19 @@ def _made_elsewhere(
     name: str, make: Callable[..., Data | Dataset], seed: int, settings: dict[str, Any]
 ) -> Dataset:
     """The data set that another package's function returns, with the package as its source."""
-    parameters = inspect.signature(make).parameters
+    parameters = named_settings(make)
     known = [key for key in parameters if key != "seed"]
     if unknown := set(settings) - set(known):
         raise unknown_name(f"setting of {name}", min(unknown), known)
-    returned = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
+    if missing := [
+        k for k in known if k not in settings and parameters[k].default is inspect.Parameter.empty
+    ]:
+        raise BadInput(
+            f"dataset {name!r} of {DATASETS.package_of(name)} needs {' and '.join(missing)}: give "
+            f"{' '.join(f'--set dataset.{key}=...' for key in missing)}"
+        )
+    with named_if_it_fails(f"dataset {name!r}", make):
+        returned = make(**settings, **({"seed": seed} if "seed" in parameters else {}))
     if not isinstance(returned, GIVEN):
         raise BadInput(
             f"dataset {name!r}: {make.__module__}.{make.__name__} gave a {type(returned).__name__}"

@@ -11,7 +11,7 @@ from typing import Any
 from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.privacy.policies.recipe import is_recipe, recipe
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.registry import Registry, modules_below
+from secure_fedgraph.registry import Registry, modules_below, named_if_it_fails, named_settings
 
 
 def _own() -> dict[str, Callable[..., Policy]]:
@@ -31,7 +31,8 @@ def _checked(name: str, found: object) -> Callable[..., Policy]:
 
     @functools.wraps(found)
     def make(*args: Any, **kwargs: Any) -> Policy:
-        policy = found(*args, **kwargs)
+        with named_if_it_fails(f"policy {name!r}", found):
+            policy = found(*args, **kwargs)
         if not isinstance(policy, Policy) or policy.name != name:
             what = repr(policy.name) if isinstance(policy, Policy) else f"a {type(policy).__name__}"
             raise BadInput(
@@ -59,8 +60,7 @@ def policy_named(name: str) -> Policy:
     """
     if name not in RECIPES:
         raise unknown_name("policy", name, RECIPES)
-    parameters = inspect.signature(RECIPES[name]).parameters.values()
-    missing = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    missing = [key for key, one in named_settings(RECIPES[name]).items() if one.default is one.empty]
     if missing:
         raise BadInput(
             f"policy {name!r} needs {' and '.join(missing)}: give "

@@ -1,0 +1,119 @@
+"""``module:Class``: which module is imported, and which never."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.audits.grid import folders
+from secure_fedgraph.backends.enlistment import algorithm_text
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import begin, begun
+
+RAN = "raise AssertionError('it ran')"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+
+
+def resumed(folder: Path, name: str) -> None:
+    begin(folder, Experiment().model_copy(update={"algorithm": name}), [0], "run")
+    begun(folder)
+
+
+def audited(folder: Path, name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        result: dict[str, Any] = {"config": {"algorithm": name}}
+        patch.setattr(folders, "read_json", lambda *_: result)
+        folders.finished(folder)
+
+
+@pytest.mark.parametrize("read", [resumed, audited])
+@pytest.mark.parametrize(
+    ("code", "at", "name"),
+    [
+        ("evil.py", "results", "evil:X"),  # whoever stands in the folder
+        ("evil.py", ".", "results.evil:X"),  # whoever stands beside it
+        ("pack/evil.py", "results", "pack.evil:X"),
+        ("pack/__init__.py", "results/pack", "evil:X"),
+    ],
+)
+def test_no_code_is_run_out_of_a_folder_of_results(
+    read: Callable[[Path, str], None], code: str, at: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path("results").absolute()
+    (folder / code).parent.mkdir(parents=True)
+    (folder / code).write_text(RAN)
+    (folder / code).with_name("evil.py").write_text(RAN)
+    monkeypatch.chdir(at)
+    with pytest.raises(BadInput, match="no code is run out of a folder"):
+        read(folder, name)
+
+
+def test_a_module_beside_the_folder_of_results_is_its_users(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").touch()
+    resumed(Path("results"), "mine:X")
+    assert "mine" in sys.modules
+
+
+def test_a_module_that_ends_the_process_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text("raise SystemExit(0)")
+    with pytest.raises(BadInput, match=r"'ends:X'.*SystemExit"):
+        algorithm_named("ends:X")
+
+
+OWN = """
+from secure_fedgraph.algorithm import Algorithm
+from beside import NAME
+
+class Own(Algorithm):
+    name = NAME
+    def round(self, round, state): ...
+    def predict(self, params, graph, schema): ...
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the path, as a clone's is, with modules of the same names."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    for module in ("beside", "tried_attacks"):
+        (folder / f"{module}.py").write_text("NAME = 'of the clone'")
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def test_the_users_own_module_comes_before_the_clones_and_hides_no_other(tmp_path: Path, clone: Path) -> None:
+    for module in ("tried_attacks", "beside", "sched"):
+        (tmp_path / f"{module}.py").write_text(OWN)
+    sys.modules.pop("sched", None)
+    assert algorithm_named("tried_attacks:Own").name == "of the clone"  # what it imports is found as ever
+    with pytest.raises(BadInput, match="sched"):  # the standard library's
+        algorithm_named("sched:Own")
+    (tmp_path / "breaks.py").write_text("1 / 0")
+    with pytest.raises(BadInput, match="ZeroDivisionError"):
+        algorithm_named("breaks:Own")
+    assert "breaks" not in sys.modules
+
+
+def test_another_process_takes_the_same_module(tmp_path: Path, clone: Path) -> None:
+    (tmp_path / "tried_attacks.py").write_text(OWN)
+    text = algorithm_text(algorithm_named("tried_attacks:Own")())
+    here = os.pathsep.join(path or "." for path in sys.path)
+    make = "import sys; from secure_fedgraph.backends.enlistment import algorithm_of as of; of(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", make, text], env={**os.environ, "PYTHONPATH": here}, cwd="/", check=True
+    )
