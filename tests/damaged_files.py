@@ -31,7 +31,7 @@ from recorded import Outcome, Say, called, in_copy
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import groups
-from secure_fedgraph.audits.grid.folders import finished
+from secure_fedgraph.audits.grid.folders import read_folder
 from secure_fedgraph.experiment.compare.points import Point
 from secure_fedgraph.experiment.compare.runs import kept
 from secure_fedgraph.experiment.compare.summary import gains, row_of
@@ -309,7 +309,7 @@ class Named:
 
 
 def _read_cells(folder: Path) -> None:
-    found = groups.kept(folder, Named())  # type: ignore[arg-type]
+    found = groups.read_cells(folder, Named())  # type: ignore[arg-type]
     if found is not None:
         [row.get("a") for part in groups.PARTS - {"seconds"} for row in found[part]]
 
@@ -427,7 +427,7 @@ LOADERS: dict[str, Loader] = {
     "begun": Loader(_make_begun, _read_begun),
     "transcript": Loader(_make_transcript, _read_transcript),
     "transcript notes": Loader(_make_transcript, _take_up, lambda f: [f / "transcript" / "notes.jsonl"]),
-    "result.json": Loader(_make_result, lambda folder: finished(folder)),
+    "result.json": Loader(_make_result, lambda folder: read_folder(folder)),
     "a run's page": Loader(_make_result, _read_result, share=PAGE),
     "audit.json": _page("audit"),
     "compare.json": _page("compare"),

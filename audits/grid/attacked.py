@@ -76,9 +76,9 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
                 )
         return
     result = run_result(run, experiment)
-    case = FinishedRun.of(run, experiment.seed, result)
-    claims = Claims.charged(run.charges, run.federation.holders, run.federation.units, result)
-    found = cells(case, named, variant.attacks, who, variant, grid.controls, grid.effort, claims)
+    finished = FinishedRun.of(run, experiment.seed, result)
+    claims = Claims.from_charges(run.charges, run.federation.holders, run.federation.units, result)
+    found = cells(finished, named, variant.attacks, who, variant, grid.controls, grid.effort, claims)
     grid.cells += found.cells
     grid.reconstructions += found.reconstructions
     if variant.plays is None:  # of a party that plays its own game nothing was promised

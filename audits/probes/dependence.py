@@ -26,7 +26,7 @@ Key = tuple[int, str, str, str]
 Answers = dict[Key, torch.Tensor]
 
 
-class DeafTraining:
+class DataFreeTraining:
     """Noisy steps without any record: gradients come from a public seed alone.
 
     A channel that shows noisy steps only cannot depend on the data then.
@@ -35,8 +35,8 @@ class DeafTraining:
         how: the steps.
     """
 
-    def __init__(self, how: PrivateSteps) -> None:
-        self.how = how
+    def __init__(self, private_steps: PrivateSteps) -> None:
+        self.how = private_steps
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.rounds = 0
 
@@ -74,16 +74,16 @@ class DeafTraining:
 
 @dataclass
 class _Listening:
-    """Collects answers; it replaces clients' noisy training by :class:`DeafTraining`."""
+    """Collects answers; it replaces clients' noisy training by :class:`DataFreeTraining`."""
 
     steps: PrivateSteps | None = None
     answers: Answers = field(default_factory=dict)
-    trainings: dict[str, DeafTraining] = field(default_factory=dict)
+    trainings: dict[str, DataFreeTraining] = field(default_factory=dict)
 
     def before(self, client: Client) -> None:
         if self.steps is not None and client.name not in self.trainings:
-            self.trainings[client.name] = deaf = DeafTraining(self.steps)
-            client.training = deaf  # type: ignore[assignment]
+            self.trainings[client.name] = data_free = DataFreeTraining(self.steps)
+            client.training = data_free  # type: ignore[assignment]
 
     def after(self, client: ClientContext, channel: str, made: Any) -> None:
         if isinstance(made, Upload | ContributionRows | ContributionTrees):
