@@ -223,7 +223,7 @@ def match_rows(guess: np.ndarray, nodes: np.ndarray) -> MatchedRows:
         guess: ``[asked for, words]``, NaN in rows that were not recovered.
         nodes: ``[nodes, words]``, of the owners that the guess is about.
 
-    >>> held = hold(np.array([[1.0, 0.0], [np.nan, np.nan]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    >>> held = match_rows(np.array([[1.0, 0.0], [np.nan, np.nan]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
     >>> held.exact.tolist(), held.nearest.tolist(), held.expected
     ([True], [1], 2)
     """

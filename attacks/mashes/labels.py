@@ -99,7 +99,7 @@ class MashAttack(Attack):
     depends_on: ClassVar[tuple[str, ...]] = ("training.batching", "training.batch", "rounds")
     stops: ClassVar[Mapping[str, str]] = STOPS
 
-    def each(self, view: View) -> dict[str, list[Mashed]]:
+    def client_mashes(self, view: View) -> dict[str, list[Mashed]]:
         """Client -> its mashes, round by round.
 
         Raises:
@@ -117,7 +117,7 @@ class MashAttack(Attack):
             found.setdefault(client, []).append(_mashed(seen, weights, 1))
         return {client: unclipped(rounds) for client, rounds in found.items()}
 
-    def together(self, view: View) -> list[Mashed]:
+    def summed_mashes(self, view: View) -> list[Mashed]:
         """The opened sums as means over contributors, round by round.
 
         Raises:
@@ -250,7 +250,7 @@ class MashLabels(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each client ``[mashes, classes]`` labels, of its first round."""
-        found = {client: rounds[0] for client, rounds in self.each(view).items()}
+        found = {client: rounds[0] for client, rounds in self.client_mashes(view).items()}
         size = int(view.public["settings"]["batch"])
         values = {}
         for client, mashed in found.items():
@@ -260,7 +260,7 @@ class MashLabels(MashAttack):
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The histograms of the sums, each over all contributors: the size is public there."""
-        first = self.together(view)[0]
+        first = self.summed_mashes(view)[0]
         size = int(view.public["settings"]["batch"]) * len(first.clients)
         sizes = np.full(len(first.rows), size)
         return Guess(BATCH_LABELS, {ALL: _histograms(first, sizes)}, {ALL: first.clients}, 1)

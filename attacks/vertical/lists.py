@@ -35,15 +35,15 @@ class Lists:
 
     Args:
         centres: ``[lists, nodes]``, whether neighbours of a node were drawn.
-        told: ``[lists, nodes]``, whether being on the list says something about a node: not where it is
-        there anyway.
+        informative: ``[lists, nodes]``, whether being on the list says something about a node: not where the
+            node is on it anyway.
         drawn: ``[lists, nodes]``, whether it was on the list, where that says something.
         draws: with replacement, a centre, all hops together.
         fanout: the same, a hop.
     """
 
     centres: np.ndarray = field(repr=False)
-    told: np.ndarray = field(repr=False)
+    informative: np.ndarray = field(repr=False)
     drawn: np.ndarray = field(repr=False)
     draws: int
     fanout: int
@@ -64,8 +64,8 @@ class Lists:
         centres, drawn = self.centres.astype(np.float32), self.drawn.astype(np.float32)
         used = np.flatnonzero(self.centres.any(0))
         c = centres[:, used]
-        n, k = c.T @ self.told.astype(np.float32), c.T @ drawn
-        p0 = (drawn.sum(0) - k + 0.5) / (self.told.sum(0, dtype=np.float32) - n + 1)
+        n, k = c.T @ self.informative.astype(np.float32), c.T @ drawn
+        p0 = (drawn.sum(0) - k + 0.5) / (self.informative.sum(0, dtype=np.float32) - n + 1)
         scores, degrees = _first_pass(k, n, p0.clip(1e-5, 1 - 1e-5), self.draws)
         # one hop: nobody but the centres brings a node; two: whatever p0 says
         stray = np.full_like(p0, 1e-3) if self.draws == self.fanout else p0.clip(1e-3, 0.5)
@@ -175,7 +175,7 @@ class ListLinks(Attack):
         lists, messages = self._lists(view, knowledge)
         first = next(iter(lists.values()))
         drawn = np.any([one.drawn for one in lists.values()], axis=0)
-        united = Lists(first.centres, first.told, drawn, first.draws, first.fanout)
+        united = Lists(first.centres, first.informative, drawn, first.draws, first.fanout)
         return Guess(LINKS, {UNITED: united.scores()}, {UNITED: tuple(sorted(lists))}, messages)
 
     def _lists(self, view: View, knowledge: Knowledge) -> tuple[dict[str, Lists], int]:
@@ -251,7 +251,7 @@ class ListLinksByOwner(Attack):
         nodes = int(knowledge.facts[NODES])
         table, mine = _table(view, rows, nodes), _marked(own, nodes)
         scores = Lists(
-            table.centres, table.told & ~mine, table.drawn & ~mine, table.draws, table.fanout
+            table.centres, table.informative & ~mine, table.drawn & ~mine, table.draws, table.fanout
         ).scores()
         row, column = np.asarray(knowledge.facts[OWN_LINKS])
         scores[row, column] = scores[column, row] = np.nan

@@ -230,7 +230,7 @@ def idf(holding: Tensor, graphs: int) -> Tensor:
     return torch.log((1 + graphs) / (1 + holding.double())) + 1
 
 
-def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: int = 1) -> Tensor:
+def most_distinctive(motifs: Motifs, keep: float, rarity: Tensor | None = None, support: int = 1) -> Tensor:
     """The motifs with the highest mean TF-IDF over the graphs that hold them (Eq. 16, 17).
 
     Args:
@@ -241,9 +241,9 @@ def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: i
     Returns:
         Their numbers, ascending.
     """
-    holding = found.holding
-    rarity = idf(holding, found.graphs) if rarity is None else rarity
-    score = found.mean_count() * rarity
+    holding = motifs.holding
+    rarity = idf(holding, motifs.graphs) if rarity is None else rarity
+    score = motifs.mean_count() * rarity
     supported = (holding >= support).nonzero().flatten()
     if not len(supported):
         return supported

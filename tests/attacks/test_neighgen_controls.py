@@ -112,9 +112,9 @@ def test_positive_dense_rows_are_as_exact(kind: type[Attack], nodes: int) -> Non
 
 def test_small_dense_features_are_not_rounded_to_bags_without_words() -> None:
     small = np.random.default_rng(0).normal(0, 0.1, (6, 40))
-    assert module._ones(small) is small
+    assert module._binary_rows(small) is small
     words = (np.random.default_rng(0).random((6, 40)) < 0.2) + 0.01
-    assert set(np.unique(module._ones(words))) == {0.0, 1.0}
+    assert set(np.unique(module._binary_rows(words))) == {0.0, 1.0}
 
 
 def test_one_nodes_formula_fails_on_a_batch(runs: dict[Any, sfg.Run]) -> None:

@@ -65,7 +65,7 @@ def list_motifs(
             raise HostileMessage(f"{client.name} counts its motifs for nobody: its idf is its own")
         return _counts(own, public, client.schema, settings)
     idf = _given_idf(client, own, given, settings) if settings.idf == "global" else None
-    chosen = motifs.telling(own, settings.motif_keep, idf, settings.support)
+    chosen = motifs.most_distinctive(own, settings.motif_keep, idf, settings.support)
     client.memory[_CHOSEN] = chosen
     if not public:
         return {CODES: own.codes[chosen].float()}
