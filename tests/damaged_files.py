@@ -337,11 +337,11 @@ TABLES = {"x": np.eye(4, 3, dtype=np.float32), "y": np.arange(4), "edge_index": 
 
 
 def _read_store(folder: Path) -> None:
-    store.kept(folder / "kept.npz", lambda: TABLES)
+    store.load_or_read(folder / "kept.npz", lambda: TABLES)
 
 
 def _make_store(folder: Path) -> None:
-    store.kept(folder / "kept.npz", lambda: TABLES)
+    store.load_or_read(folder / "kept.npz", lambda: TABLES)
 
 
 # --- raw data sets ------------------------------------------------------------------------------------------

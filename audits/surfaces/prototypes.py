@@ -22,7 +22,7 @@ from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.motifs import motifs_of
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import View
@@ -105,7 +105,7 @@ def embeddings(finished: FinishedRun, frozen: bool = False) -> dict[str, np.ndar
         load(model, {k: v + moved[k] if k in moved else v for k, v in start.items()})
         model.eval()
         with torch.no_grad():
-            made = model.embed(some(graph, graph.train_mask.nonzero().flatten()))
+            made = model.embed(select_graphs(graph, graph.train_mask.nonzero().flatten()))
         by_owner[owner] = made.double().numpy()
     return by_owner
 

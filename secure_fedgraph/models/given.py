@@ -37,13 +37,13 @@ CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
 MEND = "give an instance, a class or a factory, e.g. lambda schema: Net(schema.features, schema.classes)"
 
 
-def kept(model: object) -> Given:
+def own_copy(model: object) -> Given:
     """A user's model as an algorithm keeps it: instances copied, so that training leaves theirs alone.
 
     Raises:
         BadInput: for anything else.
 
-    >>> kept(3)
+    >>> own_copy(3)
     Traceback (most recent call last):
     secure_fedgraph.errors.BadInput: model is an int (3): give an instance, a class or a factory, ...
     """
@@ -61,7 +61,7 @@ def kept(model: object) -> Given:
     return model
 
 
-def made(given: Given, schema: Schema, seed: int) -> nn.Module:
+def build(given: Given, schema: Schema, seed: int) -> nn.Module:
     """A fresh model with the initialisation that its author gave it.
 
     Guarantees:
@@ -136,7 +136,7 @@ def check_fits(given: Given, schema: Schema) -> None:
     Raises:
         BadInput: in one line that names the model's widths and the data's.
     """
-    model = made(given, schema, 0)
+    model = build(given, schema, 0)
     name = _name(model)
     if not any(p.requires_grad for p in model.parameters()):
         raise BadInput(f"model {name} has no parameter that can be trained: leave requires_grad on for some")

@@ -56,7 +56,7 @@ class TestMotifs:
         found = found_in(graph([0, 1], []), graph([0, 1], [(0, 1)]))
         assert found.graphs == 2
         assert named(found, 0) == {}
-        assert found.holding.tolist() == [1]
+        assert found.graph_counts.tolist() == [1]
         nothing = found_in(graph([0, 1], []))
         assert nothing.codes.shape == (0, 5)
         assert motifs.most_distinctive(nothing, 0.85).tolist() == []
@@ -92,9 +92,9 @@ class TestTfIdf:
             graph([0, 0], [(0, 1)]),
             graph([0, 0, 1, 1, 1], [(0, 1), (0, 2), (0, 3), (0, 4)]),
         )
-        assert found.holding.tolist() == [3, 1]
+        assert found.graph_counts.tolist() == [3, 1]
         assert found.mean_count().tolist() == pytest.approx([4 / 3, 3])
-        assert motifs.idf(found.holding, 3).tolist() == pytest.approx([1, math.log(4 / 2) + 1])
+        assert motifs.idf(found.graph_counts, 3).tolist() == pytest.approx([1, math.log(4 / 2) + 1])
         assert motifs.most_distinctive(found, 0.5).tolist() == [1]
         assert motifs.most_distinctive(found, 1.0).tolist() == [0, 1]
         assert motifs.most_distinctive(found, 1.0, support=2).tolist() == [0]

@@ -78,7 +78,7 @@ def list_motifs(
 
 
 def _counts(own: Motifs, public: bool, schema: Schema, s: FairGraphFLSettings) -> dict[str, Tensor]:
-    holding, graphs = own.holding.float(), float(own.graphs)
+    holding, graphs = own.graph_counts.float(), float(own.graphs)
     if not public:
         return {CODES: own.codes.float(), "graphs": holding, "of": torch.full_like(holding, graphs)}
     everywhere = motifs.every_motif(labels_of(schema), s.rings)
