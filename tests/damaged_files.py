@@ -52,7 +52,7 @@ from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Gaussian
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
 from secure_fedgraph.protocol import Transcript, nested
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.report.page import told, write_report
+from secure_fedgraph.report.page import render_page, write_report
 from secure_fedgraph.storage import party_store
 from secure_fedgraph.storage.checkpoint import Checkpoint
 from secure_fedgraph.storage.party_store import PartyStore, checksum
@@ -235,7 +235,7 @@ def _make_result(folder: Path) -> None:
 
 
 def _read_result(folder: Path) -> None:
-    told("run", read_json(folder / "result.json", "run"), folder)
+    render_page("run", read_json(folder / "result.json", "run"), folder)
 
 
 KIND: dict[str, str] = {"audit": "audit.json", "compare": "compare.json"}
@@ -246,7 +246,7 @@ def _page(kind: str) -> Loader:
         (folder / KIND[kind]).write_bytes(json.dumps(page_of(kind)).encode())
 
     def read(folder: Path) -> None:
-        told(kind, read_json(folder / KIND[kind], kind), folder)
+        render_page(kind, read_json(folder / KIND[kind], kind), folder)
 
     return Loader(make, read, share=PAGE)
 

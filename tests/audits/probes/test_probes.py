@@ -30,7 +30,7 @@ from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionRows, Upload
-from secure_fedgraph.report.sections.conformance import conformed
+from secure_fedgraph.report.sections.conformance import conformance_section
 
 
 def script(name: str) -> Any:
@@ -306,7 +306,7 @@ def test_what_cannot_be_probed_says_why_and_does_not_pass(monkeypatch: pytest.Mo
     monkeypatch.setattr("secure_fedgraph.audits.probes.rows.written_ahead", broken)
     (row,) = probe_rows(run, only=("written ahead",))
     assert (row["outcome"], row["reason"]) == ("nothing to check", "it takes too long")
-    page = conformed([{**row, "policy": "local_dp"}], several=False)
+    page = conformance_section([{**row, "policy": "local_dp"}], several=False)
     assert page is not None and page["findings"][0]["told"] == ["it takes too long"]
     monkeypatch.setattr("secure_fedgraph.audits.probes.rows.Rehearsal.of", broken)
     assert {row["outcome"] for row in probe_rows(run)} == {"nothing to check"}
