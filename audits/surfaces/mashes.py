@@ -116,15 +116,15 @@ def batch_labels(guess: Guess, finished: FinishedRun) -> Judgement:
     true: dict[str, np.ndarray] = {}
     whose: dict[str, str] = {}
     for target, owners in guess.targets.items():
-        found = guess.values[target]
+        guessed = guess.values[target]
         if secret:
             whose[target] = target
             size = sum(counts[o].sum() for o in owners)
             true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
-            guesses[target] = found.sum(0) / max(found.sum(), 1)
+            guesses[target] = guessed.sum(0) / max(guessed.sum(), 1)
             continue
-        there = np.sum([_histograms(finished, o) for o in owners], axis=0)
-        for b, (row, right) in enumerate(zip(found, there, strict=True)):
+        histograms = np.sum([_histograms(finished, o) for o in owners], axis=0)
+        for b, (row, right) in enumerate(zip(guessed, histograms, strict=True)):
             name = f"{target}, mash {b}"
             true[name], guesses[name], whose[name] = right, row / max(row.sum(), 1), target
     counted = {t: v.astype(float) for t, v in true.items()}
@@ -145,9 +145,9 @@ def noised(guess: Guess, finished: FinishedRun) -> Judgement:
     frozen = _frozen(finished)
     errors: list[np.ndarray] = []  # [prefixes, cells]
     for target, owners in guess.targets.items():
-        there = np.mean([_centres(finished, o, frozen) for o in owners], axis=0)
-        found = guess.values[target][..., -there.shape[-1] :]
-        errors.append((found - there).reshape(len(found), -1))
+        centres = np.mean([_centres(finished, o, frozen) for o in owners], axis=0)
+        means = guess.values[target][..., -centres.shape[-1] :]
+        errors.append((means - centres).reshape(len(means), -1))
     squares = np.concatenate(errors, axis=1) ** 2
     after = prefixes(int(_rounds(finished)[-1]))[: len(squares)]
     left = np.sqrt(squares.mean(1))
@@ -173,10 +173,10 @@ def noised(guess: Guess, finished: FinishedRun) -> Judgement:
         },
     )
     target = next(iter(guess.targets))
-    there = np.mean([_centres(finished, o, frozen) for o in guess.targets[target]], axis=0)
+    centres = np.mean([_centres(finished, o, frozen) for o in guess.targets[target]], axis=0)
     classes = finished.federation.schema.classes
     mine = guess.values[target][-1][:1, -classes:]
-    return Judgement(score, {target: there[:1, -classes:].round(3)}, {target: mine.round(3)})
+    return Judgement(score, {target: centres[:1, -classes:].round(3)}, {target: mine.round(3)})
 
 
 def _centres(finished: FinishedRun, owner: str, frozen: bool) -> np.ndarray:
@@ -188,8 +188,8 @@ def _centres(finished: FinishedRun, owner: str, frozen: bool) -> np.ndarray:
         reduced = F.relu(graph.x @ start["reduction.weight"] + start["reduction.bias"])
         rows = torch.cat([reduced, rows], dim=1)
     shares = shares_of(drawn(finished, owner, 1), int(graph.train_mask.sum()))
-    found: np.ndarray = shares @ rows[graph.train_mask].double().numpy()
-    return found
+    centres: np.ndarray = shares @ rows[graph.train_mask].double().numpy()
+    return centres
 
 
 def members(guess: Guess, finished: FinishedRun) -> Judgement:
@@ -204,8 +204,8 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
     inside: list[np.ndarray] = []
     names: list[str] = []
     for target, owners in guess.targets.items():
-        found = np.atleast_2d(guess.values[target])
-        for b, row in enumerate(found):
+        by_mash = np.atleast_2d(guess.values[target])
+        for b, row in enumerate(by_mash):
             held = np.zeros(len(pool), dtype=bool)
             for owner in owners:
                 rows = training_rows(finished, owner)
@@ -258,8 +258,8 @@ def identities(guess: Guess, finished: FinishedRun) -> Judgement:
     right, true, guessed, ranks, sizes = [], {}, {}, [], []
     for target, owners in guess.targets.items():
         rows = np.concatenate([training_rows(finished, o) for o in owners])
-        found = pool[guess.values[target]]
-        same = (found == rows).all(1)
+        named = pool[guess.values[target]]
+        same = (named == rows).all(1)
         right.append(same)
         true[target], guessed[target] = np.ones((1, 4), dtype=int), same[None, :4].astype(int)
         mixing = MAKERS[MIXING](finished)
@@ -288,12 +288,12 @@ class _Reached(intervals.Bounds):
 
 def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> _Reached:
     """Members above what that share of the others stay below, in each mash."""
-    found = [
+    by_mash = [
         row[held] > np.quantile(row[~held], 1 - rate, method="higher")
         for row, held in zip(scores, inside, strict=True)
     ]
-    hits = np.concatenate(found)
-    of = np.repeat(np.arange(len(found)), [len(one) for one in found])
+    hits = np.concatenate(by_mash)
+    of = np.repeat(np.arange(len(by_mash)), [len(one) for one in by_mash])
     # the members of a mash are found together, or not
     ends = intervals.bounds(lambda error: intervals.clustered_share(hits, of, error))
     return {"value": float(hits.mean()), **ends}
@@ -304,9 +304,9 @@ def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> _Reached:
 
     Or with Student's over mashes, where it is wider: all candidates are held against one mash.
     """
-    found = [intervals.delong(row[held], row[~held]) for row, held in zip(scores, inside, strict=True)]
-    values = [value for value, _ in found]
-    value, variance = float(np.mean(values)), sum(v for _, v in found) / len(found) ** 2
+    areas = [intervals.delong(row[held], row[~held]) for row, held in zip(scores, inside, strict=True)]
+    values = [value for value, _ in areas]
+    value, variance = float(np.mean(values)), sum(v for _, v in areas) / len(areas) ** 2
     fewer = min(min(int(held.sum()), int((~held).sum())) for held in inside)
     ends = intervals.bounds(lambda error: intervals.area(value, variance, fewer, values, error))
     return {"value": value, **ends}

@@ -84,14 +84,14 @@ def first_owner(finished: FinishedRun) -> str:
 def training_nodes(finished: FinishedRun) -> np.ndarray:
     """Their numbers: every owner has all nodes in the same order, and knows which train."""
     graph = finished.federation.owners[first_owner(finished)]
-    found: np.ndarray = torch.as_tensor(graph.train_mask).nonzero().flatten().numpy()
-    return found
+    numbers: np.ndarray = torch.as_tensor(graph.train_mask).nonzero().flatten().numpy()
+    return numbers
 
 
 def own_links(finished: FinishedRun) -> np.ndarray:
     """The first owner's, ``[2, links]``."""
-    found: np.ndarray = finished.federation.owners[first_owner(finished)].edge_index.numpy()
-    return found
+    links: np.ndarray = finished.federation.owners[first_owner(finished)].edge_index.numpy()
+    return links
 
 
 def own_rows(finished: FinishedRun) -> np.ndarray | None:

@@ -187,17 +187,17 @@ NODES = 4
 
 def _probe(model: nn.Module, schema: Schema) -> object:
     """A model's output on a small graph with the data's widths."""
-    here = torch.arange(NODES)
+    nodes = torch.arange(NODES)
     if schema.kind == "graph":
         edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     else:
         edge_index = torch.stack(
-            [torch.cat([here, (here + 1) % NODES]), torch.cat([(here + 1) % NODES, here])]
+            [torch.cat([nodes, (nodes + 1) % NODES]), torch.cat([(nodes + 1) % NODES, nodes])]
         )
     edges = edge_index.shape[1]
     graph = Data(x=torch.zeros(NODES, schema.features), edge_index=edge_index)
     if schema.kind == "graph":
-        graph.graph = here // 2
+        graph.graph = nodes // 2
     if schema.edge_weight:
         graph.edge_weight = torch.ones(edges)
     if schema.edge_attr != NO_EDGE_ATTR or schema.bonds:
