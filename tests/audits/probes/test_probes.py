@@ -307,7 +307,7 @@ def test_what_cannot_be_probed_says_why_and_does_not_pass(monkeypatch: pytest.Mo
     (row,) = probe_rows(run, only=("written ahead",))
     assert (row["outcome"], row["reason"]) == ("nothing to check", "it takes too long")
     page = conformance_section([{**row, "policy": "local_dp"}], several=False)
-    assert page is not None and page["findings"][0]["told"] == ["it takes too long"]
+    assert page is not None and page["findings"][0]["lines"] == ["it takes too long"]
     monkeypatch.setattr("secure_fedgraph.audits.probes.rows.Rehearsal.of", broken)
     assert {row["outcome"] for row in probe_rows(run)} == {"nothing to check"}
 
