@@ -16,7 +16,7 @@ from secure_fedgraph.report.figures.plots import WIDTH
 from secure_fedgraph.report.figures.svg import GUESS, LEAK, RULE, SERIES, Picture, draw
 from secure_fedgraph.report.grouping import alike, beside, by_place, stem
 
-MOST_ROWS, MOST_COLUMNS, MOST_TOLD, SHADES = 3, 48, 8, 8
+MOST_ROWS, MOST_COLUMNS, MOST_LISTED, SHADES = 3, 48, 8, 8
 Row = dict[str, Any]
 
 
@@ -117,7 +117,7 @@ def _table(rows: Sequence[Row]) -> dict[str, Any]:
         [row["label"], f"{column + 1:,}", f"{true:.3g}", f"{guess:.3g}"]
         for row in rows
         for column, true, guess in list(zip(row["columns"], row["true"], row["guess"], strict=True))[
-            :MOST_TOLD
+            :MOST_LISTED
         ]
     ]
     return {"heads": ["row", "value", "true", "guessed"], "rows": table}
