@@ -32,8 +32,8 @@ def _own() -> dict[str, type[Attack]]:
     return dict(sorted(classes.items(), key=lambda item: item[0].split("-")[0]))
 
 
-def _checked(name: str, found: object) -> type[Attack]:
-    kind = check_subclass(name, found, Attack, "id")  # type: ignore[type-abstract]
+def _checked(name: str, candidate: object) -> type[Attack]:
+    kind = check_subclass(name, candidate, Attack, "id")  # type: ignore[type-abstract]
     for key in ("family", "summary", "channel"):
         if not getattr(kind, key, ""):
             raise BadInput(f"{kind.__name__} has no {key}: set the class attribute")

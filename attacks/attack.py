@@ -86,20 +86,20 @@ class Judge(Protocol):
 
     Args:
         guess: what an attack wrote down.
-        case: an ``audits.finished_run.FinishedRun``: the run and the truth about it.
+        finished: an ``audits.finished_run.FinishedRun``: the run and the truth about it.
 
     Returns:
         a ``secure_fedgraph.audits.judgement.Judgement``. No attack imports either, as no attack may see the
         truth.
     """
 
-    def __call__(self, guess: Guess, case: Any, /) -> Any: ...
+    def __call__(self, guess: Guess, finished: Any, /) -> Any: ...
 
 
 class Maker(Protocol):
     """Makes one fact that an attack is granted, from the same finished run."""
 
-    def __call__(self, case: Any, /) -> object: ...
+    def __call__(self, finished: Any, /) -> object: ...
 
 
 class Attack(ABC):

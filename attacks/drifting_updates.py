@@ -11,13 +11,13 @@ _FLOOR = 1e-12
 _COMMON, _DRIFTS, _FRESH = (0.0, 1.0, 10.0), (0.0, 1e-4, 1e-2, 1e-1), (_FLOOR, 1e-4, 1e-2, 1e-1, 1.0)
 
 
-def singled_out(cohorts: np.ndarray) -> np.ndarray:
+def identifiable_clients(cohorts: np.ndarray) -> np.ndarray:
     """Which clients' unit vectors lie in the row space of the participation matrix, ``[clients]``.
 
     Args:
         cohorts: ``[rounds, clients]`` of zeros and ones.
 
-    >>> singled_out(np.array([[1, 1, 1], [1, 1, 0]])).tolist()
+    >>> identifiable_clients(np.array([[1, 1, 1], [1, 1, 0]])).tolist()
     [False, False, True]
     """
     matrix = np.asarray(cohorts, dtype=np.float64)

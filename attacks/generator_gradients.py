@@ -136,7 +136,7 @@ def batch(
         coefficients = torch.linalg.pinv(hidden @ space.basis) * space.values[:, None]
         parts = (space.left @ coefficients).T
     else:
-        parts = _alone(space, directions, alone, hidden, matrix, bias, scale, slots)
+        parts = _sparse_bias_gradients(space, directions, alone, hidden, matrix, bias, scale, slots)
     x, saturated = _invert(hidden, parts, matrix, bias, scale, slots)
     rows, rejected, used = [], 0, []
     for i in range(len(coordinates)):
@@ -214,7 +214,7 @@ def _gradients(hidden: Tensor, x: Tensor, W: Tensor, b: Tensor, scale: float) ->
     return (2 * scale * errors * (1 - xhat.square())).nan_to_num(0)
 
 
-def _alone(
+def _sparse_bias_gradients(
     space: RowSpace,
     directions: Tensor,
     alone: Tensor,

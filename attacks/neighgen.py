@@ -151,7 +151,7 @@ class _GeneratorFeedback(Attack):
         key = mark.hexdigest()
         if key not in _SOLVED:
             solved = self.recover(gradient, question, owners)
-            _SOLVED[key] = Solved(_ones(solved.rows), solved.stopped)
+            _SOLVED[key] = Solved(_binary_rows(solved.rows), solved.stopped)
             while len(_SOLVED) > 16:
                 del _SOLVED[next(iter(_SOLVED))]
         return _SOLVED[key]
@@ -165,7 +165,7 @@ def _guess(solved: Mapping[str, Solved], targets: Mapping[str, tuple[str, ...]],
     return Guess(FEATURES, {t: one.rows for t, one in solved.items()}, targets, messages, stopped)
 
 
-class _GivenUp(Exception):
+class _SearchStalled(Exception):
     """A search recovered no node within its patience."""
 
 
@@ -224,7 +224,7 @@ class GeneratorBatch(_GeneratorFeedback):
 
         def hopeful(count: int, rank: int) -> None:
             if not count and time.thread_time() > started + patience:
-                raise _GivenUp
+                raise _SearchStalled
 
         try:
             result = batch(
@@ -239,7 +239,7 @@ class GeneratorBatch(_GeneratorFeedback):
                 search=self.search,
                 progress=hopeful,
             )
-        except _GivenUp:
+        except _SearchStalled:
             return Solved(np.zeros((0, words)), patience)
         rows = np.concatenate([np.zeros((0, words)), *(row.features for row in result.rows)])
         return Solved(rows[~np.isnan(rows).any(1)], None if result.complete else seconds)
@@ -274,10 +274,10 @@ def _from_outputs(
     with torch.no_grad():
         made = fgen.generate(offer["z"], counts, torch.Generator().manual_seed(int(offer["seed"])))
     pulled = torch.as_tensor(np.array(gradient)).double()[made.anchor, made.slot] / owners
-    return _ones((made.rows.double() - pulled / (2 * question.scale)).numpy())
+    return _binary_rows((made.rows.double() - pulled / (2 * question.scale)).numpy())
 
 
-def _ones(rows: np.ndarray) -> np.ndarray:
+def _binary_rows(rows: np.ndarray) -> np.ndarray:
     """Rows rounded where nearly all features are 0 or 1; rows far from that are no nodes and are dropped.
 
     Small dense features are near 0 too, but have no ones: such rows are returned unchanged.

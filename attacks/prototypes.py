@@ -41,7 +41,7 @@ def listed(view: View) -> dict[str, Listed]:
     """Owner -> its list, as far as this view can read it, with the counts of an exchange before it."""
     if _LISTS not in view.public.get("channels", {}):
         return {}
-    found: dict[str, Listed] = {}
+    lists: dict[str, Listed] = {}
     counts: dict[str, dict[bytes, float]] = {}
     for seen in sorted(view.uploads(_LISTS), key=lambda s: s.exchange):
         (owner,), values = seen.clients, seen.values
@@ -51,8 +51,8 @@ def listed(view: View) -> dict[str, Listed]:
         ordered = np.unique(codes, axis=0)
         known = counts.get(owner)
         graphs = None if known is None else np.array([known.get(c.tobytes(), np.nan) for c in ordered])
-        found[owner] = Listed(ordered, graphs)
-    return found
+        lists[owner] = Listed(ordered, graphs)
+    return lists
 
 
 class _Prototypes(Attack):
@@ -67,12 +67,12 @@ class _Prototypes(Attack):
 
     def _of_each(self, view: View) -> dict[str, tuple[Listed, np.ndarray]]:
         """Owner -> its list and its prototypes ``[listed, width]``."""
-        uploads, found = self.single_uploads(view), {}
+        uploads, by_owner = self.single_uploads(view), {}
         lists = self._lists(view)
         for seen in uploads:
             (owner,) = seen.clients
-            found[owner] = (lists[owner], np.asarray(seen.values["rows"], dtype=np.float64) * SCALE)
-        return found
+            by_owner[owner] = (lists[owner], np.asarray(seen.values["rows"], dtype=np.float64) * SCALE)
+        return by_owner
 
     def _of_all(self, view: View) -> tuple[dict[str, Listed], np.ndarray, np.ndarray]:
         """Every list, the vocabulary, and the sum of the owners' prototypes ``[vocabulary, width]``."""
@@ -85,10 +85,10 @@ class _Prototypes(Attack):
         return lists, vocabulary, np.asarray(first.values["rows"], dtype=np.float64) * SCALE
 
     def _lists(self, view: View) -> dict[str, Listed]:
-        found = listed(view)
-        if not found:
+        lists = listed(view)
+        if not lists:
             raise Blind(f"{self.id}: who has which motifs cannot be read in this view")
-        return found
+        return lists
 
 
 class SingletonMotifs(_Prototypes):
@@ -174,9 +174,9 @@ class SubsetAlgebra(_Prototypes):
             at = _places(mine.codes, vocabulary)
             block[at >= 0] = means.T[at[at >= 0]]
             blocks.append(block)
-        found = _solved(np.concatenate(blocks, axis=1), rows)
+        embeddings = _solved(np.concatenate(blocks, axis=1), rows)
         ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
-        return _of_owners(self, GRAPHS, dict(zip(lists, np.split(found, ends), strict=True)))
+        return _of_owners(self, GRAPHS, dict(zip(lists, np.split(embeddings, ends), strict=True)))
 
     def _means(self, knowledge: Knowledge, owner: str, mine: Listed) -> np.ndarray:
         """``[graphs, listed]``: the weight of each graph in each prototype."""
@@ -244,8 +244,8 @@ class RoundDifferencing(Attack):
         lengths = np.linalg.norm(apart, axis=1)
         # what was added in another order, or rounded to a grid, is far below one graph's part
         same = lengths <= 1e-3 * max(lengths.max(initial=0.0), 1e-12)
-        found: np.ndarray = np.where(same[:, None], np.nan, apart * (SCALE * settings["clip"]))
-        return found
+        differences: np.ndarray = np.where(same[:, None], np.nan, apart * (SCALE * settings["clip"]))
+        return differences
 
 
 def _rows(values: Mapping[str, Any]) -> np.ndarray:
@@ -260,8 +260,8 @@ def _solved(coefficients: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _places(codes: np.ndarray, among: np.ndarray) -> np.ndarray:
     """``[among]`` the number of each of ``among`` in ``codes``; -1 where it is not in them."""
     where = {code.tobytes(): i for i, code in enumerate(np.ascontiguousarray(codes, dtype=np.int64))}
-    there = np.ascontiguousarray(among, dtype=np.int64)
-    return np.array([where.get(code.tobytes(), -1) for code in there], dtype=int)
+    wanted = np.ascontiguousarray(among, dtype=np.int64)
+    return np.array([where.get(code.tobytes(), -1) for code in wanted], dtype=int)
 
 
 def _of_owners(attack: Attack, about: str, values: Mapping[str, np.ndarray]) -> Guess:

@@ -21,12 +21,12 @@ class Answers:
     """What a prediction service with the released model says about one owner's nodes.
 
     Args:
-        served: ``[nodes, classes]`` log-probabilities, answered with the owner's links.
-        alone: the same, of every node by itself.
+        with_links: ``[nodes, classes]`` log-probabilities, answered with the owner's links.
+        without_links: the same, of every node by itself.
     """
 
-    served: np.ndarray = field(repr=False)
-    alone: np.ndarray = field(repr=False)
+    with_links: np.ndarray = field(repr=False)
+    without_links: np.ndarray = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class LinkStealing(_Released):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A score for every pair of an owner's nodes ``[nodes * (nodes - 1) / 2]``."""
-        return _pairs({owner: one.served for owner, one in _answers(self, knowledge).items()})
+        return _pairs({owner: one.with_links for owner, one in _answers(self, knowledge).items()})
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from a service that answers about every node by itself."""
-        return _pairs({owner: one.alone for owner, one in _answers(self, knowledge).items()})
+        return _pairs({owner: one.without_links for owner, one in _answers(self, knowledge).items()})
 
 
 class EmbeddingInversion(_Released):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from secure_fedgraph.attacks.attack import COALITION, Attack, Blind, Control, Guess, Knowledge
-from secure_fedgraph.attacks.drifting_updates import groups, means, singled_out
+from secure_fedgraph.attacks.drifting_updates import groups, identifiable_clients, means
 from secure_fedgraph.attacks.weights import update_unit
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import Seen
@@ -66,7 +66,7 @@ class CohortDifferencing(Attack):
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """The mean update of every owner that the cohorts single out."""
         names, cohorts, sums = self._system(view)
-        single = singled_out(cohorts)
+        single = identifiable_clients(cohorts)
         if not single.any():
             raise Blind(
                 f"{self.id}: {len(sums)} sums of channel {self.channel!r} are over cohorts whose differences "
@@ -82,7 +82,7 @@ class CohortDifferencing(Attack):
         names, cohorts, sums = self._system(view)
         together = groups(cohorts)
         joint = np.stack([cohorts[:, members[0]] for members in together], axis=1)
-        single, estimates = singled_out(joint), means(joint, sums)
+        single, estimates = identifiable_clients(joint), means(joint, sums)
         values, targets = {}, {}
         for members, one, estimate in zip(together, single, estimates, strict=True):
             if one:

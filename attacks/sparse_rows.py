@@ -151,7 +151,7 @@ def _search(
     return vectors[: space.rank]
 
 
-def by_columns(basis: Tensor, found: Tensor, generator: torch.Generator) -> Tensor:
+def by_columns(basis: Tensor, recovered: Tensor, generator: torch.Generator) -> Tensor:
     """Candidates that are zero at ``r - 1`` random columns, screened on 32 others.
 
     With a share s of zeros one candidate in ``s**-(r-1) / r`` is right: the published search, whose cost
@@ -174,7 +174,7 @@ def by_columns(basis: Tensor, found: Tensor, generator: torch.Generator) -> Tens
     return rows
 
 
-def by_contrast(basis: Tensor, found: Tensor, generator: torch.Generator) -> Tensor:
+def by_contrast(basis: Tensor, recovered: Tensor, generator: torch.Generator) -> Tensor:
     """Candidates from independent components: maximise the skewness, then the number of zeros.
 
     Activations behind ReLU (and dropout) are skewed, and those of different nodes are nearly independent
@@ -188,13 +188,17 @@ def by_contrast(basis: Tensor, found: Tensor, generator: torch.Generator) -> Ten
         dictionary learning on gradients.
     """
     columns, r = basis.shape
-    starts = min(max(4, r - len(found)), 64)
+    starts = min(max(4, r - len(recovered)), 64)
     centred = basis - basis.mean(0)
     spread, axes = torch.linalg.eigh(centred.T @ centred / columns)
     white = axes / spread.clamp_min(1e-12).sqrt() @ axes.T
     signals = centred @ white
     w = torch.randn(starts, r, generator=generator, dtype=basis.dtype)
-    taken = torch.linalg.qr(torch.linalg.solve(white, found.T))[0] if len(found) else basis.new_zeros(r, 0)
+    taken = (
+        torch.linalg.qr(torch.linalg.solve(white, recovered.T))[0]
+        if len(recovered)
+        else basis.new_zeros(r, 0)
+    )
     for _ in range(60):
         w = w - (w @ taken) @ taken.T
         w = w / w.norm(dim=1, keepdim=True)
@@ -253,12 +257,12 @@ def _proven(space: RowSpace, basis: Tensor, w: Tensor, loose: float) -> Tensor:
     return torch.cat(kept) if kept else basis.new_zeros(0, r)
 
 
-def _distinct(found: Tensor, new: Tensor) -> Tensor:
+def _distinct(recovered: Tensor, new: Tensor) -> Tensor:
     """The recovered vectors, and the new ones that differ from all of them."""
     for candidate in new.unsqueeze(1):
-        if not len(found) or float((found @ candidate.T).max()) < 0.999:
-            found = torch.cat([found, candidate])
-    return found
+        if not len(recovered) or float((recovered @ candidate.T).max()) < 0.999:
+            recovered = torch.cat([recovered, candidate])
+    return recovered
 
 
 SEARCHES: dict[str, Callable[[Tensor, Tensor, torch.Generator], Tensor]] = {

@@ -155,9 +155,9 @@ class LabelCounts(Attack):
             return F.softmax(model.forward_tree(x, tree), dim=1).mean(0).double().numpy()
 
 
-def update_unit(told: Mapping[str, Any]) -> float:
+def update_unit(broadcast: Mapping[str, Any]) -> float:
     """The unit of uploads: follows from the broadcast clip where clips are adaptive, 1 otherwise."""
-    return float(told[_CLIP]) / _PART if _CLIP in told else 1.0
+    return float(broadcast[_CLIP]) / _PART if _CLIP in broadcast else 1.0
 
 
 def _column_movement(values: Mapping[str, Any], words: int) -> np.ndarray:

@@ -118,10 +118,10 @@ class Ceiling:
 class Claims:
     """What a run claims: unit -> reader -> (epsilon, delta) at several deltas, finite ones only."""
 
-    told_of: Mapping[str, Mapping[str, Pairs]] = field(default_factory=dict)
+    by_unit: Mapping[str, Mapping[str, Pairs]] = field(default_factory=dict)
 
     @classmethod
-    def told(cls, result: Mapping[str, Any]) -> Claims:
+    def from_result(cls, result: Mapping[str, Any]) -> Claims:
         """From a result, at its one delta."""
         claims: dict[str, dict[str, Pairs]] = {}
         for unit, entry in (result.get("privacy") or {}).items():
@@ -131,12 +131,12 @@ class Claims:
         return cls(claims)
 
     @classmethod
-    def charged(
+    def from_charges(
         cls, charges: Iterable[Charge], holders: int, units: tuple[str, ...], result: Mapping[str, Any]
     ) -> Claims:
         """At every delta of :data:`DELTAS`, composed again from a run's charges."""
-        first, charges = cls.told(result), list(charges)
-        claims = {unit: dict(readers) for unit, readers in first.told_of.items()}
+        first, charges = cls.from_result(result), list(charges)
+        claims = {unit: dict(readers) for unit, readers in first.by_unit.items()}
         for delta in DELTAS if claims else ():
             for unit, entry in report(
                 charges, delta, holders, tuple(u for u in units if u in claims)
@@ -157,7 +157,7 @@ class Claims:
         if reader is None or behaviour != "honest-but-curious" or kind is ScoreKind.UNBOUNDED:
             return Ceiling()
         ceilings = []
-        for unit, readers in self.told_of.items():
+        for unit, readers in self.by_unit.items():
             pairs = readers.get(reader)
             if not pairs or unit not in (Unit.CLIENT, UNIT_OF.get(guess.about)):
                 continue

@@ -41,9 +41,9 @@ SECONDS = 15.0
 Answer = Upload | ContributionRows | ContributionTrees
 Shown = Mapping[tuple[str, str], list[Answer]]
 """(channel, client) -> what it answered in one round, in order."""
-Before = Callable[[Client], None]
+BeforeAnswer = Callable[[Client], None]
 """Called with the client, before it answers."""
-After = Callable[[Client, str, Any], None]
+AfterAnswer = Callable[[Client, str, Any], None]
 """Called with the client, the channel and the answer."""
 
 
@@ -52,7 +52,7 @@ class OutOfTime(SecureFedGraphError):
 
 
 @dataclass(frozen=True)
-class Usual:
+class UnchangedRound:
     """The first round of a run in which nothing is changed.
 
     Args:
@@ -82,7 +82,7 @@ class Rehearsal:
     federation: Federation
     policy: Policy
     evaluation: str = "referee"
-    known: Usual | None = field(default=None, repr=False)
+    known: UnchangedRound | None = field(default=None, repr=False)
     started: float = field(default_factory=time.process_time)
 
     @classmethod
@@ -98,7 +98,7 @@ class Rehearsal:
             try:
                 made.federation.check(made.algorithm, made.evaluation)
                 made.policy.bind(made.algorithm.in_use, made.federation.names)
-                return replace(made, known=made.usual())
+                return replace(made, known=made.unchanged_round())
             except SecureFedGraphError as error:
                 refusal = refusal or error
         raise refusal or OutOfTime("the run's own data are too large to run again")
@@ -107,7 +107,7 @@ class Rehearsal:
         """The same with its whole time limit."""
         return replace(self, started=time.process_time())
 
-    def usual(self) -> Usual:
+    def unchanged_round(self) -> UnchangedRound:
         """The first round; of each channel the first round in which clients are asked."""
         if self.known is not None:
             return self.known
@@ -121,13 +121,13 @@ class Rehearsal:
 
         started = time.process_time()
         run = self.play(1, after=after, keep=everything)
-        return Usual(run, answers, time.process_time() - started)
+        return UnchangedRound(run, answers, time.process_time() - started)
 
     def play(
         self,
         rounds: int,
-        before: Before | None = None,
-        after: After | None = None,
+        before: BeforeAnswer | None = None,
+        after: AfterAnswer | None = None,
         owners: Mapping[str, Data] | None = None,
         policy: Policy | None = None,
         keep: Keep = nothing,
@@ -177,7 +177,9 @@ def silence() -> Iterator[None]:
 
 
 @contextmanager
-def watched(algorithm: Algorithm, before: Before, after: After | None = None) -> Iterator[Algorithm]:
+def watched(
+    algorithm: Algorithm, before: BeforeAnswer, after: AfterAnswer | None = None
+) -> Iterator[Algorithm]:
     """A copy of an algorithm that calls ``before`` before each answer, and ``after`` with the answer."""
     shown = copy.copy(algorithm)
     for channel, name in algorithm.answers.items():
@@ -187,7 +189,7 @@ def watched(algorithm: Algorithm, before: Before, after: After | None = None) ->
 
 
 def _around(
-    work: Callable[[Any, Any], Any], channel: str, before: Before, after: After | None
+    work: Callable[[Any, Any], Any], channel: str, before: BeforeAnswer, after: AfterAnswer | None
 ) -> Callable[[Any, Any], Any]:
     def answer(client: Client, given: Any) -> Any:
         before(client)

@@ -14,7 +14,9 @@ from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.run import Run
 
 
-def again(case: FinishedRun, federation: Federation, rounds: int | None = None, keep: Keep = nothing) -> Run:
+def train_again(
+    finished: FinishedRun, federation: Federation, rounds: int | None = None, keep: Keep = nothing
+) -> Run:
     """The audited run once more, over another federation: same algorithm, policy and seed.
 
     It is the audit's own, so it is charged to no ledger that runs share.
@@ -23,15 +25,15 @@ def again(case: FinishedRun, federation: Federation, rounds: int | None = None, 
         rounds: as many as the audited run by default.
         keep: which messages are kept in full.
     """
-    experiment = Experiment(**case.result["config"]).model_copy(update={"ledger": None})
+    experiment = Experiment(**finished.result["config"]).model_copy(update={"ledger": None})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
         return train(
-            case.algorithm,
+            finished.algorithm,
             federation,
-            protect(experiment, case.algorithm, federation).policy,
+            protect(experiment, finished.algorithm, federation).policy,
             rounds=experiment.rounds if rounds is None else rounds,
-            seed=case.seed,
+            seed=finished.seed,
             keep=keep,
             allow_plaintext=True,  # as the audited run was, where it needed to
         )

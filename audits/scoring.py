@@ -192,7 +192,7 @@ def _so_near_by_chance(guesses: Mapping[str, np.ndarray], truths: Mapping[str, n
 
 
 @dataclass(frozen=True)
-class Held:
+class MatchedRows:
     """Recovered rows compared with an owner's nodes.
 
     Args:
@@ -216,27 +216,29 @@ class Held:
         return order[np.sort(first)]
 
 
-def hold(guess: np.ndarray, nodes: np.ndarray) -> Held:
+def match_rows(guess: np.ndarray, nodes: np.ndarray) -> MatchedRows:
     """Finds the nearest node of each recovered row.
 
     Args:
         guess: ``[asked for, words]``, NaN in rows that were not recovered.
         nodes: ``[nodes, words]``, of the owners that the guess is about.
 
-    >>> held = hold(np.array([[1.0, 0.0], [np.nan, np.nan]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    >>> held = match_rows(np.array([[1.0, 0.0], [np.nan, np.nan]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
     >>> held.exact.tolist(), held.nearest.tolist(), held.expected
     ([True], [1], 2)
     """
     rows = guess[~np.isnan(guess).any(1)].astype(np.float64)
     if not len(rows):
         none = np.zeros(0)
-        return Held(rows, len(guess), none.astype(int), none.astype(bool), none)
+        return MatchedRows(rows, len(guess), none.astype(int), none.astype(bool), none)
     nearest = cdist(rows, nodes).argmin(1)
     matched = nodes[nearest].astype(np.float64)
-    return Held(rows, len(guess), nearest, np.abs(rows - matched).max(1) < SAME, _cosine(rows, matched))
+    return MatchedRows(
+        rows, len(guess), nearest, np.abs(rows - matched).max(1) < SAME, _cosine(rows, matched)
+    )
 
 
-def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public: np.ndarray) -> Score:
+def recovered_rows(targets: Mapping[str, MatchedRows], sizes: Mapping[str, int], public: np.ndarray) -> Score:
     """The share of the rows asked for that were recovered in every word; a row that was not counts as wrong.
 
     The interval is Clopper and Pearson's, where rows that are nearest to one node are one term. The
@@ -277,7 +279,7 @@ def recovered_rows(targets: Mapping[str, Held], sizes: Mapping[str, int], public
     )
 
 
-def _of_nodes(targets: Iterable[Held]) -> tuple[np.ndarray, np.ndarray]:
+def _of_nodes(targets: Iterable[MatchedRows]) -> tuple[np.ndarray, np.ndarray]:
     """Whether each row is exact, and its node; a row that was not recovered has a node of its own."""
     hits, of, start = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)], 0
     for held in targets:

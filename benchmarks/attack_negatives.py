@@ -36,7 +36,7 @@ def _mashes(seed: int, batching: str, n: int, rounds: int) -> tuple[FinishedRun,
     }
     chosen = load(None, {**base, "clients": 10, "partition": "random", "training": training}, [])
     run = execute(chosen, None, keep=lambda channel, round: channel in ("egos", "reduction"))
-    return FinishedRun.of(run, seed), MashDictionary().each(run.transcript.view("server"))[OWNER]
+    return FinishedRun.of(run, seed), MashDictionary().client_mashes(run.transcript.view("server"))[OWNER]
 
 
 def b7(seed: int) -> Iterator[Mapping[str, Any]]:

@@ -14,13 +14,13 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 
 
-def outcome(attack: Attack, case: FinishedRun, aim: str) -> str:
+def outcome(attack: Attack, finished: FinishedRun, aim: str) -> str:
     """What one attack reaches, or why it is blind."""
     try:
-        guess = getattr(attack, aim)(case.transcript.view("server"), knowledge(attack, case))
+        guess = getattr(attack, aim)(finished.transcript.view("server"), knowledge(attack, finished))
     except Blind as reason:
         return f"blind: {reason}"
-    score = JUDGES[guess.about](guess, case).score
+    score = JUDGES[guess.about](guess, finished).score
     return f"{score.metric} {score.value:.2f}, trivial {score.baseline:.2f}"
 
 

@@ -40,9 +40,9 @@ def main() -> None:
             hidden=8, layers=2, prototypes="each", rings=6, motif_keep=1.0, support=support
         )
         run = sfg.train(algorithm, federation, sfg.policies.plaintext(), rounds=1, keep=lambda *_: True)
-        case, attack = FinishedRun.of(run, 0), SubsetAlgebra()
-        guess = attack.run(run.transcript.view("server"), knowledge(attack, case))
-        score = JUDGES[guess.about](guess, case).score
+        finished, attack = FinishedRun.of(run, 0), SubsetAlgebra()
+        guess = attack.run(run.transcript.view("server"), knowledge(attack, finished))
+        score = JUDGES[guess.about](guess, finished).score
         read, right = int(score.details["solved"]), int(score.details["right"])
         print(f"support={support}: {read} of {int(score.details['graphs'])} graphs solved, {right} right")
 

@@ -28,11 +28,11 @@ def main() -> None:
             protection={"norm": 0.1, "multiplier": 1.0},
         )
         run = execute(experiment, None)
-        case = FinishedRun.of(run, experiment.seed, run_result(run, experiment))
+        finished = FinishedRun.of(run, experiment.seed, run_result(run, experiment))
         outsider = run.transcript.view()  # no party: not a message is in it
         for attack in (LinkStealing(), NodeMembership()):
-            guess = attack.run(outsider, knowledge(attack, case))
-            score = JUDGES[guess.about](guess, case).score
+            guess = attack.run(outsider, knowledge(attack, finished))
+            score = JUDGES[guess.about](guess, finished).score
             print(
                 LINE.format(
                     policy=policy,

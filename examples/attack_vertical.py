@@ -12,14 +12,14 @@ from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 
 
-def told(case: FinishedRun, attack: Attack, adversary: str, aim: str) -> str:
+def describe(finished: FinishedRun, attack: Attack, adversary: str, aim: str) -> str:
     """One line: what the attack reached beside the best trivial guess, or why it saw nothing."""
     try:
-        view = case.transcript.view(*case.parties(adversary))
-        guess = getattr(attack, aim)(view, knowledge(attack, case))
+        view = finished.transcript.view(*finished.parties(adversary))
+        guess = getattr(attack, aim)(view, knowledge(attack, finished))
     except Blind as reason:
         return f"blind: {str(reason).split(': ', 1)[1]}"
-    score = JUDGES[guess.about](guess, case).score
+    score = JUDGES[guess.about](guess, finished).score
     return f"{score.metric} {score.value:.2f}, trivial {score.baseline:.2f}"
 
 
@@ -30,13 +30,15 @@ def main() -> None:
     public = sfg.Glasu(layers=2, hidden=8, steps=32, sampler="public", public_nodes=100)
     for policy, algorithm in ((sfg.policies.plaintext(), lists), (sfg.policies.masked(), public)):
         run = sfg.train(algorithm, federation, policy, rounds=2, keep=lambda channel, round: True)
-        case = FinishedRun.of(run, seed=0)
+        finished = FinishedRun.of(run, seed=0)
         print(f"{policy.name}, sampler={algorithm.settings.sampler}")
-        print("  links from lists, server:      ", told(case, ListLinks(), "server", "run"))
-        print("  labels from gradients, server: ", told(case, GradientClusters(), "server", "run"))
-        print("  labels from their sum, server: ", told(case, GradientClusters(), "server", "residual"))
-        print("  one owner's rows, by an owner: ", told(case, OthersRows(), "client", "run"))
-        print("  the others' mean, by an owner: ", told(case, OthersRows(), "client", "residual"))
+        print("  links from lists, server:      ", describe(finished, ListLinks(), "server", "run"))
+        print("  labels from gradients, server: ", describe(finished, GradientClusters(), "server", "run"))
+        print(
+            "  labels from their sum, server: ", describe(finished, GradientClusters(), "server", "residual")
+        )
+        print("  one owner's rows, by an owner: ", describe(finished, OthersRows(), "client", "run"))
+        print("  the others' mean, by an owner: ", describe(finished, OthersRows(), "client", "residual"))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.partition.handout import EVERYBODY
+from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected, like

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from scipy.stats import rankdata
 
 from secure_fedgraph.algorithm import TESTED
-from secure_fedgraph.graph.partition.handout import EVERYBODY, TestSet
+from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State

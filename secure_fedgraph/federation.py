@@ -25,8 +25,8 @@ from secure_fedgraph.graph.data.sources import cache_folder
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.partition.handout import owner_names
-from secure_fedgraph.graph.partition.handouts import hand_out
+from secure_fedgraph.graph.partition.registry import hand_out
+from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.graph.seeds import sub_seed
@@ -201,7 +201,7 @@ def federate(
             and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and ``test_mask`` are
             used as they are; ``edge_weight`` and ``edge_attr`` go to models that take them.
         clients: how many owners.
-        partition: how the data are split; ``graph.handouts.PARTITIONS`` lists the ways.
+        partition: how the data are split; ``graph.partition.registry.PARTITIONS`` lists the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
         split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.

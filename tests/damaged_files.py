@@ -31,7 +31,7 @@ from recorded import Outcome, Say, called, in_copy
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import groups
-from secure_fedgraph.audits.grid.folders import finished
+from secure_fedgraph.audits.grid.folders import read_folder
 from secure_fedgraph.experiment.compare.points import Point
 from secure_fedgraph.experiment.compare.runs import kept
 from secure_fedgraph.experiment.compare.summary import gains, row_of
@@ -52,7 +52,7 @@ from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Gaussian
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
 from secure_fedgraph.protocol import Transcript, nested
 from secure_fedgraph.protocol.transcript import everything
-from secure_fedgraph.report.page import told, write_report
+from secure_fedgraph.report.page import render_page, write_report
 from secure_fedgraph.storage import party_store
 from secure_fedgraph.storage.checkpoint import Checkpoint
 from secure_fedgraph.storage.party_store import PartyStore, checksum
@@ -235,7 +235,7 @@ def _make_result(folder: Path) -> None:
 
 
 def _read_result(folder: Path) -> None:
-    told("run", read_json(folder / "result.json", "run"), folder)
+    render_page("run", read_json(folder / "result.json", "run"), folder)
 
 
 KIND: dict[str, str] = {"audit": "audit.json", "compare": "compare.json"}
@@ -246,7 +246,7 @@ def _page(kind: str) -> Loader:
         (folder / KIND[kind]).write_bytes(json.dumps(page_of(kind)).encode())
 
     def read(folder: Path) -> None:
-        told(kind, read_json(folder / KIND[kind], kind), folder)
+        render_page(kind, read_json(folder / KIND[kind], kind), folder)
 
     return Loader(make, read, share=PAGE)
 
@@ -309,7 +309,7 @@ class Named:
 
 
 def _read_cells(folder: Path) -> None:
-    found = groups.kept(folder, Named())  # type: ignore[arg-type]
+    found = groups.read_cells(folder, Named())  # type: ignore[arg-type]
     if found is not None:
         [row.get("a") for part in groups.PARTS - {"seconds"} for row in found[part]]
 
@@ -337,11 +337,11 @@ TABLES = {"x": np.eye(4, 3, dtype=np.float32), "y": np.arange(4), "edge_index": 
 
 
 def _read_store(folder: Path) -> None:
-    store.kept(folder / "kept.npz", lambda: TABLES)
+    store.load_or_read(folder / "kept.npz", lambda: TABLES)
 
 
 def _make_store(folder: Path) -> None:
-    store.kept(folder / "kept.npz", lambda: TABLES)
+    store.load_or_read(folder / "kept.npz", lambda: TABLES)
 
 
 # --- raw data sets ------------------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ LOADERS: dict[str, Loader] = {
     "begun": Loader(_make_begun, _read_begun),
     "transcript": Loader(_make_transcript, _read_transcript),
     "transcript notes": Loader(_make_transcript, _take_up, lambda f: [f / "transcript" / "notes.jsonl"]),
-    "result.json": Loader(_make_result, lambda folder: finished(folder)),
+    "result.json": Loader(_make_result, lambda folder: read_folder(folder)),
     "a run's page": Loader(_make_result, _read_result, share=PAGE),
     "audit.json": _page("audit"),
     "compare.json": _page("compare"),

@@ -27,11 +27,11 @@ from secure_fedgraph.seams import ClientContext, Total
 COVERED = "nodes found by an oracle"
 QUERIES = 2048
 """The most queries in one message: five for each hidden unit, and for each row that others answer."""
-WHOLE = 2048
+ALL_QUERIES = 2048
 """The exchange batch that lets one message hold all queries, each asked four times."""
 REPEATS = 4
 """Rows for each query, where the batch has room: at each owner dropout turns off another half of them."""
-_FOUND, _ASKED = "oracle_found", "oracle_asked"
+_RECOVERED, _ASKED = "oracle_found", "oracle_asked"
 _WEIGHT = "outer.weight"
 
 
@@ -76,7 +76,7 @@ class GeneratorOracle(Attack):
     channel = "feedback"
     also_reads = ("generator",)
     cost = "seconds a message"
-    controls = (_messages(1), _messages(20, width=64), _messages(1, WHOLE, 512))
+    controls = (_messages(1), _messages(20, width=64), _messages(1, ALL_QUERIES, 512))
     depends_on = (
         "training.federated_epochs",
         "training.exchange_batch",
@@ -166,7 +166,7 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
             binary = bool(((client.graph.x == 0) | (client.graph.x == 1)).all())
             units = min(QUERIES // SLOTS, s.generator_hidden[1], s.exchange_batch)
             repeats = max(1, min(REPEATS, s.exchange_batch // units)) if binary else 1
-            known = client.memory.get(_FOUND, torch.zeros(0, words)).numpy()
+            known = client.memory.get(_RECOVERED, torch.zeros(0, words)).numpy()
             rng = np.random.default_rng(client.generator("oracle").initial_seed())
             if binary:
                 points = 0.5 + SPREAD * directions(units * SLOTS, words, known, rng)
@@ -196,8 +196,8 @@ def playing(kind: type[Algorithm]) -> type[Algorithm]:
                 asked = Asked(offer, 1 / (len(offer["z"]) * SLOTS))
                 gradient = answered.total[_WEIGHT].float().numpy()
                 rows = torch.as_tensor(rows_of(gradient, asked, len(client.clients) - 1))
-                before = client.memory.get(_FOUND, rows[:0])
-                client.memory[_FOUND] = torch.unique(torch.cat([before, rows]), dim=0)
+                before = client.memory.get(_RECOVERED, rows[:0])
+                client.memory[_RECOVERED] = torch.unique(torch.cat([before, rows]), dim=0)
 
     Played.__qualname__ = Played.__name__ = f"Played{kind.__name__}"
     return Played

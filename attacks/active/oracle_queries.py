@@ -53,19 +53,19 @@ class Asked:
         return used, lit[used]
 
 
-def directions(queries: int, words: int, found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def directions(queries: int, words: int, recovered: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Directions in which the furthest node is asked for, ``[queries, words]``.
 
     Each asks for a node that has one word; words take turns, and chance breaks ties. If a recovered node has
     that word, another of its words gets the weight -1, so that a different node is furthest.
 
     Args:
-        found: ``[nodes, words]`` of 0 and 1: the nodes recovered so far.
+        recovered: ``[nodes, words]`` of 0 and 1: the nodes recovered so far.
     """
     asked = np.concatenate([rng.permutation(words) for _ in range(-(-queries // words))])[:queries]
     w = TIES * rng.standard_normal((queries, words)) - rng.uniform(0, LEAN, (queries, 1))
     w[np.arange(queries), asked] += 1
-    for node in found:
+    for node in recovered:
         held = np.flatnonzero(node)
         hit = np.flatnonzero(node[asked])
         if len(held) > 1 and len(hit):
@@ -75,7 +75,7 @@ def directions(queries: int, words: int, found: np.ndarray, rng: np.random.Gener
     return w.clip(-2, 2)
 
 
-def far_points(queries: int, features: int, found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def far_points(queries: int, features: int, recovered: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Corners of the cube, ``[queries, features]``: the points whose nearest dense nodes are asked for.
 
     So far out, ``|c - x|^2`` is ``-2 <c, x>`` plus terms that hardly differ between nodes, so the nearest
@@ -83,12 +83,12 @@ def far_points(queries: int, features: int, found: np.ndarray, rng: np.random.Ge
     and those are asked whose nearest known node is furthest away: an unknown node may be nearer.
 
     Args:
-        found: ``[nodes, features]``: the nodes recovered so far.
+        recovered: ``[nodes, features]``: the nodes recovered so far.
     """
-    points = FAR * rng.choice((-1.0, 1.0), (queries * (4 if len(found) else 1), features))
-    if not len(found):
+    points = FAR * rng.choice((-1.0, 1.0), (queries * (4 if len(recovered) else 1), features))
+    if not len(recovered):
         return points
-    known = (np.square(found).sum(1) - 2 * points @ found.T).min(1)
+    known = (np.square(recovered).sum(1) - 2 * points @ recovered.T).min(1)
     return points[np.argsort(-known)[:queries]]
 
 
@@ -175,7 +175,7 @@ def read(gradient: np.ndarray, asked: Asked, owners: int, *, binary: bool = True
         v.reshape(SLOTS, words, -1).transpose(2, 0, 1).reshape(-1, words) for v in (point, pulled)
     )
     if not binary:
-        return _alone(point, pulled)
+        return _single_row_features(point, pulled)
     many = np.median(pulled / point, axis=1, keepdims=True)
     lit = np.abs(many[:, 0]) > 1e-6
     share = point[lit] - pulled[lit] / many[lit]  # at each word the sum of shares of the owners that have it
@@ -183,13 +183,13 @@ def read(gradient: np.ndarray, asked: Asked, owners: int, *, binary: bool = True
     plain = ((np.abs(share) < _NEAR) | (np.abs(share - 1) < _NEAR)).all(1)
     recovered.append((share[plain] > 0.5).astype(np.float32))
     if owners > 1:
-        recovered += [_told_apart(row, owners) for row in share[~plain]]
+        recovered += [_separate_owners(row, owners) for row in share[~plain]]
     rows = np.concatenate([np.zeros((0, words), np.float32), *recovered])
     rows = rows[rows.any(1)]
     return np.unique(rows, axis=0) if len(rows) else rows
 
 
-def _told_apart(share: np.ndarray, owners: int) -> np.ndarray:
+def _separate_owners(share: np.ndarray, owners: int) -> np.ndarray:
     """Each owner's row, from the sums of shares at the words; none where that is not unique.
 
     Where more than ``MOST`` owners answered at once, shares lie too close together to be distinguished from
@@ -225,7 +225,7 @@ def _levels(values: np.ndarray) -> np.ndarray:
     return np.array([part.mean() for part in np.split(ordered, starts[1:])])
 
 
-def _alone(point: np.ndarray, pulled: np.ndarray) -> np.ndarray:
+def _single_row_features(point: np.ndarray, pulled: np.ndarray) -> np.ndarray:
     """Real features: ``x = c - pulled``, correct where dropout left exactly one row of one owner.
 
     ``pulled`` is the sum over rows of ``c - x``, and ``c`` is much longer than any ``x`` along it, so its

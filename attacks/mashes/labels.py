@@ -73,10 +73,10 @@ class Mashed:
                 label shares whole numbers.
         """
         shares = self.labels.reshape(len(self.labels), -1)
-        found = np.where(_whole(shares, batch), batch, 0)
+        counts = np.where(_whole(shares, batch), batch, 0)
         if not whole:
-            found[-1] = next((n for n in range(1, batch + 1) if _whole(shares[-1:], n)[0]), 0)
-        return found
+            counts[-1] = next((n for n in range(1, batch + 1) if _whole(shares[-1:], n)[0]), 0)
+        return counts
 
 
 def _whole(shares: np.ndarray, size: int) -> np.ndarray:
@@ -99,7 +99,7 @@ class MashAttack(Attack):
     depends_on: ClassVar[tuple[str, ...]] = ("training.batching", "training.batch", "rounds")
     stops: ClassVar[Mapping[str, str]] = STOPS
 
-    def each(self, view: View) -> dict[str, list[Mashed]]:
+    def client_mashes(self, view: View) -> dict[str, list[Mashed]]:
         """Client -> its mashes, round by round.
 
         Raises:
@@ -110,14 +110,14 @@ class MashAttack(Attack):
         if not uploads:
             raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
         reductions = _own_reductions(view)
-        found: dict[str, list[Mashed]] = {}
+        by_client: dict[str, list[Mashed]] = {}
         for seen in uploads:
             (client,) = seen.clients
             weights = reductions.get((client, seen.round), (None, None))
-            found.setdefault(client, []).append(_mashed(seen, weights, 1))
-        return {client: unclipped(rounds) for client, rounds in found.items()}
+            by_client.setdefault(client, []).append(_mashed(seen, weights, 1))
+        return {client: unclipped(rounds) for client, rounds in by_client.items()}
 
-    def together(self, view: View) -> list[Mashed]:
+    def summed_mashes(self, view: View) -> list[Mashed]:
         """The opened sums as means over contributors, round by round.
 
         Raises:
@@ -250,17 +250,17 @@ class MashLabels(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each client ``[mashes, classes]`` labels, of its first round."""
-        found = {client: rounds[0] for client, rounds in self.each(view).items()}
+        first_round = {client: rounds[0] for client, rounds in self.client_mashes(view).items()}
         size = int(view.public["settings"]["batch"])
         values = {}
-        for client, mashed in found.items():
+        for client, mashed in first_round.items():
             sizes = self.sizes(view, mashed)  # under noise none fits: the public one then
             values[client] = _histograms(mashed, np.where(sizes > 0, sizes, size))
         return Guess(BATCH_LABELS, values, {c: (c,) for c in values}, len(values))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The histograms of the sums, each over all contributors: the size is public there."""
-        first = self.together(view)[0]
+        first = self.summed_mashes(view)[0]
         size = int(view.public["settings"]["batch"]) * len(first.clients)
         sizes = np.full(len(first.rows), size)
         return Guess(BATCH_LABELS, {ALL: _histograms(first, sizes)}, {ALL: first.clients}, 1)

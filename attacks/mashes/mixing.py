@@ -49,14 +49,14 @@ class MashMixing(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each client ``[training nodes]`` places in the pool."""
-        by_client = self.each(view)
+        by_client = self.client_mashes(view)
         mixing, x = self._known(knowledge)
         values = {c: self._solved(rounds, [mixing[c]], x) for c, rounds in by_client.items()}
         return Guess(IDENTITIES, values, {c: (c,) for c in values}, sum(len(r) for r in by_client.values()))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """All owners' training nodes, in the order of their names, from the sums."""
-        rounds = self.together(view)
+        rounds = self.summed_mashes(view)
         mixing, x = self._known(knowledge)
         owners = tuple(sorted(rounds[0].clients))
         values = {ALL: self._solved(rounds, [mixing[owner] for owner in owners], x)}

@@ -53,13 +53,13 @@ class MashAverage(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """For each client ``[prefixes, mashes, width + classes]`` means over the first 1, 2, 5 ... rounds."""
-        by_client = self.each(view)
+        by_client = self.client_mashes(view)
         values = {client: self._means(view, rounds) for client, rounds in by_client.items()}
         return Guess(NOISED, values, {c: (c,) for c in values}, sum(len(r) for r in by_client.values()))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same of the opened sums."""
-        rounds = self.together(view)
+        rounds = self.summed_mashes(view)
         return Guess(NOISED, {ALL: self._means(view, rounds)}, {ALL: rounds[0].clients}, len(rounds))
 
     def _means(self, view: View, rounds: Sequence[Mashed]) -> np.ndarray:

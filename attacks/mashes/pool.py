@@ -39,7 +39,7 @@ class _Pool(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Scores of all candidates, for each client."""
-        by_client = dict(sorted(self.each(view).items())[: self.owners])
+        by_client = dict(sorted(self.client_mashes(view).items())[: self.owners])
         x = csr_matrix(knowledge.facts[POOL])
         values = {c: self._scores(view, rounds, x, 1) for c, rounds in by_client.items()}
         messages = sum(len(rounds) for rounds in by_client.values())
@@ -47,7 +47,7 @@ class _Pool(MashAttack):
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from the sums: which candidates are in any owner's mashes."""
-        rounds = self.together(view)
+        rounds = self.summed_mashes(view)
         x = csr_matrix(knowledge.facts[POOL])
         values = {ALL: self._scores(view, rounds, x, len(rounds[0].clients))}
         return Guess(self._about(view), values, {ALL: rounds[0].clients}, len(rounds))

@@ -49,7 +49,7 @@ class MashSingle(MashAttack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """Rows of each owner that sent a mash of one."""
-        by_client = self.each(view)
+        by_client = self.client_mashes(view)
         all_singles = {c: np.flatnonzero(self.sizes(view, rounds[0]) == 1) for c, rounds in by_client.items()}
         singles = {client: mashes for client, mashes in all_singles.items() if len(mashes)}
         share = max(1, self.nodes // max(1, sum(len(mashes) for mashes in singles.values())))
@@ -75,7 +75,7 @@ class MashSingle(MashAttack):
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """Blind: a sum over owners always mixes several ego-graphs."""
-        self.together(view)
+        self.summed_mashes(view)
         raise Blind(f"{self.id}: a sum over owners is of several ego-graphs; nothing of one is left in it")
 
 

@@ -70,12 +70,12 @@ class _Gradients(Attack):
 
     def run(self, view: View, knowledge: Knowledge) -> Guess:
         """A class or a cluster for each node, ``[nodes]``, -1 for nodes of no batch, by each sender."""
-        found = self._single(view)
+        by_owner = self._single(view)
         values = {
             owner: self._read(view, self._rows(view, seen, knowledge), knowledge, (owner,))
-            for owner, seen in found.items()
+            for owner, seen in by_owner.items()
         }
-        return Guess(self.about, values, {o: (o,) for o in found}, sum(map(len, found.values())))
+        return Guess(self.about, values, {o: (o,) for o in by_owner}, sum(map(len, by_owner.values())))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from sums of all owners' gradients."""
@@ -101,19 +101,19 @@ class _Gradients(Attack):
             raise Blind(f"{self.id}: {view.why_unreadable(_SENT)}")
         if channel == _SUMMED and SERVER not in view.parties:
             raise Blind(f"{self.id}: with gradients through the server every owner holds the labels itself")
-        found: dict[str, list[Seen]] = {}
+        by_owner: dict[str, list[Seen]] = {}
         if channel == _SUMMED:
             last = len(view.public["settings"]["aggregated"]) - 1
             segments = {seen.exchange: seen.values["segment"] for seen in view.asked(_SUMMED)}
             uploads = [seen for seen in view.uploads(_SUMMED) if segments.get(seen.exchange) == last]
         else:
-            told = view.uploads(_SENT) or view.delivered(_SENT)
-            uploads = list({(seen.exchange, seen.clients): seen for seen in told}.values())
+            gradients = view.uploads(_SENT) or view.delivered(_SENT)
+            uploads = list({(seen.exchange, seen.clients): seen for seen in gradients}.values())
         for seen in uploads:
-            found.setdefault(seen.clients[0], []).append(seen)
-        if not found:
+            by_owner.setdefault(seen.clients[0], []).append(seen)
+        if not by_owner:
             raise Blind(f"{self.id}: {view.why_unreadable(channel)}")
-        return found
+        return by_owner
 
     def _rows(self, view: View, seen: list[Seen], knowledge: Knowledge) -> Rows:
         # of whoever reads the gradient without being asked for one, the iteration's other requests tell the
@@ -149,8 +149,8 @@ class GradientLabels(_Gradients):
         shares = rows.gradients @ np.linalg.pinv(head)
         total = np.zeros((knowledge.facts[NODES], shares.shape[1]))
         np.add.at(total, rows.nodes, shares / np.maximum(np.abs(shares).sum(1, keepdims=True), 1e-30))
-        found: np.ndarray = np.where(total.any(1), total.argmin(1), -1)
-        return found
+        labels: np.ndarray = np.where(total.any(1), total.argmin(1), -1)
+        return labels
 
 
 class GradientClusters(_Gradients):
@@ -181,6 +181,6 @@ class GradientClusters(_Gradients):
             apart = float(np.square(points - centres[of]).sum())
             if apart < least:
                 best, least = of, apart
-        found = np.full(len(total), -1)
-        found[seen] = best
-        return found
+        labels = np.full(len(total), -1)
+        labels[seen] = best
+        return labels

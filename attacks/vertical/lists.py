@@ -35,15 +35,15 @@ class Lists:
 
     Args:
         centres: ``[lists, nodes]``, whether neighbours of a node were drawn.
-        told: ``[lists, nodes]``, whether being on the list says something about a node: not where it is
-        there anyway.
+        informative: ``[lists, nodes]``, whether being on the list says something about a node: not where the
+            node is on it anyway.
         drawn: ``[lists, nodes]``, whether it was on the list, where that says something.
         draws: with replacement, a centre, all hops together.
         fanout: the same, a hop.
     """
 
     centres: np.ndarray = field(repr=False)
-    told: np.ndarray = field(repr=False)
+    informative: np.ndarray = field(repr=False)
     drawn: np.ndarray = field(repr=False)
     draws: int
     fanout: int
@@ -64,8 +64,8 @@ class Lists:
         centres, drawn = self.centres.astype(np.float32), self.drawn.astype(np.float32)
         used = np.flatnonzero(self.centres.any(0))
         c = centres[:, used]
-        n, k = c.T @ self.told.astype(np.float32), c.T @ drawn
-        p0 = (drawn.sum(0) - k + 0.5) / (self.told.sum(0, dtype=np.float32) - n + 1)
+        n, k = c.T @ self.informative.astype(np.float32), c.T @ drawn
+        p0 = (drawn.sum(0) - k + 0.5) / (self.informative.sum(0, dtype=np.float32) - n + 1)
         scores, degrees = _first_pass(k, n, p0.clip(1e-5, 1 - 1e-5), self.draws)
         # one hop: nobody but the centres brings a node; two: whatever p0 says
         stray = np.full_like(p0, 1e-3) if self.draws == self.fanout else p0.clip(1e-3, 0.5)
@@ -91,36 +91,36 @@ class Lists:
         brings = np.log1p(-(linked * q).clip(0, 0.999))  # log chance that v does not bring u
         place = np.full(nodes, -1)
         place[used] = np.arange(len(used))
-        told = (n - k) * np.log1p(-q.clip(0, 0.999))
+        explained = (n - k) * np.log1p(-q.clip(0, 0.999))
         for centres, hits in zip(self.centres, self.drawn, strict=True):
             rows, columns = np.ix_(place[np.flatnonzero(centres)], np.flatnonzero(hits))
             own = brings[rows, columns]
             base = np.log1p(-stray[rows, columns])
             m = np.exp((own.sum(0) - own + base).clip(-30, -1e-6))
-            told[rows, columns] += np.log((1 - (1 - q[rows[:, 0]]) * m) / (1 - m))
-        return told, _chance(told, degrees).sum(1).clip(1, nodes)
+            explained[rows, columns] += np.log((1 - (1 - q[rows[:, 0]]) * m) / (1 - m))
+        return explained, _chance(explained, degrees).sum(1).clip(1, nodes)
 
 
 def _chance(scores: np.ndarray, degrees: np.ndarray) -> np.ndarray:
     """That there is a link, where a centre has so many among all nodes."""
     odds = np.log(degrees / scores.shape[1])[:, None] + scores
-    found: np.ndarray = 1 / (1 + np.exp(-odds.clip(-30, 30)))
-    return found
+    chance: np.ndarray = 1 / (1 + np.exp(-odds.clip(-30, 30)))
+    return chance
 
 
 def _both_ways(scores: np.ndarray, used: np.ndarray, nodes: int) -> np.ndarray:
     one_way = np.full((nodes, nodes), np.nan, dtype=np.float32)
     one_way[used] = scores
-    there = ~np.isnan(one_way)
+    scored = ~np.isnan(one_way)
     both = np.nan_to_num(one_way) + np.nan_to_num(one_way.T)
-    both[~(there | there.T)] = np.nan
+    both[~(scored | scored.T)] = np.nan
     np.fill_diagonal(both, np.nan)
     return both
 
 
 def _first_pass(k: np.ndarray, n: np.ndarray, p0: np.ndarray, draws: int) -> tuple[np.ndarray, np.ndarray]:
     best, degrees = np.full(len(k), -np.inf), np.ones(len(k))
-    found = np.zeros_like(k)
+    scores = np.zeros_like(k)
     for degree in _DEGREES[k.shape[1] > _DEGREES]:
         q = 1 - (1 - 1 / degree) ** draws
         p1 = (1 - (1 - p0) * (1 - q)).clip(1e-5, 1 - 1e-5)
@@ -128,8 +128,8 @@ def _first_pass(k: np.ndarray, n: np.ndarray, p0: np.ndarray, draws: int) -> tup
         top = np.partition(score, -degree, axis=1)[:, -degree:].sum(1)
         better = top > best
         best[better], degrees[better] = top[better], degree
-        found[better] = score[better]
-    return found, degrees
+        scores[better] = score[better]
+    return scores, degrees
 
 
 class ListLinks(Attack):
@@ -175,7 +175,7 @@ class ListLinks(Attack):
         lists, messages = self._lists(view, knowledge)
         first = next(iter(lists.values()))
         drawn = np.any([one.drawn for one in lists.values()], axis=0)
-        united = Lists(first.centres, first.told, drawn, first.draws, first.fanout)
+        united = Lists(first.centres, first.informative, drawn, first.draws, first.fanout)
         return Guess(LINKS, {UNITED: united.scores()}, {UNITED: tuple(sorted(lists))}, messages)
 
     def _lists(self, view: View, knowledge: Knowledge) -> tuple[dict[str, Lists], int]:
@@ -186,7 +186,7 @@ class ListLinks(Attack):
             centres = centres_of(view, asked[seen.exchange], knowledge)
             rows.setdefault(seen.clients[0], []).append((centres, seen.values["nodes"].astype(int).ravel()))
         nodes = int(knowledge.facts[NODES])
-        return {owner: _table(view, found, nodes) for owner, found in sorted(rows.items())}, len(uploads)
+        return {owner: _table(view, listed, nodes) for owner, listed in sorted(rows.items())}, len(uploads)
 
 
 class ListLinksByOwner(Attack):
@@ -251,7 +251,7 @@ class ListLinksByOwner(Attack):
         nodes = int(knowledge.facts[NODES])
         table, mine = _table(view, rows, nodes), _marked(own, nodes)
         scores = Lists(
-            table.centres, table.told & ~mine, table.drawn & ~mine, table.draws, table.fanout
+            table.centres, table.informative & ~mine, table.drawn & ~mine, table.draws, table.fanout
         ).scores()
         row, column = np.asarray(knowledge.facts[OWN_LINKS])
         scores[row, column] = scores[column, row] = np.nan
@@ -291,6 +291,6 @@ def _table(view: View, rows: list[tuple[np.ndarray, np.ndarray]], nodes: int) ->
 def _marked(lists: Iterable[np.ndarray], nodes: int) -> np.ndarray:
     lists = list(lists)
     marked = np.zeros((len(lists), nodes), dtype=bool)
-    for row, found in enumerate(lists):
-        marked[row, found] = True
+    for row, nodes_listed in enumerate(lists):
+        marked[row, nodes_listed] = True
     return marked

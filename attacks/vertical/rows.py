@@ -142,11 +142,11 @@ class AlikeRows(Attack):
         if not uploads:
             raise Blind(f"{self.id}: {view.why_unreadable(name)}")
         nodes = _sets(view, knowledge)
-        found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        by_owner: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
         for seen in uploads:
             if seen.exchange in nodes:
-                found.setdefault(seen.clients[0], []).append((nodes[seen.exchange], seen.values["rows"]))
-        return _alike({owner: (owner,) for owner in sorted(found)}, found, len(uploads))
+                by_owner.setdefault(seen.clients[0], []).append((nodes[seen.exchange], seen.values["rows"]))
+        return _alike({owner: (owner,) for owner in sorted(by_owner)}, by_owner, len(uploads))
 
     def residual(self, view: View, knowledge: Knowledge) -> Guess:
         """The same from the mean over all owners, or over the others."""
@@ -186,26 +186,26 @@ def _less_own(handed: Handed, knowledge: Knowledge) -> np.ndarray:
     own = knowledge.facts[OWN_ROWS]
     if own is None or own.shape != handed.rows.shape:
         raise Blind("the owner's own rows are not of the nodes that were aggregated")
-    found: np.ndarray = (handed.summands * handed.rows - own) / (handed.summands - 1)
-    return found
+    others: np.ndarray = (handed.summands * handed.rows - own) / (handed.summands - 1)
+    return others
 
 
 def _sets(view: View, knowledge: Knowledge) -> dict[int, np.ndarray]:
     """Exchange -> whose rows were asked for, where it is of the first aggregated layer."""
-    settings, found = view.public["settings"], {}
+    settings, by_exchange = view.public["settings"], {}
     for seen in view.asked(_in_use(view)):
         given = seen.values
         if given.get("segment") != 0:
             continue
         if settings["sampler"] == "full" and len(settings["aggregated"]) > 1:
-            found[seen.exchange] = np.arange(int(knowledge.facts[NODES]))
+            by_exchange[seen.exchange] = np.arange(int(knowledge.facts[NODES]))
         elif settings["sampler"] == "public" and len(settings["aggregated"]) > 1:
             batch = torch.as_tensor(centres_of(view, given, knowledge))
             size, nodes = settings["public_nodes"], int(knowledge.facts[NODES])
-            found[seen.exchange] = public_set(batch, nodes, size, int(given["seed"])).numpy()
+            by_exchange[seen.exchange] = public_set(batch, nodes, size, int(given["seed"])).numpy()
         else:
-            found[seen.exchange] = centres_of(view, given, knowledge)
-    return found
+            by_exchange[seen.exchange] = centres_of(view, given, knowledge)
+    return by_exchange
 
 
 def _alike(
@@ -215,10 +215,10 @@ def _alike(
 ) -> Guess:
     """Cosines of the nodes' summed directions, ``[nodes, nodes]``; NaN without a row."""
     values = {}
-    for target, found in rows.items():
-        nodes = 1 + max(int(numbers.max()) for numbers, _ in found)
-        total = np.zeros((nodes, found[0][1].shape[1]), dtype=np.float32)
-        for numbers, made in found:
+    for target, blocks in rows.items():
+        nodes = 1 + max(int(numbers.max()) for numbers, _ in blocks)
+        total = np.zeros((nodes, blocks[0][1].shape[1]), dtype=np.float32)
+        for numbers, made in blocks:
             size = np.linalg.norm(made, axis=1, keepdims=True)
             total[numbers] += made / np.maximum(size, 1e-12)
         size = np.linalg.norm(total, axis=1, keepdims=True)

@@ -82,7 +82,7 @@ def noise_of_a_seed(
     return findings
 
 
-class _Ahead(Stage):
+class _ChargeCheck(Stage):
     """Leaves an upload as it is, and checks that the ledger already has its charge.
 
     Clients of an exchange seal one after another: the first needs one charge in the ledger, the last needs
@@ -119,7 +119,7 @@ def written_ahead(algorithm: Algorithm, federation: Federation, policy: Policy) 
 
         def watched(channel: Channel) -> Protection:
             made = recipe(channel)
-            return replace(made, stages=(_Ahead(path, sealed, late), *made.stages))
+            return replace(made, stages=(_ChargeCheck(path, sealed, late), *made.stages))
 
         train(
             algorithm,

@@ -44,9 +44,9 @@ def rows_in(raw: bytes, owners: Mapping[str, Any]) -> list[tuple[str, str]]:
     matches: dict[tuple[str, str], None] = {}
     for owner, graph in owners.items():
         anchors, rows = _prepared(_Held(graph))
-        matches.update(((owner, what), None) for what in _spelt(raw, *anchors))
+        matches.update(((owner, what), None) for what in _verbatim_matches(raw, *anchors))
         if len(rows):
-            matches.update(((owner, what), None) for what in _pointing(raw, rows))
+            matches.update(((owner, what), None) for what in _scaled_matches(raw, rows))
     return list(matches)
 
 
@@ -104,13 +104,13 @@ def _prepared(held: _Held) -> tuple[Anchors, np.ndarray]:
     anchors: dict[int, list[tuple[int, bytes, str]]] = {}
     for needle, what in needles.items():
         if len(needle) >= 2 * _ANCHOR:
-            at = _telling(needle)
+            at = _anchor_start(needle)
             word = int.from_bytes(needle[at : at + _ANCHOR], "little")
             anchors.setdefault(word, []).append((at, needle, what))
     return (anchors, np.array(sorted(anchors), dtype=np.uint64)), x / np.maximum(lengths, 1e-300)
 
 
-def _spelt(
+def _verbatim_matches(
     raw: bytes, anchors: Mapping[int, list[tuple[int, bytes, str]]], wanted: np.ndarray
 ) -> Iterator[str]:
     """What occurs byte by byte: eight bytes give the candidates, then the whole string is compared."""
@@ -125,14 +125,14 @@ def _spelt(
                     yield what
 
 
-def _telling(needle: bytes) -> int:
+def _anchor_start(needle: bytes) -> int:
     """Where the eight bytes with the fewest zeros begin; only every fourth byte is tried."""
     nonzero_before = np.concatenate([[0], np.cumsum(np.frombuffer(needle, np.uint8) != 0)])
     starts = np.arange(0, len(needle) - _ANCHOR + 1, 4)
     return int(starts[(nonzero_before[starts + _ANCHOR] - nonzero_before[starts]).argmax()])
 
 
-def _pointing(raw: bytes, rows: np.ndarray) -> Iterator[str]:
+def _scaled_matches(raw: bytes, rows: np.ndarray) -> Iterator[str]:
     """Arrays with an axis as long as a row, whose vectors along it point where a row points."""
     for array in _arrays(raw):
         for axis in (i for i, size in enumerate(array.shape) if size == rows.shape[1]):

@@ -20,13 +20,13 @@ from secure_fedgraph.protocol.wire import decode
 WHOLE = 0.02
 """How far a value that was sent as float32 may be from a whole step."""
 ROUNDED = 1 - 1e-9
-Before = dict[tuple[str, str], tuple[np.ndarray, float]]
+LastSeen = dict[tuple[str, str], tuple[np.ndarray, float]]
 """(channel, reader or sender) -> the last values in steps, and the variance of their noise."""
 
 
 def noise(record: Record) -> Iterator[Finding]:
     """Noise is on the wire, on the grid, as wide as claimed, and never the same twice."""
-    before: Before = {}
+    before: LastSeen = {}
     for sent, tree in record.replies:
         stage = noise_of(record.run.policy.bounds.get(sent.channel))
         if stage is None or "data" not in tree or stage.by != "client":
@@ -47,7 +47,7 @@ def noise(record: Record) -> Iterator[Finding]:
 
 def _noised(
     record: Record,
-    before: Before,
+    before: LastSeen,
     channel: str,
     who: str,
     values: np.ndarray,

@@ -74,13 +74,13 @@ def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -
     return [*rows, _seeded(run)]
 
 
-def row(name: str, outcome: str, found: list[Finding], says: Mapping[str, str] = SAYS) -> dict[str, Any]:
+def row(name: str, outcome: str, findings: list[Finding], says: Mapping[str, str] = SAYS) -> dict[str, Any]:
     """One row: what a check holds, its outcome, and its findings, the most frequent first."""
     counted = Counter(
-        f"{f.where}: {re.sub(r'^message [0-9]+ holds', 'a message holds', f.what)}" for f in found
+        f"{f.where}: {re.sub(r'^message [0-9]+ holds', 'a message holds', f.what)}" for f in findings
     )
     shown = [f"{what} ({times} times)" if times > 1 else what for what, times in counted.most_common(SHOWN)]
-    return {"check": name, "says": says[name], "outcome": outcome, "count": len(found), "findings": shown}
+    return {"check": name, "says": says[name], "outcome": outcome, "count": len(findings), "findings": shown}
 
 
 def _left_open(run: Run, finding: Finding) -> bool:

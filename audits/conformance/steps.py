@@ -30,7 +30,7 @@ from secure_fedgraph.privacy.dp_sgd import SIGMA, PrivateSteps, Training
 RECORDS, WIDTH, STEPS = 200, 64, 400
 
 
-class _Taps(torch.optim.SGD):
+class _GradientRecorder(torch.optim.SGD):
     """Notes every gradient that it is handed."""
 
     def __init__(self, parameter: torch.nn.Parameter) -> None:
@@ -42,25 +42,25 @@ class _Taps(torch.optim.SGD):
         self.noted.append(self.param_groups[0]["params"][0].grad.numpy().copy())
 
 
-def _watched(how: PrivateSteps, steps: int) -> tuple[np.ndarray, list[set[int]]]:
+def _watched(private_steps: PrivateSteps, steps: int) -> tuple[np.ndarray, list[set[int]]]:
     """Noisy gradients ``[steps, WIDTH]`` of records without any, and which records each step asked for."""
     asked: list[set[int]] = []
     p = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
-    taps = _Taps(p)
+    recorder = _GradientRecorder(p)
 
     def nowhere(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
         asked[-1] |= set(chosen.tolist())
         return {"p": torch.zeros(len(chosen), WIDTH)}
 
-    training = Training(replace(how, steps=1), "zero-out")
+    training = Training(replace(private_steps, steps=1), "zero-out")
     for _ in range(steps):
         asked.append(set())
-        training.run(taps, {"p": p}, RECORDS, nowhere)
-    return np.array(taps.noted), asked
+        training.run(recorder, {"p": p}, RECORDS, nowhere)
+    return np.array(recorder.noted), asked
 
 
 def steps(
-    how: PrivateSteps,
+    private_steps: PrivateSteps,
     same_seeds: SameSeeds | None = None,
     charged: float | None = None,
     level: float = LEVEL,
@@ -68,17 +68,17 @@ def steps(
     """Checks noisy steps on records whose gradients are zero: only noise and coins are left.
 
     Args:
-        how: the steps.
+        private_steps: the steps.
         same_seeds: sets the global generators; without it seeds are not checked.
         charged: the rate that is charged; by default the one of the events.
         level: of all tests together.
     """
-    noted, asked = _watched(how, STEPS)
+    noted, asked = _watched(private_steps, STEPS)
     if charged is None:
-        charged = next(e.rate for e in how.events(1, "zero-out", WIDTH) if hasattr(e, "rate"))
+        charged = next(e.rate for e in private_steps.events(1, "zero-out", WIDTH) if hasattr(e, "rate"))
     alpha = level / 8
-    findings = [*_grid(how, noted, asked), *_coins(asked, charged, alpha)]
-    whole = noted * max(how.rate * RECORDS, 1.0) / (how.noise * how.clip)
+    findings = [*_grid(private_steps, noted, asked), *_coins(asked, charged, alpha)]
+    whole = noted * max(private_steps.rate * RECORDS, 1.0) / (private_steps.noise * private_steps.clip)
     total = float(np.square(whole).sum())
     low, high = chi2.ppf([alpha, 1 - alpha], noted.size)
     if not low <= total <= high:
@@ -88,34 +88,34 @@ def steps(
     apart = float(np.square(np.diff(whole, axis=0)).sum(axis=1).min())
     if apart < 2 * chi2.ppf(alpha / STEPS, WIDTH):
         findings.append(Finding("repeated noise", "steps", "two steps carry nearly the same noise"))
-    return findings + (seeded(how, same_seeds) if same_seeds is not None else [])
+    return findings + (seeded(private_steps, same_seeds) if same_seeds is not None else [])
 
 
-def seeded(how: PrivateSteps, same_seeds: SameSeeds) -> list[Finding]:
+def seeded(private_steps: PrivateSteps, same_seeds: SameSeeds) -> list[Finding]:
     """That no seed repeats a step's noise or coins."""
     twice = []
     for _ in range(2):
         with same_seeds():
-            twice.append(_watched(how, 4))
+            twice.append(_watched(private_steps, 4))
     findings = []
     if np.mean(twice[0][0] == twice[1][0]) > 0.2:
         findings.append(Finding("seeded noise", "steps", "the same seeds, the same noise"))
-    if how.rate < 1 and twice[0][1] == twice[1][1]:
+    if private_steps.rate < 1 and twice[0][1] == twice[1][1]:
         findings.append(
             Finding("seeded coins", "steps", "the same seeds, the same batches: no amplification")
         )
     return findings
 
 
-def _grid(how: PrivateSteps, noted: np.ndarray, asked: list[set[int]]) -> Iterator[Finding]:
+def _grid(private_steps: PrivateSteps, noted: np.ndarray, asked: list[set[int]]) -> Iterator[Finding]:
     """In every step the noise is on the grid, divided by the public number of records."""
-    step = how.noise * how.clip / SIGMA
+    step = private_steps.noise * private_steps.clip / SIGMA
 
     def whole(rows: np.ndarray, over: float) -> bool:
         scaled = rows * over / step
         return bool(np.abs(scaled - np.rint(scaled)).max() < 1e-3)
 
-    wrong = [i for i, rows in enumerate(noted) if not whole(rows, max(how.rate * RECORDS, 1.0))]
+    wrong = [i for i, rows in enumerate(noted) if not whole(rows, max(private_steps.rate * RECORDS, 1.0))]
     if wrong and all(whole(noted[i], max(len(asked[i]), 1)) for i in wrong):
         yield Finding(
             "denominator", "steps", "a step is divided by how many records were drawn, which is secret"

@@ -146,7 +146,7 @@ class Planting:
         opposite = opposite or touches.turns
         width = sum(math.prod(value.shape[1:]) for value in made.values.values())
         room = self.room(client, width)
-        rows = _standing(made)[: len(room)]
+        rows = _units_present(made)[: len(room)]
         flat = torch.zeros(len(next(iter(made.values.values()))), width)
         for number, row in enumerate(rows):
             flat[row, room[number]] = BEYOND * touches.norm * self.sign((client, number), opposite)
@@ -283,7 +283,7 @@ def _flat(values: Mapping[str, Any]) -> torch.Tensor:
     return torch.cat([torch.as_tensor(np.array(v), dtype=torch.float64).reshape(-1) for v in values.values()])
 
 
-def _standing(made: ContributionRows | ContributionTrees) -> list[int]:
+def _units_present(made: ContributionRows | ContributionTrees) -> list[int]:
     """The units that are in some row or tree."""
     if isinstance(made, ContributionTrees):
         return sorted({int(unit) for unit in made.places.reshape(-1).tolist() if unit >= 0})

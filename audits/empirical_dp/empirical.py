@@ -212,7 +212,7 @@ def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
 # --- what is randomised
 
 
-def _drawn(run: Run, one: InputRandomizer, trials: int, confidence: float) -> dict[str, Any]:
+def _drawn(run: Run, randomizer: InputRandomizer, trials: int, confidence: float) -> dict[str, Any]:
     schema = run.federation.schema
     audits: dict[type[InputRandomizer], Callable[[Any], Lower]] = {
         RandomisedLinks: lambda links: audit_links(links, trials, confidence),
@@ -220,15 +220,15 @@ def _drawn(run: Run, one: InputRandomizer, trials: int, confidence: float) -> di
         MultiBitFeatures: lambda features: audit_features(features, schema.features, trials, confidence),
     }
     about = {
-        "noise": f"{one.kind} randomised",
+        "noise": f"{randomizer.kind} randomised",
         "of": "the one drawing",
-        "unit": one.unit,
+        "unit": randomizer.unit,
         "relation": run.policy.policy.relation,
         "reader": "server",
         "unseen": DRAWN,
     }
-    if type(one) not in audits:
-        reason = f"no worst case is known for {type(one).__name__}"
+    if type(randomizer) not in audits:
+        reason = f"no worst case is known for {type(randomizer).__name__}"
         return {**about, "outcome": UNAUDITED, "reason": reason}
-    lower = audits[type(one)](one)
-    return _row(about, one.epsilon, lower, lower.refutes(one.epsilon), confidence)
+    lower = audits[type(randomizer)](randomizer)
+    return _row(about, randomizer.epsilon, lower, lower.refutes(randomizer.epsilon), confidence)

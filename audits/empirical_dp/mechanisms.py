@@ -205,7 +205,7 @@ def audit(
     calls = math.ceil(max(trials / PILOT, LEAST_PILOT) / each)
     pilots = [np.concatenate([see(world) for _ in range(calls)]) for world in worlds]
     middles = [pilot.mean(axis=0) for pilot in pilots]
-    direction = _telling(pilots)
+    direction = _best_direction(pilots)
     threshold = float(direction @ (middles[0] + middles[1]) / 2)
     scores_in, scores_out = (
         np.concatenate([see(world) @ direction for _ in range(math.ceil(trials / each))]) for world in worlds
@@ -223,7 +223,7 @@ def audit(
     )
 
 
-def _telling(pilots: list[np.ndarray]) -> np.ndarray:
+def _best_direction(pilots: list[np.ndarray]) -> np.ndarray:
     """The direction that separates two worlds best: the difference of their means, where noise is least.
 
     Under independent noise that is the difference itself. Noise that repeats from value to value is noticed.

@@ -40,10 +40,10 @@ def around(row: np.ndarray, column: np.ndarray, scores: np.ndarray, linked: np.n
     degree = np.bincount(np.concatenate([row[linked], column[linked]]))
     few = np.flatnonzero((degree >= FEWEST) & (degree <= MOST))
     centre = int(rng.choice(few)) if len(few) else int(degree.argmax())
-    here = (row == centre) | (column == centre)
+    near_centre = (row == centre) | (column == centre)
     other = np.where(row == centre, column, row)
-    true = rng.permutation(other[here & linked])
-    order = np.flatnonzero(here & guessed)
+    true = rng.permutation(other[near_centre & linked])
+    order = np.flatnonzero(near_centre & guessed)
     guess = other[order[np.argsort(-scores[order], kind="stable")]]
     nodes = np.unique(np.concatenate([[centre], true[:MOST], guess[:MOST]]))
     among = np.isin(row, nodes) & np.isin(column, nodes)

@@ -62,7 +62,7 @@ def one_run_rows(
         "unseen": UNSEEN,
     }
     try:
-        played = _played(short, canaries)
+        played = _canary_runs(short, canaries)
     except SecureFedGraphError as error:
         return [{**about, "outcome": UNAUDITED, "reason": str(error)}]
     about |= {"unit": played[0].unit, "relation": played[0].relation}
@@ -89,7 +89,7 @@ def one_run_rows(
 
 
 @dataclass(frozen=True)
-class Played:
+class CanaryRun:
     """One run with canaries: its claim, and the server's scores of canaries that were in and out."""
 
     claim: float
@@ -99,9 +99,9 @@ class Played:
     outs: np.ndarray
 
 
-def _played(experiment: Experiment, canaries: int) -> list[Played]:
+def _canary_runs(experiment: Experiment, canaries: int) -> list[CanaryRun]:
     """Runs until there are enough canaries. A run that fails ends this; the earlier ones still count."""
-    crowd, runs = _crowd(experiment), list[Played]()
+    crowd, runs = _crowd(experiment), list[CanaryRun]()
     while len(runs) < RUNS:
         try:
             one = _run(crowd.model_copy(update={"seed": crowd.seed + len(runs)}))
@@ -165,7 +165,7 @@ def planted(experiment: Experiment) -> tuple[Run, Planting]:
     return run, planting
 
 
-def _run(experiment: Experiment) -> Played:
+def _run(experiment: Experiment) -> CanaryRun:
     run, planting = planted(experiment)
     steps = planting.bound.steps
     unit = steps.unit if steps else experiment.unit
@@ -175,7 +175,7 @@ def _run(experiment: Experiment) -> Played:
     )
     if math.isinf(claim):
         raise BadInput(f"the run claims no finite epsilon for one {unit} against the server")
-    return Played(claim, unit, str(privacy["relation"]), *planting.scores(run.transcript.view(SERVER)))
+    return CanaryRun(claim, unit, str(privacy["relation"]), *planting.scores(run.transcript.view(SERVER)))
 
 
 def _bound(experiment: Experiment, ins: np.ndarray, outs: np.ndarray, confidence: float) -> Lower:

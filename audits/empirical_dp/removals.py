@@ -130,7 +130,7 @@ class Removals:
         expected = max(one.rate * int(graph.train_mask.sum()), 1.0)
         with planted(roots):
             for trial in range(trials):
-                model = _Two()
+                model = _TwoNumberModel()
                 client.memory.pop("optimizer", None)
                 private_training.fit_privately(client, graph, model, settings)
                 scores[trial] = -sum(float(p.detach()) for p in model.parameters())
@@ -139,7 +139,7 @@ class Removals:
         return scores * expected / one.clip / math.sqrt(2)
 
 
-class _Two(torch.nn.Module):
+class _TwoNumberModel(torch.nn.Module):
     """A model of two numbers: what a step adds to it is what an attacker reads of the step."""
 
     def __init__(self) -> None:

@@ -67,16 +67,16 @@ class StepAudit:
         )
 
 
-def scores(how: PrivateSteps, records: Records, present: bool, trials: int) -> np.ndarray:
-    """Scores of single steps, one a trial: touched records that were drawn, plus noise of ``how.noise``."""
-    expected = max(how.rate * records.number, 1.0)
+def scores(private_steps: PrivateSteps, records: Records, present: bool, trials: int) -> np.ndarray:
+    """Scores of single steps, one a trial: touched records that were drawn, plus the steps' noise."""
+    expected = max(private_steps.rate * records.number, 1.0)
     parts = []
     for _ in range(math.ceil(trials / records.blocks)):
         parameters = {
             name: torch.nn.Parameter(torch.zeros(records.blocks, dtype=torch.float64))
             for name in records.names
         }
-        training = Training(replace(how, steps=1), "zero-out")
+        training = Training(replace(private_steps, steps=1), "zero-out")
         training.run(
             torch.optim.SGD(parameters.values(), lr=1.0),
             parameters,
@@ -85,12 +85,12 @@ def scores(how: PrivateSteps, records: Records, present: bool, trials: int) -> n
             records.touched,
         )
         moved = torch.stack([p.detach() for p in parameters.values()]).sum(0)
-        parts.append((-moved * expected / how.clip / math.sqrt(records.tensors)).numpy())
+        parts.append((-moved * expected / private_steps.clip / math.sqrt(records.tensors)).numpy())
     return np.concatenate(parts)
 
 
 def audit_steps(
-    how: PrivateSteps,
+    private_steps: PrivateSteps,
     occurrences: int = 1,
     *,
     trials: int = 10_000,
@@ -104,7 +104,7 @@ def audit_steps(
     """Compares the charge of noisy steps with what worst-case records show of a single one.
 
     Args:
-        how: the steps; its number of steps is what the claim is for.
+        private_steps: the steps; its number of steps is what the claim is for.
         occurrences: records of a unit, as they are charged.
         trials: of each world.
         blocks: trials in one call; 1 where an implementation may mix records.
@@ -115,15 +115,15 @@ def audit_steps(
         scored: (with the unit, trials) -> single steps' scores, as :func:`scores` gives them; by default of
             worst-case records.
     """
-    records = unit_in_records(how, touched or occurrences, blocks, others)
+    records = unit_in_records(private_steps, touched or occurrences, blocks, others)
     if scored is None:
-        ins, outs = (scores(how, records, present, trials) for present in (True, False))
+        ins, outs = (scores(private_steps, records, present, trials) for present in (True, False))
     else:
         ins, outs = scored(True, trials), scored(False, trials)
     confidence = (1 + confidence) / 2
     # the distribution that is charged for, which need not be the real one
-    event: Any = how.events(occurrences, "zero-out", 1)[0]
-    law = _Law(event.rate, getattr(event, "occurrences", 1), records.vanishing)
+    event: Any = private_steps.events(occurrences, "zero-out", 1)[0]
+    law = _ThresholdErrors(event.rate, getattr(event, "occurrences", 1), records.vanishing)
     claimed = event.noise_multiplier
     cut = law.threshold(claimed, ins.size, confidence)
     allowed = law.noise(ins, outs, cut, confidence)
@@ -134,7 +134,7 @@ def audit_steps(
         with np.errstate(over="ignore"):  # the ceiling's losses overflow exp
             return accounting.epsilon([one], delta).epsilon
 
-    charged = how.events(occurrences, "zero-out", records.blocks * records.tensors)
+    charged = private_steps.events(occurrences, "zero-out", records.blocks * records.tensors)
     details = {"noise": allowed, "threshold": cut}
     lower = Lower(
         epsilon(allowed) if allowed < _RANGE[1] else 0.0,
@@ -146,7 +146,9 @@ def audit_steps(
         outs.size,
         details,
     )
-    one = accounting.epsilon(replace(how, steps=1).events(occurrences, "zero-out", 1), delta).epsilon
+    one = accounting.epsilon(
+        replace(private_steps, steps=1).events(occurrences, "zero-out", 1), delta
+    ).epsilon
     return StepAudit(
         accounting.epsilon(charged, delta).epsilon,
         lower,
@@ -157,7 +159,7 @@ def audit_steps(
 
 
 @dataclass(frozen=True)
-class _Law:
+class _ThresholdErrors:
     """Errors of half-lines on one step's score: binomially many records, under Gaussian noise."""
 
     rate: float

@@ -248,16 +248,20 @@ class Records:
 
 
 def unit_in_records(
-    how: PrivateSteps, occurrences: int = 1, blocks: int = 500, others: int = 0, tensors: int = 2
+    private_steps: PrivateSteps, occurrences: int = 1, blocks: int = 500, others: int = 0, tensors: int = 2
 ) -> Records:
     """One unit whose gradients all point one way, far beyond the clip, against the other way (or zero).
 
     Args:
-        how: the steps: of graphs, a record is zeroed out; of nodes, a touched record may change to any other.
+        private_steps: of graphs, a record is zeroed out; of nodes, a touched record may change to any other.
         occurrences: records of a unit.
         blocks, others, tensors: as :class:`Records` says. With one block and others beside it, what is
             clipped only in the mean shows.
     """
     # far beyond what a mean over all records could hide
-    far = BEYOND * how.clip * max(blocks * (occurrences + others), 1) if blocks == 1 else BEYOND * how.clip
-    return Records(blocks, occurrences, others, tensors, far, vanishing=how.unit == "graph")
+    far = (
+        BEYOND * private_steps.clip * max(blocks * (occurrences + others), 1)
+        if blocks == 1
+        else BEYOND * private_steps.clip
+    )
+    return Records(blocks, occurrences, others, tensors, far, vanishing=private_steps.unit == "graph")

@@ -56,7 +56,7 @@ def quietly(group: Group, out: Path | None) -> dict[str, Any]:
         return attacked(group, out)
 
 
-def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
+def _one_run(audit: Audit, group: Group, out: Path | None) -> None:
     experiment, variant, who = group.experiment, group.variant, group.who
     # tables name the algorithm that was chosen, also where a control runs a variant of it
     named = experiment.model_copy(update={"algorithm": group.chosen.algorithm})
@@ -70,25 +70,25 @@ def _one_run(grid: Audit, group: Group, out: Path | None) -> None:
         for attack in variant.attacks:
             for adversary in (a for a in attack.adversaries if a in who):
                 blank = blank_cell(named, attack, adversary, EACH, variant)
-                blank["settings"] |= limits(grid, attack)
-                grid.cells.append(
+                blank["settings"] |= limits(audit, attack)
+                audit.cells.append(
                     {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
                 )
         return
     result = run_result(run, experiment)
-    case = FinishedRun.of(run, experiment.seed, result)
-    claims = Claims.charged(run.charges, run.federation.holders, run.federation.units, result)
-    found = cells(case, named, variant.attacks, who, variant, grid.controls, grid.effort, claims)
-    grid.cells += found.cells
-    grid.reconstructions += found.reconstructions
+    finished = FinishedRun.of(run, experiment.seed, result)
+    claims = Claims.from_charges(run.charges, run.federation.holders, run.federation.units, result)
+    attacked_run = cells(finished, named, variant.attacks, who, variant, audit.controls, audit.effort, claims)
+    audit.cells += attacked_run.cells
+    audit.reconstructions += attacked_run.reconstructions
     if variant.plays is None:  # of a party that plays its own game nothing was promised
         about = _about(group)
-        grid.conformance += [{**about, **row} for row in conformance_rows(run)]
+        audit.conformance += [{**about, **row} for row in conformance_rows(run)]
         if group.probed:
-            grid.conformance += [{**about, **row} for row in probe_rows(run)]
+            audit.conformance += [{**about, **row} for row in probe_rows(run)]
         if group.configured:  # controls change what is learned from, and no noise
-            grid.empirical += [{**about, **row} for row in empirical_or_why_not(run, experiment.delta)]
-    grid.runs.append(
+            audit.empirical += [{**about, **row} for row in empirical_or_why_not(run, experiment.delta)]
+    audit.runs.append(
         {
             "variant": variant.name,
             "algorithm": named.algorithm,

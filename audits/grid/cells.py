@@ -49,7 +49,7 @@ class Audit:
 
 
 def cells(
-    case: FinishedRun,
+    finished: FinishedRun,
     experiment: Experiment,
     attacks: Iterable[type[Attack]],
     who: Iterable[str],
@@ -63,26 +63,26 @@ def cells(
     Args:
         claims: what the run claims at every delta; by default what its result says at its own.
     """
-    claims = claims or Claims.told(case.result)
+    claims = claims or Claims.from_result(finished.result)
     audit, who = Audit(controls=None if controls is None else tuple(controls), effort=effort), tuple(who)
     variant = variant or Variant(AS_CONFIGURED, {}, ())
     for attack in attacks:
         for adversary in (a for a in attack.adversaries if a in who):
-            view = case.transcript.view(*case.parties(adversary))
+            view = finished.transcript.view(*finished.parties(adversary))
             for aim in AIMS:
                 blank = blank_cell(experiment, attack, adversary, aim, variant)
-                decides = {key: at(case.result["config"], key) for key in attack.depends_on}
+                decides = {key: at(finished.result["config"], key) for key in attack.depends_on}
                 blank["settings"] |= decides | limits(audit, attack)
-                blank["form"] = case.result.get("form", {})
-                _cell(audit, blank, view, case, experiment, attack(effort), claims)
+                blank["form"] = finished.result.get("form", {})
+                _cell(audit, blank, view, finished, experiment, attack(effort), claims)
     return audit
 
 
 def _cell(
-    grid: Audit,
+    audit: Audit,
     blank: dict[str, Any],
     view: View,
-    case: FinishedRun,
+    finished: FinishedRun,
     experiment: Experiment,
     attack: Attack,
     claims: Claims,
@@ -92,14 +92,14 @@ def _cell(
         if not set(attack.reads()) & set(view.public.get("channels", {})):
             raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # and no facts can be granted
         work = attack.run if aim == EACH else attack.residual
-        guess = work(view, knowledge(attack, case))
-        if guess.about in rounds.JUDGES and not rounds.updates(case):
+        guess = work(view, knowledge(attack, finished))
+        if guess.about in rounds.JUDGES and not rounds.updates(finished):
             raise Blind(f"{attack.id}: {UNJUDGED}")
     except Blind as reason:
-        grid.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
+        audit.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
         return
     seconds = time.perf_counter() - started
-    judgement = judge_of(type(attack), guess)(guess, case)
+    judgement = judge_of(type(attack), guess)(guess, finished)
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
     short = stopped(guess) if score.value < 1 else ""
@@ -107,7 +107,7 @@ def _cell(
     details = dict(score.details)
     if guess.stopped:
         details |= {"searches_stopped": len(guess.stopped), "stopped_after": max(guess.stopped.values())}
-    grid.reconstructions.append(
+    audit.reconstructions.append(
         {
             "algorithm": experiment.algorithm,
             "policy": experiment.policy,
@@ -122,7 +122,7 @@ def _cell(
             "targets": judgement.targets(),
         }
     )
-    grid.cells.append(
+    audit.cells.append(
         {
             **blank,
             "outcome": "score",
@@ -135,14 +135,16 @@ def _cell(
             "baselines": dict(score.baselines),
             **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
             "leaks": score.leaks,
-            "verdict": verdict if aim == EACH else f"{verdict}, {whom(guess, case.federation.names)}",
+            "verdict": verdict
+            if aim == EACH
+            else f"{verdict}, {describe_owners(guess, finished.federation.names)}",
             "owners": owners_of(guess),
             "reason": f"{attack.id}: {short}" if short else "",
             "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
             "details": details,
             "messages": guess.messages,
-            "accuracy": case.result["accuracy"],
-            "bytes": case.result["bytes"],
+            "accuracy": finished.result["accuracy"],
+            "bytes": finished.result["bytes"],
             "seconds": round(seconds, 3),
         }
     )
@@ -163,7 +165,7 @@ def owners_of(guess: Guess) -> int:
     return max((len(set(of)) for of in guess.targets.values()), default=1)
 
 
-def whom(guess: Guess, names: Collection[str]) -> str:
+def describe_owners(guess: Guess, names: Collection[str]) -> str:
     """Whom a guess at what a defence leaves is about, in words: it may still be about single owners."""
     owners = owners_of(guess)
     if owners == 1:
@@ -171,13 +173,13 @@ def whom(guess: Guess, names: Collection[str]) -> str:
     return "about all owners together" if owners == len(names) else "about several owners together"
 
 
-def limits(grid: Audit, attack: type[Attack]) -> dict[str, Any]:
+def limits(audit: Audit, attack: type[Attack]) -> dict[str, Any]:
     """What bounded an attack, as far as it has controls and a search."""
     bounds: dict[str, Any] = {}
-    if grid.controls is not None and attack.controls:
-        bounds["controls"] = ", ".join(grid.controls)
-    if grid.effort is not None and attack.searches:
-        bounds["effort"] = int(grid.effort) if grid.effort == int(grid.effort) else grid.effort
+    if audit.controls is not None and attack.controls:
+        bounds["controls"] = ", ".join(audit.controls)
+    if audit.effort is not None and attack.searches:
+        bounds["effort"] = int(audit.effort) if audit.effort == int(audit.effort) else audit.effort
     return bounds
 
 

@@ -32,7 +32,7 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
     Raises:
         BadInput: for a name that is none of these, or that of a plugin that cannot be used, with the reason.
     """
-    found: dict[str, type[Attack]] = {}
+    by_id: dict[str, type[Attack]] = {}
     for name in names:
         asked = ALIASES.get(name, name)
         chosen = [a for a in ATTACKS.values() if asked in ("all", a.family, a.id, *a.id.split("-", 1))]
@@ -41,8 +41,8 @@ def choose(names: Iterable[str]) -> list[type[Attack]]:
                 raise BadInput(why)
         if not chosen:
             raise unknown_name("attack", name, [*ATTACKS, *families(), "all"])
-        found.update({a.id: a for a in chosen})
-    return list(found.values())
+        by_id.update({a.id: a for a in chosen})
+    return list(by_id.values())
 
 
 def readers(experiment: Experiment, attacks: Iterable[type[Attack]]) -> list[type[Attack]]:
@@ -135,7 +135,7 @@ def variants(
     attacks, kind = tuple(attacks), algorithm_named(experiment.algorithm)
     used = {channel.name for channel in kind.channels}
     configured = {"training": experiment.make_algorithm().settings.model_dump()}
-    found: dict[str, Variant] = {}
+    by_name: dict[str, Variant] = {}
     for attack in attacks:
         for control in attack.controls if used & set(attack.reads()) else ():
             if controls is not None and control.name not in controls:
@@ -150,27 +150,27 @@ def variants(
             if "federated_epochs" in kind.Settings.model_fields:  # rounds before the first scored one
                 settings.setdefault("training.federated_epochs", 1)
             name, plays = _played(control.name, attack)
-            known = found.get(name, Variant(name, settings, ()))
-            found[name] = Variant(name, settings, (*known.attacks, attack), plays)
+            known = by_name.get(name, Variant(name, settings, ()))
+            by_name[name] = Variant(name, settings, (*known.attacks, attack), plays)
     active = [attack for attack in attacks if used & set(attack.reads()) and _played("", attack)[1]]
     played = [Variant(f"{AS_CONFIGURED}, {_slug(a)} plays", {}, (a,), _played("", a)[1]) for a in active]
     others = tuple(attack for attack in attacks if attack not in active)
     honest = [Variant(AS_CONFIGURED, {}, others)] if others or not active else []
-    return [*honest, *played, *found.values()]
+    return [*honest, *played, *by_name.values()]
 
 
 def left_out(
     experiment: Experiment, attacks: Iterable[type[Attack]], controls: Collection[str] | None = None
 ) -> list[tuple[type[Attack], str, str]]:
     """Attacks, the controls that :func:`variants` made no run for, and why not: a setting is not there."""
-    kind, found = algorithm_named(experiment.algorithm), []
+    kind, omitted = algorithm_named(experiment.algorithm), []
     used = {channel.name for channel in kind.channels}
     for attack in (one for one in attacks if used & set(one.reads())):
         for control in attack.controls:
             reason = _why_not(kind, control)
             if reason and (controls is None or control.name in controls):
-                found.append((attack, _played(control.name, attack)[0], reason))
-    return found
+                omitted.append((attack, _played(control.name, attack)[0], reason))
+    return omitted
 
 
 def _why_not(kind: type[Algorithm], control: Control) -> str:

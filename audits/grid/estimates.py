@@ -135,7 +135,7 @@ def attack_seconds(group: Group) -> float:
     return seconds
 
 
-def telling(groups: Iterable[Group], costs: Costs | None = None) -> list[Group]:
+def most_informative_first(groups: Iterable[Group], costs: Costs | None = None) -> list[Group]:
     """The groups in their order, the most informative first.
 
     Attacks on unprotected runs come first: without them an attack that reads nothing shows nothing. Then come
@@ -173,7 +173,7 @@ def in_words(seconds: float) -> str:
     return f"{seconds / DAY:.1f} days"
 
 
-def told(groups: list[Group], costs: Costs, workers: int, budget: float | None) -> Mapping[str, Any]:
+def cost_estimate(groups: list[Group], costs: Costs, workers: int, budget: float | None) -> Mapping[str, Any]:
     """The estimate as ``audit.json`` has it, with a sentence."""
     seconds = costs.total(groups) / workers
     known = sum(costs.of(group) is not None for group in groups)

@@ -42,8 +42,8 @@ def audit_folder(
         BadInput: where the folder holds no result or no transcript, or damaged ones.
     """
     attacks = list(attacks)
-    result, experiment = finished(folder)
-    transcript = _kept(folder / "transcript", attacks)
+    result, experiment = read_folder(folder)
+    transcript = _read_transcript(folder / "transcript", attacks)
     if not any(sent.kept for sent in transcript.sent):
         raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
     federation = make_federation(experiment)
@@ -70,9 +70,9 @@ def audit_folder(
     return experiment, audit
 
 
-def _as_run(folder: Path, case: FinishedRun, experiment: Experiment, result: dict[str, Any]) -> Run:
+def _as_run(folder: Path, finished: FinishedRun, experiment: Experiment, result: dict[str, Any]) -> Run:
     """The run as far as its folder holds it: no state; the policy is bound again, with the planned noise."""
-    algorithm, federation = case.algorithm, case.federation
+    algorithm, federation = finished.algorithm, finished.federation
     plan = {row["channel"]: float(row["multiplier"]) for row in result.get("plan") or []}
     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
     if experiment.evaluation == "in_band":
@@ -87,7 +87,7 @@ def _as_run(folder: Path, case: FinishedRun, experiment: Experiment, result: dic
         bound,
         {},
         rounds,
-        _undamaged(case.transcript),
+        _undamaged(finished.transcript),
         charges,
         float(result.get("seconds") or 0.0),
         experiment.evaluation,
@@ -108,7 +108,7 @@ def _undamaged(transcript: Transcript) -> Transcript:
     return transcript
 
 
-def finished(folder: Path) -> tuple[dict[str, Any], Experiment]:
+def read_folder(folder: Path) -> tuple[dict[str, Any], Experiment]:
     """A run's result and its configuration; it is checked that they hold all that an audit reads.
 
     Raises:
@@ -129,7 +129,7 @@ def finished(folder: Path) -> tuple[dict[str, Any], Experiment]:
     return result, experiment
 
 
-def _kept(folder: Path, attacks: Iterable[type[Attack]]) -> Transcript:
+def _read_transcript(folder: Path, attacks: Iterable[type[Attack]]) -> Transcript:
     """A transcript whose messages, as far as the attacks read them, are those that were sent."""
     index = folder / "index.json"
     try:

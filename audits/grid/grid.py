@@ -27,14 +27,14 @@ from secure_fedgraph.audits.grid.estimates import (
     Costs,
     Kind,
     Rehearsed,
+    cost_estimate,
     kind_of,
+    most_informative_first,
     rehearsed,
     rounds_of,
-    telling,
-    told,
 )
-from secure_fedgraph.audits.grid.folders import audit_folder, finished
-from secure_fedgraph.audits.grid.groups import Group, keep, kept
+from secure_fedgraph.audits.grid.folders import audit_folder, read_folder
+from secure_fedgraph.audits.grid.groups import Group, read_cells, write_cells
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.experiment.config import Experiment
 
@@ -53,9 +53,9 @@ __all__ = [
     "cells",
     "choose",
     "controls",
-    "finished",
     "groups",
     "played_by",
+    "read_folder",
     "readers",
     "variants",
 ]
@@ -112,7 +112,7 @@ def audit(
     wanted = groups(
         experiments, list(policies), attacks, list(seeds), adversary, controls, effort, canaries, probes
     )
-    call = _Call(wanted, out, progress, workers, budget, say, started)
+    call = _GridRunner(wanted, out, progress, workers, budget, say, started)
     call.run()
     audited = call.audit(controls, effort)
     audited.not_run += _without_their_settings(wanted, attacks, controls)
@@ -177,7 +177,7 @@ def groups(
 
 def _earlier(group: Group, out: Path | None) -> dict[str, Any] | None:
     group.experiment.make_algorithm()
-    return None if out is None else kept(out, group)
+    return None if out is None else read_cells(out, group)
 
 
 def _is_long(group: Group) -> bool:
@@ -188,7 +188,7 @@ def _rehearse(group: Group) -> Rehearsed:
     return rehearsed(group.experiment)
 
 
-class _Call:
+class _GridRunner:
     """One call over a grid: the cells of earlier calls, the groups to run, and their cells."""
 
     def __init__(
@@ -204,7 +204,7 @@ class _Call:
         self.wanted, self.out, self.progress = wanted, out, progress
         self.workers, self.budget, self.say = workers, budget, say
         self.deadline = None if budget is None else started + budget - min(RESERVE, budget / 10)
-        self.found: dict[int, dict[str, Any]] = {}
+        self.contents: dict[int, dict[str, Any]] = {}
         self.missing: dict[int, Failed] = {}
         self.costs = Costs()
         self.estimate: dict[str, Any] | None = None
@@ -216,18 +216,18 @@ class _Call:
                 self._take_or_note(group, earlier)
             elif earlier is not None:
                 self._take(group, earlier)
-        done = {*self.found, *self.missing}
-        todo = telling([group for group in self.wanted if id(group) not in done])
+        done = {*self.contents, *self.missing}
+        todo = most_informative_first([group for group in self.wanted if id(group) not in done])
         large = self.budget is not None or len(self.wanted) >= MANY or any(map(_is_long, todo))
         if todo and not large and self.workers is None:
-            self._here(todo.pop(0))  # its time shows whether processes are worth starting
+            self._run_here(todo.pop(0))  # its time shows whether processes are worth starting
         workers = default_workers(len(todo)) if self.workers is None else self.workers
         with Pool(workers) as pool:
             if todo and large:
                 self._foresee(todo, workers, pool)
             if self.budget is None and (workers == 1 or self._is_small(todo)):
                 for group in todo:
-                    self._here(group)
+                    self._run_here(group)
             else:
                 self._side_by_side(pool, todo)
         self._check_any()
@@ -242,7 +242,7 @@ class _Call:
         audited = Audit(controls=None if controls is None else tuple(controls), effort=effort)
         audited.estimate = self.estimate
         for group in self.wanted:
-            made = self.found.get(id(group))
+            made = self.contents.get(id(group))
             if made is None:
                 reason = self.missing[id(group)].reason
                 failed = self.missing[id(group)].unforeseen
@@ -252,11 +252,11 @@ class _Call:
                 getattr(audited, name).extend(made[name])
         return audited
 
-    def _here(self, group: Group) -> None:
+    def _run_here(self, group: Group) -> None:
         self._take_or_note(group, tried(attacked, group, self.out))
 
     def _side_by_side(self, pool: Pool, todo: list[Group]) -> None:
-        waiting = telling(todo, self.costs)
+        waiting = most_informative_first(todo, self.costs)
         while waiting or pool.working:
             while waiting and pool.free:
                 group = next((one for one in waiting if self._fits(one)), None)
@@ -297,7 +297,7 @@ class _Call:
                     self.costs.rehearsals[kind] = made
                 elif made.stopped:
                     self.costs.rehearsals[kind] = Rehearsed(PATIENCE, 0.0, whole=False)
-        self.estimate = dict(told(todo, self.costs, workers, self.budget))
+        self.estimate = dict(cost_estimate(todo, self.costs, workers, self.budget))
         self.say(self.estimate["sentence"])
 
     def _take_or_note(self, group: Group, made: Any) -> None:
@@ -305,20 +305,20 @@ class _Call:
             self.missing[id(group)] = made
             self.progress(f"{group.name}: {made.reason}")
             return
-        unkept = tried(keep, self.out, group, made) if self.out is not None else None
-        if isinstance(unkept, Failed):
-            self._take_or_note(group, unkept)
+        unwritten = tried(write_cells, self.out, group, made) if self.out is not None else None
+        if isinstance(unwritten, Failed):
+            self._take_or_note(group, unwritten)
         else:
             self._take(group, made)
 
     def _take(self, group: Group, made: dict[str, Any]) -> None:
-        self.found[id(group)] = made
+        self.contents[id(group)] = made
         self.costs.seconds[id(group)] = (group, float(made["seconds"]))
         self.progress(group.name)
 
     def _check_any(self) -> None:
         """Raises the first error where no run succeeded and one or more failed."""
         failed = [one for one in self.missing.values() if not one.stopped]
-        if failed and not self.found:
+        if failed and not self.contents:
             kind = getattr(errors, failed[0].kind, None)
             raise (kind if isinstance(kind, type) else errors.SecureFedGraphError)(failed[0].reason)

@@ -110,12 +110,12 @@ class Group:
         return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
 
 
-def keep(out: Path, group: Group, found: dict[str, Any]) -> None:
+def write_cells(out: Path, group: Group, content: dict[str, Any]) -> None:
     """Writes a group's cells, whole or not at all."""
-    write_json(out / CELLS / f"{group.key}.json", {"schema": SCHEMA, "group": group.name, **found}, out)
+    write_json(out / CELLS / f"{group.key}.json", {"schema": SCHEMA, "group": group.name, **content}, out)
 
 
-def kept(out: Path, group: Group) -> dict[str, Any] | None:
+def read_cells(out: Path, group: Group) -> dict[str, Any] | None:
     """A group's cells from an earlier call of the same configuration; None where there are no whole ones."""
     path = out / CELLS / f"{group.key}.json"
     if not path.exists():
@@ -127,11 +127,11 @@ def kept(out: Path, group: Group) -> dict[str, Any] | None:
     return content if _is_whole(content) else None
 
 
-def _is_whole(found: dict[str, Any]) -> bool:
+def _is_whole(content: dict[str, Any]) -> bool:
     """Whether it holds all parts, each a list of rows with names, and the seconds a number."""
-    return set(found) >= PARTS and all(
-        isinstance(found[part], int | float)
+    return set(content) >= PARTS and all(
+        isinstance(content[part], int | float)
         if part == "seconds"
-        else isinstance(found[part], list) and all(isinstance(row, dict) for row in found[part])
+        else isinstance(content[part], list) and all(isinstance(row, dict) for row in content[part])
         for part in PARTS
     )

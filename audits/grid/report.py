@@ -20,7 +20,7 @@ HIDDEN = {domain.value for domain in Domain if not domain.readable}
 
 
 def audit_result(
-    found: Audit,
+    audit: Audit,
     experiment: Experiment,
     policies: list[str],
     seeds: list[int],
@@ -40,19 +40,19 @@ def audit_result(
         **({"configs": [one.model_dump(mode="json") for one in (experiment, *more)]} if more else {}),
         "policies": policies,
         "seed": seeds,
-        "controls": None if found.controls is None else list(found.controls),
-        "effort": found.effort,
+        "controls": None if audit.controls is None else list(audit.controls),
+        "effort": audit.effort,
         "versions": versions(),
-        "verdict": verdict(found.cells),
-        "broken": broken(found),
+        "verdict": verdict(audit.cells),
+        "broken": broken(audit),
         "seconds": round(seconds, 3),
-        "cells": found.cells,
-        "not_run": found.not_run,
-        "estimate": found.estimate,
-        "conformance": found.conformance,
-        "empirical": found.empirical,
-        "runs": found.runs,
-        "reconstructions": found.reconstructions,
+        "cells": audit.cells,
+        "not_run": audit.not_run,
+        "estimate": audit.estimate,
+        "conformance": audit.conformance,
+        "empirical": audit.empirical,
+        "runs": audit.runs,
+        "reconstructions": audit.reconstructions,
     }
     return schema.checked(schema.AuditResult, result)
 
@@ -87,17 +87,17 @@ def verdict(cells: list[dict[str, Any]]) -> str:
     return " ".join(sentences)
 
 
-def broken(found: Audit) -> list[str]:
+def broken(audit: Audit) -> list[str]:
     """Claims that the audit saw fail, a sentence each.
 
     A server that read single owners where nothing that it got was readable; an attack that scored surely
     above what the claimed epsilon allows any attack; a check of conformance that a run failed; noise that
     shows a larger epsilon than was charged for it.
     """
-    return [*_read_hidden(found), *_above_ceiling(found), *_not_as_declared(found), *_refuted(found)]
+    return [*_read_hidden(audit), *_above_ceiling(audit), *_not_as_declared(audit), *_refuted(audit)]
 
 
-def _read_hidden(found: Audit) -> list[str]:
+def _read_hidden(audit: Audit) -> list[str]:
     def place(row: dict[str, Any], seed: Any, variant: Any) -> tuple[Any, ...]:
         return row.get("algorithm"), row["policy"], variant, seed
 
@@ -105,7 +105,7 @@ def _read_hidden(found: Audit) -> list[str]:
         place(run, run["result"]["seed"], run["variant"]): [
             row for row in run["result"]["channels"] if row["domain"] in HIDDEN
         ]
-        for run in found.runs
+        for run in audit.runs
     }
 
     def hidden(cell: dict[str, Any]) -> bool:
@@ -118,7 +118,7 @@ def _read_hidden(found: Audit) -> list[str]:
     return [
         f"{cell['attack']} read single owners from channel {cell['channel']!r} under {cell['policy']}, "
         "where no upload should be readable by the server."
-        for cell in found.cells
+        for cell in audit.cells
         if _surely_leaks(cell) and cell["settings"]["aim"] == EACH
         if cell["adversary"] == SERVER and hidden(cell)
     ]
@@ -130,20 +130,20 @@ def _surely_leaks(cell: dict[str, Any]) -> bool:
     return bool(cell["leaks"]) and (surely is None or surely > (cell.get("baseline") or 0.0))
 
 
-def _above_ceiling(found: Audit) -> list[str]:
+def _above_ceiling(audit: Audit) -> list[str]:
     return [
         f"{cell['attack']} by the {cell['adversary']} scored {cell['score']:.3f} "
         f"(surely at least {at_least(cell):.3f}) under {cell['policy']}, and "
         f"epsilon = {cell['claim']['epsilon']:g} for one {cell['claim']['unit']} "
         f"allows any attack {cell['ceiling']:.3f}."
-        for cell in found.cells
+        for cell in audit.cells
         if above(cell)
     ]
 
 
-def _not_as_declared(found: Audit) -> list[str]:
+def _not_as_declared(audit: Audit) -> list[str]:
     rows: dict[tuple[str, str], list[str]] = {}
-    for row in found.conformance:
+    for row in audit.conformance:
         if row["outcome"] == FAILED:
             rows.setdefault((row["policy"], row["check"]), row["findings"])
     return [
@@ -152,12 +152,12 @@ def _not_as_declared(found: Audit) -> list[str]:
     ]
 
 
-def _refuted(found: Audit) -> list[str]:
+def _refuted(audit: Audit) -> list[str]:
     return [
         f"{row['noise']} under {row['policy']}: {row['of']} is charged epsilon {row['claim']:.3g} for one "
         f"{row['unit']} against the {row['reader']}, and {row['trials']} trials show at least "
         f"{row['lower']:.3g}."
-        for row in found.empirical
+        for row in audit.empirical
         if row["outcome"] == BROKEN
     ]
 

@@ -26,7 +26,7 @@ Key = tuple[int, str, str, str]
 Answers = dict[Key, torch.Tensor]
 
 
-class DeafTraining:
+class DataFreeTraining:
     """Noisy steps without any record: gradients come from a public seed alone.
 
     A channel that shows noisy steps only cannot depend on the data then.
@@ -35,8 +35,8 @@ class DeafTraining:
         how: the steps.
     """
 
-    def __init__(self, how: PrivateSteps) -> None:
-        self.how = how
+    def __init__(self, private_steps: PrivateSteps) -> None:
+        self.how = private_steps
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.rounds = 0
 
@@ -74,16 +74,16 @@ class DeafTraining:
 
 @dataclass
 class _Listening:
-    """Collects answers; it replaces clients' noisy training by :class:`DeafTraining`."""
+    """Collects answers; it replaces clients' noisy training by :class:`DataFreeTraining`."""
 
     steps: PrivateSteps | None = None
     answers: Answers = field(default_factory=dict)
-    trainings: dict[str, DeafTraining] = field(default_factory=dict)
+    trainings: dict[str, DataFreeTraining] = field(default_factory=dict)
 
     def before(self, client: Client) -> None:
         if self.steps is not None and client.name not in self.trainings:
-            self.trainings[client.name] = deaf = DeafTraining(self.steps)
-            client.training = deaf  # type: ignore[assignment]
+            self.trainings[client.name] = data_free = DataFreeTraining(self.steps)
+            client.training = data_free  # type: ignore[assignment]
 
     def after(self, client: ClientContext, channel: str, made: Any) -> None:
         if isinstance(made, Upload | ContributionRows | ContributionTrees):
@@ -184,18 +184,18 @@ def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
     return findings
 
 
-def _drawn_once(rehearsal: Rehearsal, one: InputRandomizer, rounds: int) -> list[Finding]:
+def _drawn_once(rehearsal: Rehearsal, randomizer: InputRandomizer, rounds: int) -> list[Finding]:
     """One randomised copy for all answers, different from the owner's data as often as its epsilon says."""
     seen: dict[str, list[torch.Tensor]] = {}
 
     def look(client: ClientContext, *_: Any) -> None:
-        value = getattr(client.graph, one.place)
+        value = getattr(client.graph, randomizer.place)
         before = seen.setdefault(client.name, [])
         if not before or not torch.equal(before[-1], value):
             before.append(value.clone())
 
     rehearsal.play(rounds, look, look)
-    where = f"{one.kind} of one {one.unit}"
+    where = f"{randomizer.kind} of one {randomizer.unit}"
     again = {name: values for name, values in seen.items() if len(values) > 1}
     if again:
         name, values = next(iter(again.items()))
@@ -203,34 +203,34 @@ def _drawn_once(rehearsal: Rehearsal, one: InputRandomizer, rounds: int) -> list
         return [Finding("randomised data", where, text)]
     findings = []
     graphs = rehearsal.federation.owners
-    same = [torch.equal(values[0], getattr(graphs[name], one.place)) for name, values in seen.items()]
-    if one.kind == "labels":
+    same = [torch.equal(values[0], getattr(graphs[name], randomizer.place)) for name, values in seen.items()]
+    if randomizer.kind == "labels":
         kept = total = 0
         for name, values in seen.items():
             own = graphs[name].y
             labelled = own >= 0
             kept, total = kept + int((values[0] == own)[labelled].sum()), total + int(labelled.sum())
         classes = rehearsal.federation.schema.classes
-        flipped = (classes - 1) / (classes - 1 + float(torch.tensor(one.epsilon).double().exp()))
+        flipped = (classes - 1) / (classes - 1 + float(torch.tensor(randomizer.epsilon).double().exp()))
         if float(binom.sf(kept - 1, total, 1 - flipped)) < LEVEL:
             findings.append(
                 Finding("randomised data", where, f"{kept} of {total} labels are the owners' own")
             )
-    elif same and all(same) and one.kind != "links":
+    elif same and all(same) and randomizer.kind != "links":
         findings.append(Finding("randomised data", where, "they are the owners' own values"))
     return findings
 
 
-def _own_unused(rehearsal: Rehearsal, one: InputRandomizer) -> list[Finding]:
+def _own_unused(rehearsal: Rehearsal, randomizer: InputRandomizer) -> list[Finding]:
     """With known values in place of randomised ones, an owner's own values change nothing that it sends."""
     classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
     drawn = tuple(_known(each, graphs, classes) for each in rehearsal.policy.drawn)
     policy = replace(rehearsal.policy, drawn=drawn)
-    known = _values(one, graphs, classes)
+    known = _values(randomizer, graphs, classes)
     unused: list[str] = []
 
     def look(client: ClientContext, *_: Any) -> None:
-        value = getattr(client.graph, one.place)
+        value = getattr(client.graph, randomizer.place)
         if not any(torch.equal(value, v) for v in known if v.shape == value.shape):
             unused.append(client.name)
 
@@ -241,10 +241,10 @@ def _own_unused(rehearsal: Rehearsal, one: InputRandomizer) -> list[Finding]:
         listening.after(client, channel, made)
 
     rehearsal.play(1, look, after, policy=policy)
-    where = f"{one.kind} of one {one.unit}"
+    where = f"{randomizer.kind} of one {randomizer.unit}"
     if unused:
         return [Finding("randomised data", where, f"{unused[0]} uses values other than the randomised ones")]
-    others = {name: other_data(graph, classes, 9, (one.place,)) for name, graph in graphs.items()}
+    others = {name: other_data(graph, classes, 9, (randomizer.place,)) for name, graph in graphs.items()}
     differing = _differing(rehearsal, listening, others, 1, policy=policy)
     to = {c.name: c.to for c in rehearsal.algorithm.in_use}
     return [
@@ -254,18 +254,21 @@ def _own_unused(rehearsal: Rehearsal, one: InputRandomizer) -> list[Finding]:
     ]
 
 
-def _values(one: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
+def _values(randomizer: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> list[torch.Tensor]:
     """For each owner other values in the shape of its own."""
-    return [getattr(other_data(graph, classes, 5, (one.place,)), one.place) for graph in graphs.values()]
+    return [
+        getattr(other_data(graph, classes, 5, (randomizer.place,)), randomizer.place)
+        for graph in graphs.values()
+    ]
 
 
-def _known(one: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> InputRandomizer:
+def _known(randomizer: InputRandomizer, graphs: Mapping[str, Data], classes: int) -> InputRandomizer:
     """A randomizer of the same kind and cost that gives known values in the shape of the owner's own."""
-    values = _values(one, graphs, classes)
+    values = _values(randomizer, graphs, classes)
 
     def anew(_: InputRandomizer, graph: Data, classes: int) -> torch.Tensor:
-        shape = getattr(graph, one.place).shape
+        shape = getattr(graph, randomizer.place).shape
         return next(value for value in values if value.shape == shape).clone()
 
-    kind: type[InputRandomizer] = type(type(one).__name__, (type(one),), {"anew": anew})
-    return kind(**vars(one))
+    kind: type[InputRandomizer] = type(type(randomizer).__name__, (type(randomizer),), {"anew": anew})
+    return kind(**vars(randomizer))

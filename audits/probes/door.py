@@ -144,7 +144,7 @@ def answer_alone(rehearsal: Rehearsal) -> list[Finding]:
     Raises:
         NoTwins: where no copies can be made, or runs do not repeat.
     """
-    shapes = rehearsal.usual().answers
+    shapes = rehearsal.unchanged_round().answers
     classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
     others = {name: other_data(graph, classes, 3) for name, graph in graphs.items()}
     last = rehearsal.algorithm.warm_up + ROUNDS
@@ -233,7 +233,7 @@ def _opened(run: Run) -> Iterator[tuple[str, np.ndarray]]:
 
 def any_answer(rehearsal: Rehearsal) -> list[Finding]:
     """That any answer is sent, and in the same form, on channels that hide something."""
-    answers = rehearsal.usual().answers
+    answers = rehearsal.unchanged_round().answers
 
     def play(kind: str) -> Run:
         return _play(rehearsal, Script(answers, kind))
@@ -247,7 +247,7 @@ def behaviour(rehearsal: Rehearsal) -> list[Finding]:
     Raises:
         OutOfTime: where a round takes too long to be played on other data.
     """
-    usual = rehearsal.usual()
+    usual = rehearsal.unchanged_round()
     if usual.seconds * len(CHANGES) > SECONDS:
         raise OutOfTime(f"its first round took {usual.seconds:.0f} s, too long for other data")
 

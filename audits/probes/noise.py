@@ -252,17 +252,17 @@ def _rms(squares: np.ndarray) -> float:
     return float(math.sqrt(squares.mean())) if squares.size else 0.0
 
 
-def likenesses(found: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
+def likenesses(all_noise: Sequence[Noise], level: float = LEVEL) -> list[Finding]:
     """That no noise resembles another: of other rounds, other clients, other channels, other coordinates.
 
     Sums of products of independent normal numbers stay within the bound of Laurent and Massart (2000),
     lemma 1, whatever their number.
 
     Args:
-        found: the noise of all channels and parties.
+        all_noise: the noise of all channels and parties.
         level: the probability that chance accuses right noise, over all these tests.
     """
-    tests = list(_products(found))
+    tests = list(_products(all_noise))
     each = math.log(2 * max(len(tests), 1) / level)
     complaints: dict[str, tuple[float, Finding]] = {}
     for kind, where, what, total, count in tests:
@@ -281,11 +281,11 @@ Product = tuple[str, str, str, float, int]
 """Kind, channel, what, the sum of products and how many."""
 
 
-def _products(found: Sequence[Noise]) -> Iterator[Product]:
-    for noise in found:
+def _products(all_noise: Sequence[Noise]) -> Iterator[Product]:
+    for noise in all_noise:
         yield from _own_products(noise)
-    yield from _each_with_each(found)
-    for one, other in itertools.combinations(found, 2):
+    yield from _each_with_each(all_noise)
+    for one, other in itertools.combinations(all_noise, 2):
         rounds = min(len(one.values), len(other.values))
         width = min(one.values.shape[1], other.values.shape[1])
         a, b = one.values[:rounds], other.values[:rounds]
@@ -301,9 +301,9 @@ def _products(found: Sequence[Noise]) -> Iterator[Product]:
                 yield "parties", where, f"{what} a round earlier", *_dot(first[1:], second[:-1])
 
 
-def _each_with_each(found: Sequence[Noise]) -> Iterator[Product]:
+def _each_with_each(all_noise: Sequence[Noise]) -> Iterator[Product]:
     """Any round of any party and channel with any other, over the coordinates that both have."""
-    for one, other in itertools.combinations_with_replacement(found, 2):
+    for one, other in itertools.combinations_with_replacement(all_noise, 2):
         width = min(one.values.shape[1], other.values.shape[1])
         gram = one.values[:ROUNDS, :width] @ other.values[:ROUNDS, :width].T
         where = _channels(one, other)

@@ -121,7 +121,7 @@ class _Probes:
 
     def written_ahead(self) -> list[Finding]:
         one = self._rehearsal
-        answering = scripted(one.algorithm, Script(one.usual().answers))  # only sealing is watched
+        answering = scripted(one.algorithm, Script(one.unchanged_round().answers))  # only sealing is watched
         return written_ahead(answering, one.federation, one.policy)
 
     def width(self) -> list[Finding]:
@@ -196,7 +196,7 @@ class _Probes:
         """Channel with noise -> what some clients sent on it."""
         noised = {n for n, b in self._bounds().items() if noise_of(b) and b.channel.to != REFEREE}
         examples: dict[str, dict[str, Answer]] = {}
-        for (channel, client), answers in self._rehearsal.usual().answers.items():
+        for (channel, client), answers in self._rehearsal.unchanged_round().answers.items():
             mine = examples.setdefault(channel, {}) if channel in noised and answers[0].size else {}
             if len(mine) < CLIENTS:
                 mine[client] = answers[0]

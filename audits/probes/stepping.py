@@ -103,19 +103,19 @@ class Steps:
     asked: np.ndarray
 
 
-def taken(how: PrivateSteps, shapes: Shapes) -> Steps:
+def taken(private_steps: PrivateSteps, shapes: Shapes) -> Steps:
     """Runs rounds of noisy steps on records with known gradients.
 
     Args:
-        how: the steps; a round has as many as it says, up to what there is time for.
+        private_steps: the steps; a round has as many as it says, up to what there is time for.
         shapes: of the parameters, by their names, in order.
     """
     width = sum(math.prod(shape) for shape in shapes.values())
-    number = max(1, round(min(DRAWN / how.rate, 2_000)))
+    number = max(1, round(min(DRAWN / private_steps.rate, 2_000)))
     steps = min(max(VALUES // max(width, 1), FEWEST), MOST)
-    each = min(how.steps, max(steps // 2, 2))
-    pulling = Pulling(shapes, number, how.clip)
-    expected = max(how.rate * number, 1.0)
+    each = min(private_steps.steps, max(steps // 2, 2))
+    pulling = Pulling(shapes, number, private_steps.clip)
+    expected = max(private_steps.rate * number, 1.0)
     rows: list[np.ndarray] = []
     chosen: list[np.ndarray] = []
     for _ in range(math.ceil(steps / each)):
@@ -124,11 +124,16 @@ def taken(how: PrivateSteps, shapes: Shapes) -> Steps:
             for name, shape in shapes.items()
         }
         moving = _Moving(parameters)
-        training = Training(PrivateSteps(how.noise, how.clip, how.rate, each, how.unit), "zero-out")
+        training = Training(
+            PrivateSteps(
+                private_steps.noise, private_steps.clip, private_steps.rate, each, private_steps.unit
+            ),
+            "zero-out",
+        )
         asked = _asked_by_step(training, moving, pulling, parameters)
         for moved, records in zip(moving.moved, asked, strict=True):
             left = moved * expected - pulling.clipped_sum(records)
-            rows.append(left / (how.noise * how.clip))
+            rows.append(left / (private_steps.noise * private_steps.clip))
             chosen.append(np.isin(np.arange(number), records))
     names, start = [], 0
     for name, shape in shapes.items():
@@ -155,13 +160,13 @@ def _asked_by_step(
     return by_step + [[] for _ in range(len(moving.moved) - len(by_step))]
 
 
-def steps_of(how: PrivateSteps, shapes: Shapes, level: float = LEVEL) -> list[Finding]:
+def steps_of(private_steps: PrivateSteps, shapes: Shapes, level: float = LEVEL) -> list[Finding]:
     """That steps move a model by their records' clipped sum and by noise, in every parameter.
 
     Args:
         level: the probability that chance accuses right steps.
     """
-    watched = taken(how, shapes)
+    watched = taken(private_steps, shapes)
     part = level / 4
     findings = widths(watched.noise, part) + likenesses([watched.noise], part)
     squares = np.square(watched.noise.values)
@@ -174,21 +179,21 @@ def steps_of(how: PrivateSteps, shapes: Shapes, level: float = LEVEL) -> list[Fi
                 f"a step moves by more than its clipped sum and noise: {rms:.3g} of the noise is left",
             )
         )
-    return findings + _rates(how, watched, part)
+    return findings + _rates(private_steps, watched, part)
 
 
-def _rates(how: PrivateSteps, watched: Steps, level: float) -> list[Finding]:
+def _rates(private_steps: PrivateSteps, watched: Steps, level: float) -> list[Finding]:
     """That each step of a round draws as many records as its rate says."""
     by_place = watched.drawn.sum(0)
     trials = len(watched.drawn) * watched.number
-    low, high = binom.interval(1 - level / len(by_place), trials, how.rate)
+    low, high = binom.interval(1 - level / len(by_place), trials, private_steps.rate)
     wrong = np.flatnonzero((by_place < low) | (by_place > high))
     return [
         Finding(
             "rate",
             "steps",
             f"step {place + 1} of a round draws {by_place[place] / trials:.3g} of the records, "
-            f"{how.rate:.3g} are charged",
+            f"{private_steps.rate:.3g} are charged",
         )
         for place in wrong[:1]
     ]

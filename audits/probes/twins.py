@@ -89,14 +89,14 @@ def _copy(sample: Sample) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in tree.items()}
 
 
-def _answer(sample: Sample, here: int, there: int) -> None:
+def _answer(sample: Sample, reader: int, writer: int) -> None:
     """In the copy: never returns."""
     status = 1
     try:
-        os.close(here)
+        os.close(reader)
         torch.set_num_threads(1)  # a fork has no pool of threads
         raw = wire.encode({name: np.ascontiguousarray(value) for name, value in sample().items()})
-        with os.fdopen(there, "wb") as pipe:
+        with os.fdopen(writer, "wb") as pipe:
             pipe.write(raw)
         status = 0
     finally:

@@ -30,14 +30,14 @@ Offered = dict[str, tuple[np.ndarray, np.ndarray]]
 _OFFERED: WeakKeyDictionary[Transcript, Offered] = WeakKeyDictionary()
 
 
-def offered(case: FinishedRun) -> Offered:
+def offered(finished: FinishedRun) -> Offered:
     """Owner -> the nodes of its first offer, and how many hidden neighbours each has.
 
     The same seeds give the same first offer, so it is made again, and its nodes are noted.
     """
-    if case.transcript not in _OFFERED:
-        assert isinstance(case.algorithm, FedSagePlus)
-        kind = type(case.algorithm)
+    if finished.transcript not in _OFFERED:
+        assert isinstance(finished.algorithm, FedSagePlus)
+        kind = type(finished.algorithm)
         offers: Offered = {}
 
         class Again(kind):  # type: ignore[misc,valid-type]
@@ -51,22 +51,22 @@ def offered(case: FinishedRun) -> Offered:
                 offers[client.name] = (impaired.kept[nodes].numpy(), impaired.counts[nodes].numpy())
                 return upload
 
-        settings = case.algorithm.settings.model_dump() | {"federated_epochs": 1}
-        train(Again(**settings), case.federation, plaintext(), rounds=1, seed=case.seed)
-        _OFFERED[case.transcript] = offers
-    return _OFFERED[case.transcript]
+        settings = finished.algorithm.settings.model_dump() | {"federated_epochs": 1}
+        train(Again(**settings), finished.federation, plaintext(), rounds=1, seed=finished.seed)
+        _OFFERED[finished.transcript] = offers
+    return _OFFERED[finished.transcript]
 
 
-def neighbours(guess: Guess, case: FinishedRun) -> Judgement:
+def neighbours(guess: Guess, finished: FinishedRun) -> Judgement:
     """Mean cosine of the decoded features with the mean of the node's true neighbours.
 
     It is over distinct nodes with neighbours. Trivial: the mean of all nodes, and the prediction for another
     node of the same offer.
     """
     right, mean, mixed, true, guessed = [], [], [], {}, {}
-    everybody = np.concatenate([graph.x.numpy() for graph in case.federation.owners.values()]).mean(0)
+    everybody = np.concatenate([graph.x.numpy() for graph in finished.federation.owners.values()]).mean(0)
     for owner, values in guess.values.items():
-        graph, (nodes, _) = case.federation.owners[owner], offered(case)[owner]
+        graph, (nodes, _) = finished.federation.owners[owner], offered(finished)[owner]
         distinct, at = np.unique(nodes, return_index=True)
         real = _neighbours(graph)[distinct]
         some = real.any(1)
@@ -89,7 +89,7 @@ def neighbours(guess: Guess, case: FinishedRun) -> Judgement:
     return Judgement(score, true, guessed)
 
 
-def links(guess: Guess, case: FinishedRun) -> Judgement:
+def links(guess: Guess, finished: FinishedRun) -> Judgement:
     """AUC over all pairs of distinct nodes of an offer; trivial: the cosine of their features.
 
     In the interval pairs at one node count together.
@@ -97,7 +97,7 @@ def links(guess: Guess, case: FinishedRun) -> Judgement:
     placed, trivial, pairs, true, guessed, of = [], [], [], {}, {}, 0
     graphs = {}
     for owner, values in guess.values.items():
-        graph, (nodes, _) = case.federation.owners[owner], offered(case)[owner]
+        graph, (nodes, _) = finished.federation.owners[owner], offered(finished)[owner]
         distinct, at = np.unique(nodes, return_index=True)
         linked = np.zeros((int(graph.num_nodes),) * 2, dtype=bool)
         row, column = graph.edge_index.numpy()
@@ -127,11 +127,11 @@ def links(guess: Guess, case: FinishedRun) -> Judgement:
     return Judgement(score, true, guessed, graphs)
 
 
-def missing(guess: Guess, case: FinishedRun) -> Judgement:
+def missing(guess: Guess, finished: FinishedRun) -> Judgement:
     """The share of nodes whose count is that of their hidden neighbours; trivial: the commonest number."""
     right, of, common, true, guessed = 0, 0, 0, {}, {}
     for owner, values in guess.values.items():
-        nodes, counts = offered(case)[owner]
+        nodes, counts = offered(finished)[owner]
         _, at = np.unique(nodes, return_index=True)
         right, of = right + int((values[at] == counts[at]).sum()), of + len(at)
         common += int(np.bincount(counts[at]).max())

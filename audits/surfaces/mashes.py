@@ -32,14 +32,14 @@ SHOWN = 3
 """Targets, and their best candidates, that are kept for pictures."""
 
 
-def candidates(case: FinishedRun) -> np.ndarray:
+def candidates(finished: FinishedRun) -> np.ndarray:
     """``[candidates, features]``: all that nodes of the data set look like, in an order that tells nothing.
 
     Nodes that look the same are one candidate. Where owners overlap, these are the nodes of all owners and of
     the referee's graph. Empty where an algorithm makes no mashes.
     """
-    federation = case.federation
-    if not isinstance(case.algorithm, FedEgo):
+    federation = finished.federation
+    if not isinstance(finished.algorithm, FedEgo):
         return np.zeros((0, federation.schema.features))
     if federation.pool is not None:
         everybody = federation.pool.x.numpy()
@@ -48,83 +48,83 @@ def candidates(case: FinishedRun) -> np.ndarray:
         parts = [graph.x.numpy() for graph in federation.owners.values()]
         everybody = np.concatenate([*parts, *([] if asked is None else [asked.numpy()])])
     rows = np.unique(everybody, axis=0)
-    order = np.random.default_rng(sub_seed(case.seed, "candidates")).permutation(len(rows))
+    order = np.random.default_rng(sub_seed(finished.seed, "candidates")).permutation(len(rows))
     shuffled: np.ndarray = rows[order]
     return shuffled
 
 
-def drawn(case: FinishedRun, owner: str, round: int) -> np.ndarray:
+def drawn(finished: FinishedRun, owner: str, round: int) -> np.ndarray:
     """``[mashes, n]``: numbers of an owner's training nodes in its batches of a round; -1 where one is short.
 
     Raises:
         Refused: where batches are secret.
     """
-    if _secret(case):
+    if _secret(finished):
         raise Refused("batches that the operating system drew cannot be drawn again")
-    settings = cast(FedEgoReleased, case.algorithm).settings
-    size = int(case.federation.owners[owner].train_mask.sum())
-    generator = partial(seeded, sub_seed(case.seed, "clients"), owner, round)
+    settings = cast(FedEgoReleased, finished.algorithm).settings
+    size = int(finished.federation.owners[owner].train_mask.sum())
+    generator = partial(seeded, sub_seed(finished.seed, "clients"), owner, round)
     return released.numbered(size, settings, released.order_of(settings, torch.randperm, generator)).numpy()
 
 
-def mixing(case: FinishedRun) -> dict[str, dict[int, tuple[np.ndarray, int]]]:
+def mixing(finished: FinishedRun) -> dict[str, dict[int, tuple[np.ndarray, int]]]:
     """Owner -> round -> its batches by number, and how many training nodes it has; empty where secret."""
-    if _secret(case):
+    if _secret(finished):
         return {}
-    rounds = sorted({note.round for note in case.transcript.sent if note.channel.startswith("egos")})
+    rounds = sorted({note.round for note in finished.transcript.sent if note.channel.startswith("egos")})
     return {
-        owner: {t: (drawn(case, owner, t), int(graph.train_mask.sum())) for t in rounds}
-        for owner, graph in case.federation.owners.items()
+        owner: {t: (drawn(finished, owner, t), int(graph.train_mask.sum())) for t in rounds}
+        for owner, graph in finished.federation.owners.items()
     }
 
 
-def training_rows(case: FinishedRun, owner: str) -> np.ndarray:
+def training_rows(finished: FinishedRun, owner: str) -> np.ndarray:
     """``[training nodes, features]``, in the order that numbers count in."""
-    graph = case.federation.owners[owner]
+    graph = finished.federation.owners[owner]
     rows: np.ndarray = graph.x[graph.train_mask].numpy()
     return rows
 
 
-def _secret(case: FinishedRun) -> bool:
+def _secret(finished: FinishedRun) -> bool:
     """Whether only the operating system knew which nodes were mashed together."""
-    algorithm = case.algorithm
+    algorithm = finished.algorithm
     return not isinstance(algorithm, FedEgoReleased) or algorithm.settings.batching == "secret"
 
 
-def _frozen(case: FinishedRun) -> bool:
+def _frozen(finished: FinishedRun) -> bool:
     """Whether the reduction was never trained."""
-    return isinstance(case.algorithm, KeptMashes) and case.algorithm.settings.reduction == "frozen"
+    return isinstance(finished.algorithm, KeptMashes) and finished.algorithm.settings.reduction == "frozen"
 
 
-def _rounds(case: FinishedRun) -> list[int]:
-    return sorted({note.round for note in case.transcript.sent if note.channel.startswith("egos")})
+def _rounds(finished: FinishedRun) -> list[int]:
+    return sorted({note.round for note in finished.transcript.sent if note.channel.startswith("egos")})
 
 
-def _histograms(case: FinishedRun, owner: str) -> np.ndarray:
+def _histograms(finished: FinishedRun, owner: str) -> np.ndarray:
     """``[mashes, classes]`` labels of an owner's batches in the first round."""
-    graph, classes = case.federation.owners[owner], case.federation.schema.classes
+    graph, classes = finished.federation.owners[owner], finished.federation.schema.classes
     labels = graph.y[graph.train_mask].numpy()
-    batches = drawn(case, owner, _rounds(case)[0])
+    batches = drawn(finished, owner, _rounds(finished)[0])
     return np.stack([np.bincount(labels[b[b >= 0]], minlength=classes) for b in batches])
 
 
-def batch_labels(guess: Guess, case: FinishedRun) -> Judgement:
+def batch_labels(guess: Guess, finished: FinishedRun) -> Judgement:
     """Histograms of batches, where these can be drawn again; else of all of an owner's batches together."""
-    secret = _secret(case)
-    counts = truth.label_counts(case.federation)
+    secret = _secret(finished)
+    counts = truth.label_counts(finished.federation)
     guesses: dict[str, np.ndarray] = {}
     true: dict[str, np.ndarray] = {}
     whose: dict[str, str] = {}
     for target, owners in guess.targets.items():
-        found = guess.values[target]
+        guessed = guess.values[target]
         if secret:
             whose[target] = target
             size = sum(counts[o].sum() for o in owners)
             true[target] = size * np.mean([counts[o] / counts[o].sum() for o in owners], axis=0)
-            guesses[target] = found.sum(0) / max(found.sum(), 1)
+            guesses[target] = guessed.sum(0) / max(guessed.sum(), 1)
             continue
-        there = np.sum([_histograms(case, o) for o in owners], axis=0)
-        for b, (row, right) in enumerate(zip(found, there, strict=True)):
+        histograms = np.sum([_histograms(finished, o) for o in owners], axis=0)
+        for b, (row, right) in enumerate(zip(guessed, histograms, strict=True)):
             name = f"{target}, mash {b}"
             true[name], guesses[name], whose[name] = right, row / max(row.sum(), 1), target
     counted = {t: v.astype(float) for t, v in true.items()}
@@ -137,19 +137,19 @@ def batch_labels(guess: Guess, case: FinishedRun) -> Judgement:
     )
 
 
-def noised(guess: Guess, case: FinishedRun) -> Judgement:
+def noised(guess: Guess, finished: FinishedRun) -> Judgement:
     """Means over rounds against the mash without noise: how much of one round's error is gone.
 
     Where the reduction is trained, only the labels stay the same, and only these are judged.
     """
-    frozen = _frozen(case)
+    frozen = _frozen(finished)
     errors: list[np.ndarray] = []  # [prefixes, cells]
     for target, owners in guess.targets.items():
-        there = np.mean([_centres(case, o, frozen) for o in owners], axis=0)
-        found = guess.values[target][..., -there.shape[-1] :]
-        errors.append((found - there).reshape(len(found), -1))
+        centres = np.mean([_centres(finished, o, frozen) for o in owners], axis=0)
+        means = guess.values[target][..., -centres.shape[-1] :]
+        errors.append((means - centres).reshape(len(means), -1))
     squares = np.concatenate(errors, axis=1) ** 2
-    after = prefixes(int(_rounds(case)[-1]))[: len(squares)]
+    after = prefixes(int(_rounds(finished)[-1]))[: len(squares)]
     left = np.sqrt(squares.mean(1))
     shares = squares / np.maximum(squares.mean(1, keepdims=True), 1e-300)
     # Student's over cells, of the logarithm of the ratio of mean squares: its linear part, whose mean is zero
@@ -173,44 +173,44 @@ def noised(guess: Guess, case: FinishedRun) -> Judgement:
         },
     )
     target = next(iter(guess.targets))
-    there = np.mean([_centres(case, o, frozen) for o in guess.targets[target]], axis=0)
-    classes = case.federation.schema.classes
+    centres = np.mean([_centres(finished, o, frozen) for o in guess.targets[target]], axis=0)
+    classes = finished.federation.schema.classes
     mine = guess.values[target][-1][:1, -classes:]
-    return Judgement(score, {target: there[:1, -classes:].round(3)}, {target: mine.round(3)})
+    return Judgement(score, {target: centres[:1, -classes:].round(3)}, {target: mine.round(3)})
 
 
-def _centres(case: FinishedRun, owner: str, frozen: bool) -> np.ndarray:
+def _centres(finished: FinishedRun, owner: str, frozen: bool) -> np.ndarray:
     """``[mashes, width + classes]``: centres without noise; labels alone where training moves them."""
-    graph, schema = case.federation.owners[owner], case.federation.schema
+    graph, schema = finished.federation.owners[owner], finished.federation.schema
     rows = one_hot(graph.y, schema.classes)
     if frozen:
-        start = case.algorithm.init(schema, sub_seed(case.seed, "initialisation"))
+        start = finished.algorithm.init(schema, sub_seed(finished.seed, "initialisation"))
         reduced = F.relu(graph.x @ start["reduction.weight"] + start["reduction.bias"])
         rows = torch.cat([reduced, rows], dim=1)
-    shares = shares_of(drawn(case, owner, 1), int(graph.train_mask.sum()))
-    found: np.ndarray = shares @ rows[graph.train_mask].double().numpy()
-    return found
+    shares = shares_of(drawn(finished, owner, 1), int(graph.train_mask.sum()))
+    centres: np.ndarray = shares @ rows[graph.train_mask].double().numpy()
+    return centres
 
 
-def members(guess: Guess, case: FinishedRun) -> Judgement:
+def members(guess: Guess, finished: FinishedRun) -> Judgement:
     """Scores of candidates: of each mash, or of an owner's training nodes. A candidate is its features.
 
     Batches of kept mashes are those of every round. B4's are judged at one false positive in a hundred, the
     others by the area under the curve, whose interval is DeLong's.
     """
-    pool = candidates(case)
+    pool = candidates(finished)
     ids = {row.tobytes(): i for i, row in enumerate(pool)}
     scores: list[np.ndarray] = []
     inside: list[np.ndarray] = []
     names: list[str] = []
     for target, owners in guess.targets.items():
-        found = np.atleast_2d(guess.values[target])
-        for b, row in enumerate(found):
+        by_mash = np.atleast_2d(guess.values[target])
+        for b, row in enumerate(by_mash):
             held = np.zeros(len(pool), dtype=bool)
             for owner in owners:
-                rows = training_rows(case, owner)
+                rows = training_rows(finished, owner)
                 if guess.about != TRAINING_NODES:
-                    batch = drawn(case, owner, 1)[b]
+                    batch = drawn(finished, owner, 1)[b]
                     rows = rows[batch[batch >= 0]]
                 held[[ids[r.tobytes()] for r in rows]] = True
             scores.append(row)
@@ -252,19 +252,19 @@ def members(guess: Guess, case: FinishedRun) -> Judgement:
     )
 
 
-def identities(guess: Guess, case: FinishedRun) -> Judgement:
+def identities(guess: Guess, finished: FinishedRun) -> Judgement:
     """The share of training nodes that were looked up right in the pool, by their features."""
-    pool = candidates(case)
+    pool = candidates(finished)
     right, true, guessed, ranks, sizes = [], {}, {}, [], []
     for target, owners in guess.targets.items():
-        rows = np.concatenate([training_rows(case, o) for o in owners])
-        found = pool[guess.values[target]]
-        same = (found == rows).all(1)
+        rows = np.concatenate([training_rows(finished, o) for o in owners])
+        named = pool[guess.values[target]]
+        same = (named == rows).all(1)
         right.append(same)
         true[target], guessed[target] = np.ones((1, 4), dtype=int), same[None, :4].astype(int)
-        mixing = MAKERS[MIXING](case)
+        mixing = MAKERS[MIXING](finished)
         matrix = np.concatenate(
-            [np.concatenate([shares_of(*mixing[o][t]) for o in owners], 1) for t in _rounds(case)]
+            [np.concatenate([shares_of(*mixing[o][t]) for o in owners], 1) for t in _rounds(finished)]
         )
         ranks.append(np.linalg.matrix_rank(matrix, tol=1e-9))
         sizes.append(len(rows))
@@ -288,12 +288,12 @@ class _Reached(intervals.Bounds):
 
 def _hits(scores: list[np.ndarray], inside: list[np.ndarray], rate: float) -> _Reached:
     """Members above what that share of the others stay below, in each mash."""
-    found = [
+    by_mash = [
         row[held] > np.quantile(row[~held], 1 - rate, method="higher")
         for row, held in zip(scores, inside, strict=True)
     ]
-    hits = np.concatenate(found)
-    of = np.repeat(np.arange(len(found)), [len(one) for one in found])
+    hits = np.concatenate(by_mash)
+    of = np.repeat(np.arange(len(by_mash)), [len(one) for one in by_mash])
     # the members of a mash are found together, or not
     ends = intervals.bounds(lambda error: intervals.clustered_share(hits, of, error))
     return {"value": float(hits.mean()), **ends}
@@ -304,9 +304,9 @@ def _auc(scores: list[np.ndarray], inside: list[np.ndarray]) -> _Reached:
 
     Or with Student's over mashes, where it is wider: all candidates are held against one mash.
     """
-    found = [intervals.delong(row[held], row[~held]) for row, held in zip(scores, inside, strict=True)]
-    values = [value for value, _ in found]
-    value, variance = float(np.mean(values)), sum(v for _, v in found) / len(found) ** 2
+    areas = [intervals.delong(row[held], row[~held]) for row, held in zip(scores, inside, strict=True)]
+    values = [value for value, _ in areas]
+    value, variance = float(np.mean(values)), sum(v for _, v in areas) / len(areas) ** 2
     fewer = min(min(int(held.sum()), int((~held).sum())) for held in inside)
     ends = intervals.bounds(lambda error: intervals.area(value, variance, fewer, values, error))
     return {"value": value, **ends}

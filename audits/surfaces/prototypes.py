@@ -17,12 +17,12 @@ from secure_fedgraph.attacks.prototypes import CHANGE, EARLIER, GRAPHS, INCIDENC
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement, Maker
-from secure_fedgraph.audits.rerun import again
+from secure_fedgraph.audits.rerun import train_again
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.graph.motifs import motifs_of
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.parameters import load
 from secure_fedgraph.protocol import View
@@ -36,17 +36,17 @@ ON_A_GRID = 1e-3
 """The same for a difference of masked sums, where a graph's part is a few thousand steps of the grid."""
 
 
-def incidence(case: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def incidence(finished: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Owner -> the codes of all motifs of its training graphs, and ``[graphs, motifs]`` which graph has
     which.
 
     Empty where the algorithm has no motifs, or numbers them by a public list.
     """
-    s = case.algorithm.settings
+    s = finished.algorithm.settings
     if getattr(s, "vocabulary", "") != "exchanged":
         return {}
-    schema, by_owner = case.federation.schema, {}
-    for owner, graph in case.federation.owners.items():
+    schema, by_owner = finished.federation.schema, {}
+    for owner, graph in finished.federation.owners.items():
         training = graph.train_mask.nonzero().flatten()
         motifs = motifs_of(graph, training, s.rings, bool(schema.atoms))  # type: ignore[attr-defined]
         contains = np.zeros((motifs.graphs, len(motifs.codes)), dtype=bool)
@@ -55,23 +55,23 @@ def incidence(case: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return by_owner
 
 
-def removed(case: FinishedRun) -> tuple[str, int]:
+def removed(finished: FinishedRun) -> tuple[str, int]:
     """The owner and number of the training graph that the earlier run lacks: the first owner's middle one."""
-    owner = min(case.federation.names)
-    training = case.federation.owners[owner].train_mask.nonzero().flatten()
+    owner = min(finished.federation.names)
+    training = finished.federation.owners[owner].train_mask.nonzero().flatten()
     return owner, int(training[len(training) // 2])
 
 
-def earlier(case: FinishedRun) -> View | None:
+def earlier(finished: FinishedRun) -> View | None:
     """The server's view of one round over the same data without one training graph, under the same policy.
 
     None where the algorithm sends no sums over graphs, or the run's configuration is not known.
     """
-    if "motif_sums" not in case.transcript.public.get("channels", {}) or "config" not in case.result:
+    if "motif_sums" not in finished.transcript.public.get("channels", {}) or "config" not in finished.result:
         return None
-    owner, graph = removed(case)
-    less = _without(case.federation, owner, graph)
-    run = again(case, less, rounds=1, keep=lambda channel, round: channel == "motif_sums")
+    owner, graph = removed(finished)
+    less = _without(finished.federation, owner, graph)
+    run = train_again(finished, less, rounds=1, keep=lambda channel, round: channel == "motif_sums")
     return run.transcript.view(SERVER)
 
 
@@ -81,7 +81,7 @@ def _without(federation: Federation, owner: str, graph: int) -> Federation:
     return replace(federation, owners={**federation.owners, owner: mine})
 
 
-def embeddings(case: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]:
+def embeddings(finished: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]:
     """Owner -> ``[training graphs, width]`` as the owner's model of round 1 embeds them.
 
     Args:
@@ -90,32 +90,32 @@ def embeddings(case: FinishedRun, frozen: bool = False) -> dict[str, np.ndarray]
     Raises:
         BadInput: where no view shows the models: their updates were not kept, or not readable.
     """
-    algorithm, schema = cast(FairGraphFL, case.algorithm), case.federation.schema
-    start = algorithm.start(schema, sub_seed(case.seed, "initialisation"))
+    algorithm, schema = cast(FairGraphFL, finished.algorithm), finished.federation.schema
+    start = algorithm.start(schema, sub_seed(finished.seed, "initialisation"))
     updates = {}
     if not frozen:
-        view = case.transcript.view(SERVER)
+        view = finished.transcript.view(SERVER)
         updates = {s.clients[0]: s.values for s in view.uploads("update") if s.round == 1}
-        if set(updates) != set(case.federation.names):
+        if set(updates) != set(finished.federation.names):
             raise BadInput("the models that made the embeddings are not known: keep channel 'update' in full")
     by_owner = {}
-    for owner, graph in case.federation.owners.items():
+    for owner, graph in finished.federation.owners.items():
         moved = {k: torch.tensor(v, dtype=torch.float32) for k, v in updates.get(owner, {}).items()}
         model = algorithm.model(schema)
         load(model, {k: v + moved[k] if k in moved else v for k, v in start.items()})
         model.eval()
         with torch.no_grad():
-            made = model.embed(some(graph, graph.train_mask.nonzero().flatten()))
+            made = model.embed(select_graphs(graph, graph.train_mask.nonzero().flatten()))
         by_owner[owner] = made.double().numpy()
     return by_owner
 
 
-def singletons(guess: Guess, case: FinishedRun) -> Judgement:
+def singletons(guess: Guess, finished: FinishedRun) -> Judgement:
     """Rows that are claimed to be some graph's embedding, compared with the nearest of the owner's graphs.
 
     A graph of several such motifs is one term of the interval.
     """
-    true = embeddings(case)
+    true = embeddings(finished)
     right = claimed = graphs = 0
     errors: list[float] = []
     covered, shown, nearest = 0, {}, {}
@@ -154,9 +154,9 @@ def singletons(guess: Guess, case: FinishedRun) -> Judgement:
     return Judgement(score, nearest, shown)
 
 
-def of_graphs(guess: Guess, case: FinishedRun) -> Judgement:
+def of_graphs(guess: Guess, finished: FinishedRun) -> Judgement:
     """Embeddings by graph: an unsolved one counts as wrong, and so does one of another graph."""
-    true = embeddings(case)
+    true = embeddings(finished)
     solved = {t: ~np.isnan(v).any(1) for t, v in guess.values.items()}
     apart = {t: _apart(guess.values[t][at], true[t][at]) for t, at in solved.items()}
     claimed = sum(int(at.sum()) for at in solved.values())
@@ -184,19 +184,19 @@ def of_graphs(guess: Guess, case: FinishedRun) -> Judgement:
     )
 
 
-def change(guess: Guess, case: FinishedRun) -> Judgement:
+def change(guess: Guess, finished: FinishedRun) -> Judgement:
     """The rows of the vocabulary that the graph moved, and its clipped embedding in each.
 
     Of the rows that moved, and of those that the guess says moved, the right ones hold the embedding. It is
     one graph, so the interval is that of one term.
     """
-    owner, graph = removed(case)
-    settings: Any = case.algorithm.settings
-    training = case.federation.owners[owner].train_mask.nonzero().flatten()
+    owner, graph = removed(finished)
+    settings: Any = finished.algorithm.settings
+    training = finished.federation.owners[owner].train_mask.nonzero().flatten()
     row = int((training == graph).nonzero())
-    embedded = embeddings(case, frozen=True)[owner][row]
+    embedded = embeddings(finished, frozen=True)[owner][row]
     embedded = embedded * min(1.0, settings.clip / max(np.linalg.norm(embedded), 1e-12))
-    held = holds(cast(ClientContext, _Agent(case, owner)), settings)[row].numpy() > 0
+    held = holds(cast(ClientContext, _Agent(finished, owner)), settings)[row].numpy() > 0
     held &= np.cumsum(held) <= settings.motifs_per_graph
     true = np.where(held[:, None], embedded, np.nan)
     ((target, rows),) = guess.values.items() if len(guess.values) == 1 else [_largest(guess)]
@@ -227,9 +227,9 @@ def change(guess: Guess, case: FinishedRun) -> Judgement:
 class _Agent:
     """The parts of a client that the search for motifs needs."""
 
-    def __init__(self, case: FinishedRun, owner: str) -> None:
-        self.name, self.graph = owner, case.federation.owners[owner]
-        self.schema, self.memory = case.federation.schema, dict[str, Any]()
+    def __init__(self, finished: FinishedRun, owner: str) -> None:
+        self.name, self.graph = owner, finished.federation.owners[owner]
+        self.schema, self.memory = finished.federation.schema, dict[str, Any]()
 
 
 def _largest(guess: Guess) -> tuple[str, np.ndarray]:

@@ -48,7 +48,7 @@ def judge_of(attack: type[Attack], guess: Guess) -> Judge:
     return JUDGES[guess.about] if own is None else own
 
 
-def knowledge(attack: Attack, case: FinishedRun) -> Knowledge:
+def knowledge(attack: Attack, finished: FinishedRun) -> Knowledge:
     """The facts that an attack needs, with the sentences that say so.
 
     Raises:
@@ -58,4 +58,4 @@ def knowledge(attack: Attack, case: FinishedRun) -> Knowledge:
     for name in attack.needs:
         if name not in makers:
             raise BadInput(f"attack {attack.id} needs {name!r}, which has no maker: add it to its makers")
-    return Knowledge(attack.grants, {name: makers[name](case) for name in attack.needs})
+    return Knowledge(attack.grants, {name: makers[name](finished) for name in attack.needs})

@@ -21,7 +21,7 @@ SHOWN = 20
 """Values that are kept for pictures."""
 
 
-def links(guess: Guess, case: FinishedRun) -> Judgement:
+def links(guess: Guess, finished: FinishedRun) -> Judgement:
     """AUC over all pairs of an owner's nodes, mean over owners; the baseline is that of similar features.
 
     The interval comes from resampled nodes: pairs of one node are not independent.
@@ -29,7 +29,7 @@ def links(guess: Guess, case: FinishedRun) -> Judgement:
     rng, scores, plain, draws, hits, pairs = np.random.default_rng(0), [], [], [], 0, 0
     graphs = {}
     for owner, pair_scores in guess.values.items():
-        graph = case.federation.owners[owner]
+        graph = finished.federation.owners[owner]
         nodes = graph.num_nodes
         first, second = np.triu_indices(nodes, 1)
         linked = np.zeros((nodes, nodes), dtype=bool)
@@ -70,13 +70,13 @@ def _weighted_auc(true: np.ndarray, weights: np.ndarray) -> float:
     return float((positive * negative).sum() / max(positive.sum() * negative[-1], 1))
 
 
-def words(guess: Guess, case: FinishedRun) -> Judgement:
+def words(guess: Guess, finished: FinishedRun) -> Judgement:
     """Mean cosine with the features of the training nodes, and how often the own node is the nearest of all.
 
     The baseline is the mean of the nodes that nobody trained on, which an outsider has without an embedding.
     """
     by_owner, plain, nearest = [], [], []
-    owners = case.federation.owners
+    owners = finished.federation.owners
     public = np.concatenate([g.x[~g.train_mask].double().numpy() for g in owners.values()]).mean(0)
     true = {owner: owners[owner].x[owners[owner].train_mask].double().numpy() for owner in guess.values}
     for owner, rows in guess.values.items():
@@ -107,13 +107,13 @@ def words(guess: Guess, case: FinishedRun) -> Judgement:
     )
 
 
-def members(guess: Guess, case: FinishedRun) -> Judgement:
+def members(guess: Guess, finished: FinishedRun) -> Judgement:
     """AUC and the true positives at one false positive in a hundred, against the coins.
 
     Coins are independent, answers are not: they come from one model. So the interval is DeLong's over nodes,
     or that of the owners' own AUCs, whichever is wider.
     """
-    inside, owners = coins(case), case.federation.owners
+    inside, owners = coins(finished), finished.federation.owners
     true = {owner: inside[owner][owners[owner].train_mask.numpy()] for owner in guess.values}
     member, guessed = (np.concatenate([d[o] for o in guess.values]) for d in (true, guess.values))
     value, variance = intervals.delong(guessed[member], guessed[~member])

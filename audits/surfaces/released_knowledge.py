@@ -18,7 +18,7 @@ from secure_fedgraph.attacks.released import ANSWERS, EMBEDDED, Answers, Embedde
 from secure_fedgraph.attacks.released_shadow import CANDIDATES, Candidates
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Maker
-from secure_fedgraph.audits.rerun import again
+from secure_fedgraph.audits.rerun import train_again
 from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, edge_values
 from secure_fedgraph.graph.seeds import sub_seed
@@ -32,29 +32,29 @@ _MADE: dict[tuple[Any, ...], Any] = {}
 _MOST = 8
 
 
-def answers(case: FinishedRun) -> dict[str, Answers]:
+def answers(finished: FinishedRun) -> dict[str, Answers]:
     """Owner -> what the released model answers about its nodes, with its links and without."""
-    model = _released(case)
+    model = _released(finished)
     if model is None:
         return {}
     return {
         owner: Answers(_logs(model, graph), _logs(model, _cut(graph, torch.zeros(graph.num_nodes).bool())))
-        for owner, graph in case.federation.owners.items()
+        for owner, graph in finished.federation.owners.items()
     }
 
 
-def embedded(case: FinishedRun) -> dict[str, Embedded]:
+def embedded(finished: FinishedRun) -> dict[str, Embedded]:
     """Owner -> its training nodes as the released model embeds them; ``""`` -> a shadow graph's nodes.
 
     The shadow graph has the nodes that nobody trained on, and the links between them.
     """
-    model = _released(case)
+    model = _released(finished)
     if model is None or not isinstance(getattr(model, "head", None), nn.Module):
         return {}
     inner = copy.deepcopy(model)
     inner.head = nn.Identity()
     by_owner, shadow = {}, []
-    for owner, graph in case.federation.owners.items():
+    for owner, graph in finished.federation.owners.items():
         mine, rest = graph.train_mask, ~graph.train_mask
         by_owner[owner] = Embedded(_scores(inner, graph)[mine].numpy(), _logs(model, graph)[mine.numpy()])
         alone = _cut(graph, rest)
@@ -65,26 +65,26 @@ def embedded(case: FinishedRun) -> dict[str, Embedded]:
     return {**by_owner, **({"": Embedded(*parts)} if len(parts[0]) else {})}
 
 
-def coins(case: FinishedRun) -> dict[str, np.ndarray]:
+def coins(finished: FinishedRun) -> dict[str, np.ndarray]:
     """Owner -> ``[nodes]`` the coin that puts each node in or out; only those of training nodes are used."""
-    rng = np.random.default_rng(sub_seed(case.seed, "audited members"))
-    owners = case.federation.owners
+    rng = np.random.default_rng(sub_seed(finished.seed, "audited members"))
+    owners = finished.federation.owners
     return {owner: rng.random(owners[owner].num_nodes) < 0.5 for owner in sorted(owners)}
 
 
-def candidates(case: FinishedRun) -> dict[str, Candidates]:
+def candidates(finished: FinishedRun) -> dict[str, Candidates]:
     """Owner -> what the audited model and shadow models say about its training nodes.
 
     The audited model is trained as the run was configured, on the nodes that the coins left in. A node that
     is out loses its links too. In or out, the models are asked about it in its whole neighbourhood.
     """
-    algorithm = case.algorithm
-    if "config" not in case.result or _released(case) is None:
+    algorithm = finished.algorithm
+    if "config" not in finished.result or _released(finished) is None:
         return {}
     assert isinstance(algorithm, NodeClassifier)
-    audited, shadows = _audited(case), _shadows(case)
+    audited, shadows = _audited(finished), _shadows(finished)
     by_owner = {}
-    for owner, graph in case.federation.owners.items():
+    for owner, graph in finished.federation.owners.items():
         rows = graph.train_mask.numpy()
         logs = _logs(audited, graph)[rows]
         own = graph.y.numpy()[rows]
@@ -97,29 +97,29 @@ def candidates(case: FinishedRun) -> dict[str, Candidates]:
     return by_owner
 
 
-def _audited(case: FinishedRun) -> nn.Module:
+def _audited(finished: FinishedRun) -> nn.Module:
     """The model that the configured run releases on the nodes that are in."""
 
     def make() -> nn.Module:
-        inside = coins(case)
-        owners = {o: _held(g, torch.from_numpy(inside[o])) for o, g in case.federation.owners.items()}
-        federation = replace(case.federation, owners=owners)
-        run = again(case, federation)
-        model = _model(case, run.algorithm.released(run.state))
+        inside = coins(finished)
+        owners = {o: _held(g, torch.from_numpy(inside[o])) for o, g in finished.federation.owners.items()}
+        federation = replace(finished.federation, owners=owners)
+        run = train_again(finished, federation)
+        model = _model(finished, run.algorithm.released(run.state))
         assert model is not None
         return model
 
-    return _once(("audited", id(case.transcript)), case, make)
+    return _once(("audited", id(finished.transcript)), finished, make)
 
 
-def _shadows(case: FinishedRun) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+def _shadows(finished: FinishedRun) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
     """For each shadow model its probabilities of the training nodes' labels, by owner, and who was in.
 
     Models come in pairs with opposite coins, so each node is in half of them.
     """
 
     def make() -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
-        rng, owners = np.random.default_rng(sub_seed(case.seed, "shadows")), case.federation.owners
+        rng, owners = np.random.default_rng(sub_seed(finished.seed, "shadows")), finished.federation.owners
         shadows: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
         for number in range(SHADOWS):
             if number % 2:
@@ -127,7 +127,7 @@ def _shadows(case: FinishedRun) -> list[tuple[dict[str, np.ndarray], dict[str, n
             else:
                 inside = {owner: rng.random(graph.num_nodes) < 0.5 for owner, graph in owners.items()}
             held = [_held(graph, torch.from_numpy(inside[owner])) for owner, graph in owners.items()]
-            model = _fitted(case, held, sub_seed(case.seed, f"shadow {number}"))
+            model = _fitted(finished, held, sub_seed(finished.seed, f"shadow {number}"))
             probabilities = {}
             for owner, graph in owners.items():
                 rows = graph.train_mask.numpy()
@@ -138,20 +138,20 @@ def _shadows(case: FinishedRun) -> list[tuple[dict[str, np.ndarray], dict[str, n
 
     key = (
         "shadows",
-        case.federation.facts.get("digest"),
-        case.seed,
-        str(case.algorithm.public()["settings"]),
+        finished.federation.facts.get("digest"),
+        finished.seed,
+        str(finished.algorithm.public()["settings"]),
     )
-    return _once((*key, case.federation.names), case, make)
+    return _once((*key, finished.federation.names), finished, make)
 
 
-def _fitted(case: FinishedRun, graphs: list[Data], seed: int) -> nn.Module:
+def _fitted(finished: FinishedRun, graphs: list[Data], seed: int) -> nn.Module:
     """One model of all owners' graphs, on whole neighbourhoods."""
-    assert isinstance(case.algorithm, NodeClassifier)
-    if case.algorithm.made_with():  # a user's own model starts as its author has it
-        model = case.algorithm.start(case.federation.schema, seed)
+    assert isinstance(finished.algorithm, NodeClassifier)
+    if finished.algorithm.made_with():  # a user's own model starts as its author has it
+        model = finished.algorithm.start(finished.federation.schema, seed)
     else:
-        model = case.algorithm.model(case.federation.schema)
+        model = finished.algorithm.model(finished.federation.schema)
         glorot(model, seed)
     starts = np.cumsum([0, *(graph.num_nodes for graph in graphs)])
     x, y = torch.cat([g.x for g in graphs]), torch.cat([g.y for g in graphs])
@@ -188,16 +188,20 @@ def _cut(graph: Data, kept: torch.Tensor) -> Data:
     return made
 
 
-def _released(case: FinishedRun) -> nn.Module | None:
+def _released(finished: FinishedRun) -> nn.Module | None:
     """The released model, where it is a classifier of nodes."""
-    return _model(case, case.released)
+    return _model(finished, finished.released)
 
 
-def _model(case: FinishedRun, released: Mapping[str, torch.Tensor] | None) -> nn.Module | None:
-    schema = case.federation.schema
-    if released is None or not isinstance(case.algorithm, NodeClassifier) or schema.kind != GraphDataset.kind:
+def _model(finished: FinishedRun, released: Mapping[str, torch.Tensor] | None) -> nn.Module | None:
+    schema = finished.federation.schema
+    if (
+        released is None
+        or not isinstance(finished.algorithm, NodeClassifier)
+        or schema.kind != GraphDataset.kind
+    ):
         return None
-    model = case.algorithm.model(schema)
+    model = finished.algorithm.model(schema)
     load(model, released)
     model.eval()
     return model
@@ -214,12 +218,12 @@ def _logs(model: nn.Module, graph: Data) -> np.ndarray:
     return logs
 
 
-def _once(key: tuple[Any, ...], case: FinishedRun, make: Callable[[], Made]) -> Made:
+def _once(key: tuple[Any, ...], finished: FinishedRun, make: Callable[[], Made]) -> Made:
     """What was already made for the same run; both aims of an attack need the same."""
     if key not in _MADE:
         while len(_MADE) >= _MOST:
             del _MADE[next(iter(_MADE))]
-        _MADE[key] = (make(), case)  # the run is kept, so that no other gets its id
+        _MADE[key] = (make(), finished)  # the run is kept, so that no other gets its id
     made: Made = _MADE[key][0]
     return made
 

@@ -26,47 +26,47 @@ SHOWN = 48
 Updates = Mapping[tuple[int, str], np.ndarray]
 
 
-def noise(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
+def noise(finished: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
     """(round, client) -> what the noise stage of the clients gives when it is called again, on zeros.
 
     The stage draws from the same source as in the run: the operating system, or a seed. Empty where no client
     adds noise.
     """
-    bound = _bound(case)
+    bound = _bound(finished)
     stage = next((s for s in bound.stages if isinstance(s, Gaussian)), None) if bound else None
     if stage is None or stage.by == "server":
         return {}
     by_upload = {}
-    for note in case.transcript.made:
+    for note in finished.transcript.made:
         if note.channel == CHANNEL:
-            width = len(vector(decode(case.transcript.body(note.number))))
-            scope = Scope("", note.round, note.exchange, note.channel, case.federation.names)
+            width = len(vector(decode(finished.transcript.body(note.number))))
+            scope = Scope("", note.round, note.exchange, note.channel, finished.federation.names)
             drawn = np.asarray(stage.apply(np.zeros((1, width)), scope), dtype=np.float64).reshape(-1)
             by_upload[note.round, note.reader] = drawn * stage.step if stage.by == "shares" else drawn
     return by_upload
 
 
-def _bound(case: FinishedRun) -> Bound | None:
+def _bound(finished: FinishedRun) -> Bound | None:
     """The protection of the channel: as it ran, or made again from the run's configuration."""
-    if CHANNEL not in case.transcript.public.get("channels", {}):
+    if CHANNEL not in finished.transcript.public.get("channels", {}):
         return None
-    if case.policy is not None:
-        return case.policy[CHANNEL]
-    if "config" not in case.result:
+    if finished.policy is not None:
+        return finished.policy[CHANNEL]
+    if "config" not in finished.result:
         return None
-    experiment = Experiment(**case.result["config"]).model_copy(update={"ledger": None})
-    policy = protect(experiment, case.algorithm, case.federation).policy
-    return policy.bind(case.algorithm.in_use, case.federation.names)[CHANNEL]
+    experiment = Experiment(**finished.result["config"]).model_copy(update={"ledger": None})
+    policy = protect(experiment, finished.algorithm, finished.federation).policy
+    return policy.bind(finished.algorithm.in_use, finished.federation.names)[CHANNEL]
 
 
-def updates(case: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
+def updates(finished: FinishedRun) -> dict[tuple[int, str], np.ndarray]:
     """(round, client) -> its update before any protection."""
     readable = {
         (seen.round, seen.clients[0]): vector(seen.values)
-        for seen in case.transcript.view(SERVER).uploads(CHANNEL)
+        for seen in finished.transcript.view(SERVER).uploads(CHANNEL)
     }
-    notes = [note for note in case.transcript.made if note.channel == CHANNEL]
-    return readable | {(n.round, n.reader): vector(decode(case.transcript.body(n.number))) for n in notes}
+    notes = [note for note in finished.transcript.made if note.channel == CHANNEL]
+    return readable | {(n.round, n.reader): vector(decode(finished.transcript.body(n.number))) for n in notes}
 
 
 def _mean(made: Updates, owners: tuple[str, ...], counted: Mapping[int, tuple[str, ...]]) -> np.ndarray:
@@ -84,13 +84,13 @@ def _first(made: Updates, owners: tuple[str, ...], counted: Mapping[int, tuple[s
 
 
 def _judge(truth: Callable[..., np.ndarray], trivial: str) -> Judge:
-    def judge(guess: Guess, case: FinishedRun) -> Judgement:
+    def judge(guess: Guess, finished: FinishedRun) -> Judgement:
         """Cosines with the true updates; the baseline is those of the sums or uploads as they are."""
-        made = updates(case)
-        sums = case.transcript.view(SERVER).sums(CHANNEL)
+        made = updates(finished)
+        sums = finished.transcript.view(SERVER).sums(CHANNEL)
         counted = {seen.round: seen.clients for seen in sums}
         true = {t: truth(made, owners, counted) for t, owners in guess.targets.items()}
-        plain = _as_it_is(guess, case)
+        plain = _as_it_is(guess, finished)
         if guess.about != DENOISED:
             mean: np.ndarray = np.mean([vector(s.values) / len(s.clients) for s in sums], axis=0)
             plain = dict.fromkeys(guess.targets, mean)
@@ -104,9 +104,9 @@ def _judge(truth: Callable[..., np.ndarray], trivial: str) -> Judge:
     return judge
 
 
-def _as_it_is(guess: Guess, case: FinishedRun) -> dict[str, np.ndarray]:
+def _as_it_is(guess: Guess, finished: FinishedRun) -> dict[str, np.ndarray]:
     """What the server read, with its noise."""
-    view = case.transcript.view(SERVER)
+    view = finished.transcript.view(SERVER)
     seen = [*view.uploads(CHANNEL), *view.sums(CHANNEL)]
     first = min(one.round for one in seen)
     by_owners = {one.clients: vector(one.values) for one in reversed(seen) if one.round == first}
@@ -138,13 +138,13 @@ def _score(
     )
 
 
-def _of_cosines(found: list[float], width: int, error: float) -> tuple[float, float]:
+def _of_cosines(cosines: list[float], width: int, error: float) -> tuple[float, float]:
     """Student's interval over updates, which are few and of the same sums, or a cosine's own where wider.
 
     One cosine has an error of about one over the root of how many values it is over (Fisher's z).
     """
-    mean = float(np.mean(found))
-    low, high = intervals.mean(found, error) if found[1:] else (mean, mean)
+    mean = float(np.mean(cosines))
+    low, high = intervals.mean(cosines, error) if cosines[1:] else (mean, mean)
     middle = np.arctanh(np.clip(mean, -1 + 1e-15, 1 - 1e-15))
     spread = norm.ppf(1 - error) / np.sqrt(width)
     return float(max(-1.0, min(low, np.tanh(middle - spread)))), float(

@@ -71,12 +71,12 @@ class Pairs:
         return shares
 
 
-def links(guess: Guess, case: FinishedRun) -> Judgement:
+def links(guess: Guess, finished: FinishedRun) -> Judgement:
     """F1 of the best |E| pairs, among all pairs that the guess has a score for; precision equals recall then.
 
     In the interval pairs at one node count together, whichever owner has them.
     """
-    pairs = _pairs(guess, case)
+    pairs = _pairs(guess, finished)
     of = sum(one.links for one in pairs.values())
     right = sum(one.hits(one.scores) for one in pairs.values())
     hit = [(one.scored, one.hit(one.scores)) for one in pairs.values()]
@@ -99,12 +99,12 @@ def links(guess: Guess, case: FinishedRun) -> Judgement:
     return _judgement(score, pairs)
 
 
-def alike(guess: Guess, case: FinishedRun) -> Judgement:
+def alike(guess: Guess, finished: FinishedRun) -> Judgement:
     """AUC of the pairs' scores, linked against not linked.
 
     In the interval pairs at one node count together.
     """
-    pairs = _pairs(guess, case)
+    pairs = _pairs(guess, finished)
     placed = np.concatenate([one.placed(one.scores) for one in pairs.values()])
     scored = [one.scored for one in pairs.values()]
     trivial = {
@@ -126,13 +126,13 @@ def alike(guess: Guess, case: FinishedRun) -> Judgement:
     return _judgement(score, pairs)
 
 
-def rows(guess: Guess, case: FinishedRun) -> Judgement:
+def rows(guess: Guess, finished: FinishedRun) -> Judgement:
     """Rows of the first iteration: the share of entries that are exact to a millionth of the largest.
 
     The truth of a guess about several owners is their mean. Trivial: zeros. In the interval a node's entries
     count together.
     """
-    made = begun(case).rows
+    made = begun(finished).rows
     true = {t: np.mean([made[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
     off = {t: np.abs(guess.values[t] - true[t]) for t in true}
     scale = max(float(np.abs(value).max()) for value in true.values())
@@ -158,23 +158,23 @@ def rows(guess: Guess, case: FinishedRun) -> Judgement:
     return Judgement(score, few, {t: np.round(guess.values[t][:4], 4) for t in few})
 
 
-def node_labels(guess: Guess, case: FinishedRun) -> Judgement:
+def node_labels(guess: Guess, finished: FinishedRun) -> Judgement:
     """The share of right classes among the nodes whose class was guessed."""
-    return _labels(guess, case, named=True)
+    return _labels(guess, finished, named=True)
 
 
-def clusters(guess: Guess, case: FinishedRun) -> Judgement:
+def clusters(guess: Guess, finished: FinishedRun) -> Judgement:
     """Purity: the share of nodes whose cluster's commonest class is theirs."""
-    return _labels(guess, case, named=False)
+    return _labels(guess, finished, named=False)
 
 
-def _labels(guess: Guess, case: FinishedRun, *, named: bool) -> Judgement:
+def _labels(guess: Guess, finished: FinishedRun, *, named: bool) -> Judgement:
     common, chance, true, guessed = 0, 0, {}, {}
     hits, nodes = [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=int)]
-    classes = case.federation.schema.classes
+    classes = finished.federation.schema.classes
     rng = np.random.default_rng(0)
     for target, owners in guess.targets.items():
-        labels = case.federation.owners[owners[0]].y.numpy()
+        labels = finished.federation.owners[owners[0]].y.numpy()
         nodes_guessed = np.flatnonzero(guess.values[target] >= 0)
         y, predicted = labels[nodes_guessed], guess.values[target][nodes_guessed].astype(int)
         if not named:
@@ -202,15 +202,15 @@ def _labels(guess: Guess, case: FinishedRun, *, named: bool) -> Judgement:
     return Judgement(score, true, guessed)
 
 
-def _commonest(found: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
-    table = np.zeros((found.max(initial=0) + 1, classes), dtype=int)
-    np.add.at(table, (found, y), 1)
+def _commonest(answers: np.ndarray, y: np.ndarray, classes: int) -> np.ndarray:
+    table = np.zeros((answers.max(initial=0) + 1, classes), dtype=int)
+    np.add.at(table, (answers, y), 1)
     labels: np.ndarray = table.argmax(1)
     return labels
 
 
-def _pairs(guess: Guess, case: FinishedRun) -> dict[str, Pairs]:
-    owners, pairs = case.federation.owners, {}
+def _pairs(guess: Guess, finished: FinishedRun) -> dict[str, Pairs]:
+    owners, pairs = finished.federation.owners, {}
     for target, about in guess.targets.items():
         nodes = int(owners[about[0]].num_nodes)
         scores = np.full((nodes, nodes), np.nan, dtype=np.float32)

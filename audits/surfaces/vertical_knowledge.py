@@ -37,15 +37,15 @@ class Begun:
     heads: dict[str, np.ndarray] = field(repr=False)
 
 
-def begun(case: FinishedRun) -> Begun:
+def begun(finished: FinishedRun) -> Begun:
     """The first iteration of a run, made again in the open from everybody's data and seeds."""
-    if case.transcript not in _BEGUN:
-        _BEGUN[case.transcript] = _again(case)
-    return _BEGUN[case.transcript]
+    if finished.transcript not in _BEGUN:
+        _BEGUN[finished.transcript] = _again(finished)
+    return _BEGUN[finished.transcript]
 
 
-def _again(case: FinishedRun) -> Begun:
-    kind, heads = type(case.algorithm), dict[str, np.ndarray]()
+def _again(finished: FinishedRun) -> Begun:
+    kind, heads = type(finished.algorithm), dict[str, np.ndarray]()
 
     class Again(kind):  # type: ignore[misc,valid-type]
         def tower(self, client: ClientContext, clients: int) -> Any:
@@ -54,11 +54,11 @@ def _again(case: FinishedRun) -> Begun:
             return tower
 
     run = train(
-        Again(**case.algorithm.settings.model_dump() | {"steps": 1}),
-        case.federation,
+        Again(**finished.algorithm.settings.model_dump() | {"steps": 1}),
+        finished.federation,
         plaintext(),
         rounds=1,
-        seed=case.seed,
+        seed=finished.seed,
         keep=lambda channel, round: channel in ROWS_SENT,
     )
     view, names = run.transcript.view("server"), {channel.name for channel in run.algorithm.in_use}
@@ -71,50 +71,50 @@ def _again(case: FinishedRun) -> Begun:
 _BEGUN: WeakKeyDictionary[Transcript, Begun] = WeakKeyDictionary()
 
 
-def by_columns(case: FinishedRun) -> bool:
+def by_columns(finished: FinishedRun) -> bool:
     """Whether the owners share all nodes: whether there is anything here to grant."""
-    return any(channel.name in ROWS_SENT for channel in case.algorithm.in_use)
+    return any(channel.name in ROWS_SENT for channel in finished.algorithm.in_use)
 
 
-def first_owner(case: FinishedRun) -> str:
+def first_owner(finished: FinishedRun) -> str:
     """Whom the audit puts in the place of a curious owner."""
-    return case.parties("client")[0]
+    return finished.parties("client")[0]
 
 
-def training_nodes(case: FinishedRun) -> np.ndarray:
+def training_nodes(finished: FinishedRun) -> np.ndarray:
     """Their numbers: every owner has all nodes in the same order, and knows which train."""
-    graph = case.federation.owners[first_owner(case)]
-    found: np.ndarray = torch.as_tensor(graph.train_mask).nonzero().flatten().numpy()
-    return found
+    graph = finished.federation.owners[first_owner(finished)]
+    numbers: np.ndarray = torch.as_tensor(graph.train_mask).nonzero().flatten().numpy()
+    return numbers
 
 
-def own_links(case: FinishedRun) -> np.ndarray:
+def own_links(finished: FinishedRun) -> np.ndarray:
     """The first owner's, ``[2, links]``."""
-    found: np.ndarray = case.federation.owners[first_owner(case)].edge_index.numpy()
-    return found
+    links: np.ndarray = finished.federation.owners[first_owner(finished)].edge_index.numpy()
+    return links
 
 
-def own_rows(case: FinishedRun) -> np.ndarray | None:
+def own_rows(finished: FinishedRun) -> np.ndarray | None:
     """The first owner's of the first iteration: it made them, though a masked message does not show them."""
-    return begun(case).rows.get(first_owner(case))
+    return begun(finished).rows.get(first_owner(finished))
 
 
-def heads(case: FinishedRun) -> dict[str, np.ndarray]:
+def heads(finished: FinishedRun) -> dict[str, np.ndarray]:
     """The classifiers of those who hold labels, as they started."""
-    algorithm, started = case.algorithm, begun(case).heads
+    algorithm, started = finished.algorithm, begun(finished).heads
     assert isinstance(algorithm, Glasu)
-    holders = algorithm.label_holders(case.federation.names)
+    holders = algorithm.label_holders(finished.federation.names)
     return {name: started[name] for name in holders if name in started}
 
 
-def nodes(case: FinishedRun) -> int:
+def nodes(finished: FinishedRun) -> int:
     """How many nodes there are: as many at every owner."""
-    return int(case.federation.owners[first_owner(case)].num_nodes)
+    return int(finished.federation.owners[first_owner(finished)].num_nodes)
 
 
 def _where(made: Callable[[FinishedRun], Any]) -> Callable[[FinishedRun], Any]:
     """None for algorithms that split nothing by columns: their views leave these attacks blind anyway."""
-    return lambda case: made(case) if by_columns(case) else None
+    return lambda finished: made(finished) if by_columns(finished) else None
 
 
 MAKERS: Mapping[str, Maker] = {

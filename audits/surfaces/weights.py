@@ -19,12 +19,12 @@ EXACT = 1e-6
 """How far an exact row may be from the node's, in any word."""
 
 
-def words(guess: Guess, case: FinishedRun) -> Judgement:
+def words(guess: Guess, finished: FinishedRun) -> Judgement:
     """Vocabularies. A guess about several owners together is scored against their union.
 
     The details also have its score about single owners.
     """
-    single = truth.vocabulary(case.federation, case.algorithm.hops)
+    single = truth.vocabulary(finished.federation, finished.algorithm.hops)
     true = {t: np.any([single[o] for o in owners], axis=0) for t, owners in guess.targets.items()}
     score = scoring.vocabulary(guess.values, true)
     together = [t for t, owners in guess.targets.items() if len(owners) > 1]
@@ -39,9 +39,9 @@ def words(guess: Guess, case: FinishedRun) -> Judgement:
     )
 
 
-def labels(guess: Guess, case: FinishedRun) -> Judgement:
+def labels(guess: Guess, finished: FinishedRun) -> Judgement:
     """Label histograms. A guess about several owners together is scored against the mean of their shares."""
-    counts = truth.label_counts(case.federation)
+    counts = truth.label_counts(finished.federation)
     true, whole = {}, True
     for target, owners in guess.targets.items():
         size = sum(counts[o].sum() for o in owners)
@@ -51,22 +51,22 @@ def labels(guess: Guess, case: FinishedRun) -> Judgement:
     return Judgement(scoring.label_shares(guess.values, true, whole_counts=whole), true, guessed)
 
 
-def single(guess: Guess, case: FinishedRun) -> Judgement:
+def single(guess: Guess, finished: FinishedRun) -> Judgement:
     """Rows compared with the nodes of the owners that they are about, exact to ``EXACT`` in every word.
 
     Of a single owner the second row is the neighbours' mean: right where it is a mean of sampled neighbours
     of the node that the first row is.
     """
-    nodes = truth.node_features(case.federation)
+    nodes = truth.node_features(finished.federation)
     held_by = {t: np.concatenate([nodes[o] for o in owners]) for t, owners in guess.targets.items()}
     alone = {t: len(owners) == 1 for t, owners in guess.targets.items()}
     rows = {t: v[:1] if alone[t] else v for t, v in guess.values.items()}
-    held = {t: _exactly(scoring.hold(v, held_by[t]), held_by[t]) for t, v in rows.items()}
+    held = {t: _exactly(scoring.match_rows(v, held_by[t]), held_by[t]) for t, v in rows.items()}
     score = scoring.recovered_rows(
         held, {t: len(v) for t, v in held_by.items()}, np.concatenate(list(nodes.values()))
     )
     means = [
-        _is_mean(guess.values[t][1], case, owners[0], int(held[t].nearest[0]))
+        _is_mean(guess.values[t][1], finished, owners[0], int(held[t].nearest[0]))
         for t, owners in guess.targets.items()
         if alone[t] and held[t].exact.any()
     ]
@@ -79,15 +79,15 @@ def single(guess: Guess, case: FinishedRun) -> Judgement:
     )
 
 
-def _exactly(held: scoring.Held, nodes: np.ndarray) -> scoring.Held:
+def _exactly(held: scoring.MatchedRows, nodes: np.ndarray) -> scoring.MatchedRows:
     if not len(held.rows):
         return held
     return replace(held, exact=np.abs(held.rows - nodes[held.nearest]).max(1) <= EXACT)
 
 
-def _is_mean(row: np.ndarray, case: FinishedRun, owner: str, node: int) -> bool:
+def _is_mean(row: np.ndarray, finished: FinishedRun, owner: str, node: int) -> bool:
     """Whether a row is a mean of some of a node's neighbours, with repetition; without neighbours, zero."""
-    graph = case.federation.owners[owner]
+    graph = finished.federation.owners[owner]
     source, target = graph.edge_index.numpy()
     around = graph.x.numpy()[source[target == node]].astype(np.float64)
     if not len(around):

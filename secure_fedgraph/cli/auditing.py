@@ -55,7 +55,7 @@ def audit(
         grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
         out = _folder_for_audit_of(folder, {**flags, "policy": policy, "control": control}, grid_only)
         if attack == "all":
-            attacks = grid.readers(grid.finished(folder)[1], attacks) or attacks
+            attacks = grid.readers(grid.read_folder(folder)[1], attacks) or attacks
         experiment, audited = grid.audit_folder(folder, attacks, adversary, effort)
         if out != folder:
             fresh_folder(out, flags["overwrite"])

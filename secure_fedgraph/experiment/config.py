@@ -23,7 +23,7 @@ from secure_fedgraph.errors import BadInput, unknown_name
 from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.partition.handouts import BY_KIND, names
+from secure_fedgraph.graph.partition.registry import BY_KIND, names
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps

@@ -23,7 +23,7 @@ from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
-from secure_fedgraph.graph.partition.handout import owner_names
+from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent

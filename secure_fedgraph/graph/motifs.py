@@ -40,14 +40,14 @@ class Motifs:
     graphs: int
 
     @property
-    def holding(self) -> Tensor:
+    def graph_counts(self) -> Tensor:
         """``[k]`` in how many graphs each motif occurs."""
         return torch.bincount(self.motif, minlength=len(self.codes))
 
     def mean_count(self) -> Tensor:
         """``[k]`` how often each motif occurs in a graph that holds it."""
         totals = torch.bincount(self.motif, weights=self.count.double(), minlength=len(self.codes))
-        return totals / self.holding
+        return totals / self.graph_counts
 
 
 def width_of(rings: int) -> int:
@@ -225,12 +225,12 @@ def every_motif(labels: int, rings: int = 4) -> Tensor:
     return torch.tensor(_every(labels, rings), dtype=torch.long)
 
 
-def idf(holding: Tensor, graphs: int) -> Tensor:
+def idf(graph_counts: Tensor, graphs: int) -> Tensor:
     """``ln((1 + N) / (1 + N_m)) + 1``: how rare each motif is among ``graphs`` graphs (Eq. 16)."""
-    return torch.log((1 + graphs) / (1 + holding.double())) + 1
+    return torch.log((1 + graphs) / (1 + graph_counts.double())) + 1
 
 
-def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: int = 1) -> Tensor:
+def most_distinctive(motifs: Motifs, keep: float, rarity: Tensor | None = None, support: int = 1) -> Tensor:
     """The motifs with the highest mean TF-IDF over the graphs that hold them (Eq. 16, 17).
 
     Args:
@@ -241,10 +241,10 @@ def telling(found: Motifs, keep: float, rarity: Tensor | None = None, support: i
     Returns:
         Their numbers, ascending.
     """
-    holding = found.holding
-    rarity = idf(holding, found.graphs) if rarity is None else rarity
-    score = found.mean_count() * rarity
-    supported = (holding >= support).nonzero().flatten()
+    graph_counts = motifs.graph_counts
+    rarity = idf(graph_counts, motifs.graphs) if rarity is None else rarity
+    score = motifs.mean_count() * rarity
+    supported = (graph_counts >= support).nonzero().flatten()
     if not len(supported):
         return supported
     order = torch.argsort(score[supported], descending=True, stable=True)

@@ -37,13 +37,13 @@ CACHES = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
 MEND = "give an instance, a class or a factory, e.g. lambda schema: Net(schema.features, schema.classes)"
 
 
-def kept(model: object) -> Given:
+def own_copy(model: object) -> Given:
     """A user's model as an algorithm keeps it: instances copied, so that training leaves theirs alone.
 
     Raises:
         BadInput: for anything else.
 
-    >>> kept(3)
+    >>> own_copy(3)
     Traceback (most recent call last):
     secure_fedgraph.errors.BadInput: model is an int (3): give an instance, a class or a factory, ...
     """
@@ -61,7 +61,7 @@ def kept(model: object) -> Given:
     return model
 
 
-def made(given: Given, schema: Schema, seed: int) -> nn.Module:
+def build(given: Given, schema: Schema, seed: int) -> nn.Module:
     """A fresh model with the initialisation that its author gave it.
 
     Guarantees:
@@ -136,7 +136,7 @@ def check_fits(given: Given, schema: Schema) -> None:
     Raises:
         BadInput: in one line that names the model's widths and the data's.
     """
-    model = made(given, schema, 0)
+    model = build(given, schema, 0)
     name = _name(model)
     if not any(p.requires_grad for p in model.parameters()):
         raise BadInput(f"model {name} has no parameter that can be trained: leave requires_grad on for some")
@@ -187,17 +187,17 @@ NODES = 4
 
 def _probe(model: nn.Module, schema: Schema) -> object:
     """A model's output on a small graph with the data's widths."""
-    here = torch.arange(NODES)
+    nodes = torch.arange(NODES)
     if schema.kind == "graph":
         edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     else:
         edge_index = torch.stack(
-            [torch.cat([here, (here + 1) % NODES]), torch.cat([(here + 1) % NODES, here])]
+            [torch.cat([nodes, (nodes + 1) % NODES]), torch.cat([(nodes + 1) % NODES, nodes])]
         )
     edges = edge_index.shape[1]
     graph = Data(x=torch.zeros(NODES, schema.features), edge_index=edge_index)
     if schema.kind == "graph":
-        graph.graph = here // 2
+        graph.graph = nodes // 2
     if schema.edge_weight:
         graph.edge_weight = torch.ones(edges)
     if schema.edge_attr != NO_EDGE_ATTR or schema.bonds:

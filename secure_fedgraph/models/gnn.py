@@ -138,7 +138,7 @@ class GraphSage(nn.Module):
             ]
         return self._scores(levels[0])
 
-    def forward_positions(self, values: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+    def forward_positions(self, values: torch.Tensor, filled: torch.Tensor) -> torch.Tensor:
         """Class scores of the roots of trees of one shape, each from its own positions alone.
 
         Means are over the filled positions. With ``f`` neighbours a node, position ``j`` has the children
@@ -146,13 +146,13 @@ class GraphSage(nn.Module):
 
         Args:
             values: ``[b, positions, features]``, zero at empty positions.
-            there: ``[b, positions]`` true at filled positions.
+            filled: ``[b, positions]`` true at filled positions.
 
         Returns:
             Scores ``[b, classes]``.
         """
         sizes = _level_sizes(values.shape[1], len(self.layers))
-        levels, present = list(values.split(sizes, 1)), list(there.split(sizes, 1))
+        levels, present = list(values.split(sizes, 1)), list(filled.split(sizes, 1))
         for depth, layer in enumerate(self._sage):
             made = []
             for i, (here, below) in enumerate(pairwise(levels)):

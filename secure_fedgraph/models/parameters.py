@@ -50,7 +50,7 @@ def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
 
 def difference(after: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> Parameters:
     """``after - before``, name by name; for whole numbers divided by :data:`COUNT_SCALE`."""
-    return {name: _moved(after[name], value) for name, value in before.items()}
+    return {name: _change(after[name], value) for name, value in before.items()}
 
 
 def total(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> Parameters:
@@ -59,7 +59,7 @@ def total(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor])
     Whole numbers are rounded and keep their type. A running variance is clamped to 0 or more, because noise
     on the sum could make it negative.
     """
-    return {name: _reached(name, value, second[name]) for name, value in first.items()}
+    return {name: _moved_by(name, value, second[name]) for name, value in first.items()}
 
 
 def glorot(model: nn.Module, seed: int) -> None:
@@ -96,14 +96,14 @@ def _buffers(model: nn.Module) -> Parameters:
     return {name: value for name, value in model.named_buffers() if name not in local}
 
 
-def _fitting(name: str, value: object, there: torch.Tensor) -> torch.Tensor:
-    if not there.dim() and isinstance(value, bool | int | float):
+def _fitting(name: str, value: object, target: torch.Tensor) -> torch.Tensor:
+    if not target.dim() and isinstance(value, bool | int | float):
         within = isinstance(value, float) or -(2**63) <= value < 2**63
         value = torch.tensor(value) if within else None
     if (
         not isinstance(value, torch.Tensor)
-        or value.shape != there.shape
-        or (value.is_floating_point() and not there.is_floating_point())
+        or value.shape != target.shape
+        or (value.is_floating_point() and not target.is_floating_point())
         or not torch.isfinite(value).all()
     ):
         raise HostileMessage(
@@ -112,13 +112,13 @@ def _fitting(name: str, value: object, there: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def _moved(after: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+def _change(after: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     if before.is_floating_point():
         return after - before
     return (after.double() - before.double()) / COUNT_SCALE
 
 
-def _reached(name: str, value: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+def _moved_by(name: str, value: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
     if value.is_floating_point():
         reached = value + step
         return reached.clamp(min=0) if name.rpartition(".")[2] == "running_var" else reached

@@ -24,8 +24,8 @@ class _Rooted(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, values: Tensor, there: Tensor) -> Tensor:
-        scores: Tensor = self.model.forward_positions(values, there)  # type: ignore[operator]
+    def forward(self, values: Tensor, filled: Tensor) -> Tensor:
+        scores: Tensor = self.model.forward_positions(values, filled)  # type: ignore[operator]
         return scores
 
 
@@ -67,7 +67,7 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
         - a record's gradient depends only on its own tree, the features of the tree's nodes, and its answer.
 
     Args:
-        model: with ``forward_positions(values [b, positions, features], there [b, positions])``.
+        model: with ``forward_positions(values [b, positions, features], filled [b, positions])``.
         x: features ``[nodes, features]``.
         trees: ``[b, positions]`` node indices, -1 at empty positions.
         answers: ``[b]`` classes.
@@ -80,8 +80,8 @@ def tree_gradients(model: nn.Module, x: Tensor, trees: Tensor, answers: Tensor) 
     rooted = _Rooted(model)
     parameters = {name: p.detach() for name, p in rooted.named_parameters()}
 
-    def loss(params: Any, values: Tensor, present: Tensor, answer: Tensor) -> Tensor:
-        scores = functional_call(rooted, params, (values[None], present[None]))
+    def loss(params: Any, values: Tensor, filled: Tensor, answer: Tensor) -> Tensor:
+        scores = functional_call(rooted, params, (values[None], filled[None]))
         return F.cross_entropy(scores, answer[None])
 
     present = trees >= 0

@@ -26,8 +26,8 @@ class RatingNet(nn.Module):
     """The score of a pair: the owner's mean, plus ``z_user · z_product``, plus a term of their habits.
 
     ``z`` comes from convolutions over the training ratings' links. Habits are the user's and the product's
-    mean deviation and number of training ratings (:func:`habits`), through a dense layer that all owners
-    learn together: how far to trust a mean of few ratings does not depend on the owner.
+    mean deviation and number of training ratings (:func:`habit_features`), through a dense layer that all
+    owners learn together: how far to trust a mean of few ratings does not depend on the owner.
 
     Args:
         hidden: widths of the convolutions.
@@ -82,7 +82,7 @@ class RatingNet(nn.Module):
         z = self._embedded(graph)
         scores = (z[users] * z[products]).sum(1) + self.offset + centre(graph)
         if self.use_habits:
-            pair_habits = habits(graph, chosen)
+            pair_habits = habit_features(graph, chosen)
             scores = scores + (
                 self.outer(F.relu(self.inner(pair_habits))) + self.direct(pair_habits)
             ).squeeze(1)
@@ -116,7 +116,7 @@ def centre(graph: Data) -> Tensor:
     return level
 
 
-def habits(graph: Data, chosen: Tensor) -> Tensor:
+def habit_features(graph: Data, chosen: Tensor) -> Tensor:
     """``[n, HABITS]``: what the owner's other training ratings say about each pair's user and product.
 
     For each side: its mean deviation from the owner's mean, pulled to 0 by each of :data:`PRIOR`, and the

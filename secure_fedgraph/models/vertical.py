@@ -181,8 +181,8 @@ class Tower(nn.Module):
 
     def scores(self, rows: Tensor) -> Tensor:
         """Class scores of what was aggregated last."""
-        found: Tensor = self.head(rows)
-        return found
+        scores: Tensor = self.head(rows)
+        return scores
 
     def _layer(self, depth: int, links: Links, h: Tensor, first: Tensor | None, noise: Noise) -> Tensor:
         dense = self.layers[depth]

@@ -63,10 +63,10 @@ def exact_of_too_few(cell: Record) -> bool:
     return cell.get("score") == 1 and not cell.get("leaks") and trivial < 1
 
 
-def by_place(found: Sequence[Record], fit: Callable[[Record], bool]) -> list[Record]:
+def by_place(guesses: Sequence[Record], fit: Callable[[Record], bool]) -> list[Record]:
     """One guess a policy, adversary and aim: as configured, or else of the first control that fits."""
     kept: dict[tuple[str, ...], Record] = {}
-    for record in sorted(found, key=lambda r: r.get("variant", AS_CONFIGURED) != AS_CONFIGURED):
+    for record in sorted(guesses, key=lambda r: r.get("variant", AS_CONFIGURED) != AS_CONFIGURED):
         place = tuple(str(record.get(key, "")) for key in ("policy", "adversary", "aim"))
         if place not in kept and fit(record):
             kept[place] = record

@@ -39,14 +39,14 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
             rows.append(_verdict(policy, "refused", "refused before round 1", f"Nothing was sent. {reason}"))
             continue
         single, union = _leaking(mine, EACH), _leaking(mine, LEFT)
-        stops = _stops(mine) + _stopped(mine)
+        stops = _remedies_by_adversary(mine) + _stopped(mine)
         if single:
             text = f"An attack reads single owners: {single}.{stops}"
             rows.append(_verdict(policy, "leaks", "leaks about single owners", text))
         elif union:
             text = f"No attack tried reads a single owner. All owners together still show: {union}.{stops}"
             rows.append(_verdict(policy, "together", "hides single owners, not their union", text))
-        elif unsure := [title_of(c) for c in mine if about(c) == EACH and exact_of_too_few(c)]:
+        elif unsure := [title_of(c) for c in mine if aim_of(c) == EACH and exact_of_too_few(c)]:
             named = words.listed(dict.fromkeys(unsure))
             text = f"Right about single owners, of too few to tell from luck: {named}.{_stopped(mine)}"
             rows.append(_verdict(policy, "scored", "exact, of too few to tell from luck", text))
@@ -81,12 +81,12 @@ def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> d
                 "subject": _title(rows.values()),
                 "adversary": words.named(words.ADVERSARIES, adversary),
                 "channel": channel,
-                "stops": _told_stops(rows.values()),
+                "stops": _remedies(rows.values()),
                 "rows": [
                     {
                         "setting": AS_CONFIGURED if variant == AS_CONFIGURED else f"control: {variant}",
                         "changes": _changes(by_policy) if aim == EACH else "",
-                        "aim": aimed(aim, [c for seeds in by_policy.values() for c in seeds]),
+                        "aim": aim_in_words(aim, [c for seeds in by_policy.values() for c in seeds]),
                         "places": [
                             _place(by_policy[p], p) if p in by_policy else _nothing_left(rows.values(), p)
                             for p in shown
@@ -111,7 +111,7 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     adversaries: dict[str, dict[str, None]] = {}
     subjects: dict[str, str] = {}
     for cell in cells:
-        if cell.get("leaks") and about(cell) == aim:
+        if cell.get("leaks") and aim_of(cell) == aim:
             usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
             verdict = str(cell.get("verdict", "")).split(", about")[0].split(";")[0]
             attack = str(cell.get("attack"))
@@ -120,10 +120,11 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
             subjects[attack] = subject_of(cell)
             adversaries.setdefault(attack, {})[str(cell.get("adversary", "server"))] = None
     parts = [
-        _told(attack, subjects[attack], verdict, adversaries[attack]) for attack, verdict in plain.items()
+        _describe_leak(attack, subjects[attack], verdict, adversaries[attack])
+        for attack, verdict in plain.items()
     ]
     rest = [
-        _told(attack, subjects[attack], verdict, adversaries[attack])
+        _describe_leak(attack, subjects[attack], verdict, adversaries[attack])
         for attack, verdict in forced.items()
         if attack not in plain
     ]
@@ -133,18 +134,18 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     return "; ".join(parts)
 
 
-def aimed(aim: str, cells: Iterable[dict[str, Any]]) -> str:
+def aim_in_words(aim: str, cells: Iterable[dict[str, Any]]) -> str:
     """Whom cells of one aim are about, in words: guesses at what is left may be about single owners."""
     owners = {c["owners"] for c in cells if c.get("owners")}
     return f"{AIMS[EACH]}, from what is left" if aim == LEFT and owners == {1} else AIMS.get(aim, aim)
 
 
-def about(cell: dict[str, Any]) -> str:
+def aim_of(cell: dict[str, Any]) -> str:
     """Whether a cell is about single owners, or several together: what a defence leaves may be either."""
     return EACH if cell.get("owners") == 1 else str(_setting(cell, "aim") or EACH)
 
 
-def _told(attack: str, subject: str, verdict: str, by: Iterable[str]) -> str:
+def _describe_leak(attack: str, subject: str, verdict: str, by: Iterable[str]) -> str:
     code = attack.split("-")[0].upper()
     who = list(by)
     if who != ["server"]:
@@ -152,7 +153,7 @@ def _told(attack: str, subject: str, verdict: str, by: Iterable[str]) -> str:
     return f"{subject} ({code}, {verdict})"
 
 
-def _stops(cells: Sequence[dict[str, Any]]) -> str:
+def _remedies_by_adversary(cells: Sequence[dict[str, Any]]) -> str:
     """What would stop what leaks, by adversary, where the server is not the only one."""
     remedies: dict[str, dict[str, None]] = {}
     for cell in cells:
@@ -219,7 +220,7 @@ def _nothing_left(rows: Iterable[dict[str, list[dict[str, Any]]]], policy: str) 
     return _place(refused[:1], policy) if refused else None
 
 
-def _told_stops(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> list[str]:
+def _remedies(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> list[str]:
     """What would stop an attack in one adversary's hands, where it leaks at all."""
     cells = [c for by_policy in rows for same_policy in by_policy.values() for c in same_policy]
     return list(dict.fromkeys(str(c["stops"]) for c in cells if c.get("leaks") and c.get("stops")))

@@ -45,7 +45,7 @@ def write_report(folder: Path) -> Path:
     """
     folder = Path(folder)
     kind, value = _load(folder)
-    page, drawn = told(kind, value, folder)
+    page, drawn = render_page(kind, value, folder)
     plots = files.private_folder(folder / "plots", folder)
     for stale in set(plots.glob("*.png")) - {plots / f"{p.name}.png" for p in drawn}:
         files.remove(stale, folder)
@@ -55,7 +55,7 @@ def write_report(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def told(kind: str, value: dict[str, Any], folder: Path) -> tuple[str, list[Picture]]:
+def render_page(kind: str, value: dict[str, Any], folder: Path) -> tuple[str, list[Picture]]:
     """The page's text and its pictures.
 
     Raises:

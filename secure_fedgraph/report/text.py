@@ -259,7 +259,7 @@ def spread(sizes: Sequence[Any]) -> str:
     >>> spread(range(100))
     '0 to 99, median 49.5'
     """
-    found = [size for size in map(real, sizes) if size is not None]
-    if len(found) <= MOST_SIZES:
-        return ", ".join(count(size) for size in found)
-    return f"{count(min(found))} to {count(max(found))}, median {median(found):,g}"
+    known = [size for size in map(real, sizes) if size is not None]
+    if len(known) <= MOST_SIZES:
+        return ", ".join(count(size) for size in known)
+    return f"{count(min(known))} to {count(max(known))}, median {median(known):,g}"

@@ -112,9 +112,9 @@ def test_positive_dense_rows_are_as_exact(kind: type[Attack], nodes: int) -> Non
 
 def test_small_dense_features_are_not_rounded_to_bags_without_words() -> None:
     small = np.random.default_rng(0).normal(0, 0.1, (6, 40))
-    assert module._ones(small) is small
+    assert module._binary_rows(small) is small
     words = (np.random.default_rng(0).random((6, 40)) < 0.2) + 0.01
-    assert set(np.unique(module._ones(words))) == {0.0, 1.0}
+    assert set(np.unique(module._binary_rows(words))) == {0.0, 1.0}
 
 
 def test_one_nodes_formula_fails_on_a_batch(runs: dict[Any, sfg.Run]) -> None:
@@ -257,7 +257,7 @@ NODES = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0], [1.0, 1.0, 0.0, 1.
 
 def test_the_judge_counts_what_was_not_found_as_missed() -> None:
     guess = np.array([NODES[0], NODES[0], NODES[1], [1.0, 1.0, 1.0, 1.0], [np.nan] * 4])
-    held = scoring.hold(guess, NODES)
+    held = scoring.match_rows(guess, NODES)
     assert held.exact.tolist() == [True, True, True, False]
     score = scoring.recovered_rows({"a": held}, {"a": 4}, NODES)
     assert score.metric == "exact rows"
@@ -275,25 +275,25 @@ def test_the_judge_counts_what_was_not_found_as_missed() -> None:
 
 
 def test_the_judge_of_an_exact_and_of_an_empty_guess() -> None:
-    exact = scoring.recovered_rows({"a": scoring.hold(NODES, NODES)}, {"a": 4}, NODES)
+    exact = scoring.recovered_rows({"a": scoring.match_rows(NODES, NODES)}, {"a": 4}, NODES)
     assert (exact.value, exact.high, exact.details["mean_cosine"]) == (1.0, 1.0, pytest.approx(1.0))
     assert exact.low == pytest.approx(0.025 ** (1 / 4))
-    none = scoring.recovered_rows({"a": scoring.hold(np.full((2, 4), np.nan), NODES)}, {"a": 4}, NODES)
+    none = scoring.recovered_rows({"a": scoring.match_rows(np.full((2, 4), np.nan), NODES)}, {"a": 4}, NODES)
     assert (none.value, none.low, none.leaks) == (0.0, 0.0, False)
 
 
 def test_one_wrong_word_is_not_exact_and_another_owners_node_neither() -> None:
     near = NODES[:1].copy()
     near[0, 3] = 1.0
-    assert not scoring.hold(near, NODES).exact.any()
-    assert not scoring.hold(NODES[:1], NODES[1:]).exact.any()
-    assert scoring.hold(NODES[:1] + 0.005, NODES).exact.all()
+    assert not scoring.match_rows(near, NODES).exact.any()
+    assert not scoring.match_rows(NODES[:1], NODES[1:]).exact.any()
+    assert scoring.match_rows(NODES[:1] + 0.005, NODES).exact.all()
 
 
 def test_trivial_guesses_stand_beside() -> None:
     sparse = np.zeros((10, 6))
     sparse[0, 0] = 1.0
-    score = scoring.recovered_rows({"a": scoring.hold(sparse[:1], sparse)}, {"a": 10}, sparse)
+    score = scoring.recovered_rows({"a": scoring.match_rows(sparse[:1], sparse)}, {"a": 10}, sparse)
     assert score.baselines["the mean node, rounded"] == 0.9  # nine of ten nodes are empty: nothing to learn
     assert not score.value > 1 and score.baseline >= 0.9
 

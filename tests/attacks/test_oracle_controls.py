@@ -282,7 +282,7 @@ def test_dense_rows_that_the_oracle_names_are_real_and_nearly_all() -> None:
     offer = craft(asked.reshape(96, SLOTS, -1), repeats=1, latent=8, widths=(16, 96), seed=0)
     known = Asked({name: value.numpy() for name, value in offer.items()}, 1 / (96 * SLOTS))
     rows = rows_of(answer(offer, nodes, 1), known, 1)
-    held = scoring.hold(rows.astype(np.float64), nodes.astype(np.float64))
+    held = scoring.match_rows(rows.astype(np.float64), nodes.astype(np.float64))
     assert held.exact.mean() > 0.95
     assert len(np.unique(held.nearest[held.exact])) > 0.8 * len(nodes)
     again = far_points(200, nodes.shape[1], nodes[:20], np.random.default_rng(1))

@@ -22,7 +22,7 @@ from secure_fedgraph.attacks import (
     OwnShareSubtraction,
     RedrawnNoise,
 )
-from secure_fedgraph.attacks.drifting_updates import groups, means, singled_out
+from secure_fedgraph.attacks.drifting_updates import groups, identifiable_clients, means
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
@@ -114,7 +114,7 @@ def rounds_until_one_is_singled_out(seed: int, rounds: int) -> int:
     case = static(rounds, seed)
     seen = [note.contributors for note in case.transcript.opened if note.channel == "update"]
     cohorts = np.array([[name in names for name in case.federation.names] for names in seen])
-    return next((t for t in range(1, rounds + 1) if singled_out(cohorts[:t]).any()), rounds + 1)
+    return next((t for t in range(1, rounds + 1) if identifiable_clients(cohorts[:t]).any()), rounds + 1)
 
 
 def test_f1_a_tenth_dropping_out_takes_about_three_rounds() -> None:
@@ -167,7 +167,7 @@ def test_f1_is_blind_where_sums_were_not_kept() -> None:
 @given(arrays(np.int8, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(0, 1)))
 def test_who_is_singled_out_is_solved_for_exactly_where_nothing_drifts(cohorts: np.ndarray) -> None:
     truth = np.random.default_rng(1).normal(size=(cohorts.shape[1], 40))
-    alone = singled_out(cohorts)
+    alone = identifiable_clients(cohorts)
     for number, unit in enumerate(np.eye(cohorts.shape[1])):
         apart = np.linalg.matrix_rank(np.vstack([cohorts, unit])) > np.linalg.matrix_rank(cohorts)
         assert alone[number] == (not apart)

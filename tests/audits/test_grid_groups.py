@@ -20,7 +20,13 @@ from in_this_process import InThisProcess
 from secure_fedgraph.attacks import GradientLabels, LabelCounts, MashLabels, VocabularySupport
 from secure_fedgraph.audits.grid import grid, groups
 from secure_fedgraph.audits.grid.choices import left_out, variants
-from secure_fedgraph.audits.grid.estimates import Costs, Rehearsed, in_words, telling, told
+from secure_fedgraph.audits.grid.estimates import (
+    Costs,
+    Rehearsed,
+    cost_estimate,
+    in_words,
+    most_informative_first,
+)
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
@@ -63,7 +69,7 @@ def test_a_key_follows_the_attacks_code(monkeypatch: pytest.MonkeyPatch):
 def test_the_most_telling_go_first():
     found = [
         (g.chosen.policy, g.configured, g.chosen.seed)
-        for g in telling(wanted(["masked", "plaintext"], [0, 1]))
+        for g in most_informative_first(wanted(["masked", "plaintext"], [0, 1]))
     ]
     assert found[0] == ("plaintext", True, 0)
     assert found.index(("plaintext", True, 0)) < found.index(("masked", True, 0))
@@ -74,10 +80,10 @@ def test_the_most_telling_go_first():
 
 def test_algorithms_take_turns():
     several = [experiment(), experiment("algorithm=fedavg")]
-    found = telling(grid.groups(several, ["plaintext"], [VocabularySupport, LabelCounts], [0]))
+    found = most_informative_first(grid.groups(several, ["plaintext"], [VocabularySupport, LabelCounts], [0]))
     assert [g.chosen.algorithm for g in found[:2]] == ["fedsage", "fedavg"]
     costs = Costs(rehearsals={("fedsage", True): Rehearsed(9.0, 9.0), ("fedavg", True): Rehearsed(1.0, 1.0)})
-    assert [g.chosen.algorithm for g in telling(found, costs)[:2]] == ["fedavg", "fedsage"]
+    assert [g.chosen.algorithm for g in most_informative_first(found, costs)[:2]] == ["fedavg", "fedsage"]
 
 
 def test_costs_come_from_the_nearest_that_was_measured():
@@ -111,7 +117,7 @@ def test_controls_are_estimated_apart_from_what_they_control(monkeypatch: pytest
 
     monkeypatch.setattr(grid, "_rehearse", slow)
     runs = wanted(["plaintext", "masked"], [0])
-    call = grid._Call(runs, None, lambda text: None, 1, 600.0, lambda text: None, time.monotonic())
+    call = grid._GridRunner(runs, None, lambda text: None, 1, 600.0, lambda text: None, time.monotonic())
     call._foresee(runs, 1, InThisProcess(1))  # type: ignore[arg-type]
     assert sorted(made) == [False, True]
     fits = [group for group in runs if call._fits(group)]
@@ -167,10 +173,10 @@ def test_a_key_follows_what_lies_beside_a_users_own_module(tmp_path: Path, monke
 def test_a_grid_of_days_says_so():
     found = wanted(["plaintext"], [0])
     costs = Costs(rehearsals={("fedsage", True): Rehearsed(400_000.0, 0.0)})
-    said = told(found, costs, 2, None)["sentence"]
+    said = cost_estimate(found, costs, 2, None)["sentence"]
     assert f"about {in_words(len(found) * 400_000 / 2)}" in said or "days" in said
     assert "days" in said and "--budget-minutes 60" in said
-    assert "the most telling go first, for 60 s" in told(found, costs, 2, 60.0)["sentence"]
+    assert "the most telling go first, for 60 s" in cost_estimate(found, costs, 2, 60.0)["sentence"]
 
 
 def test_a_second_call_takes_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ import pytest
 
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.dp_bounds import most
-from secure_fedgraph.audits.scoring import hold, label_shares, recovered_rows
+from secure_fedgraph.audits.scoring import label_shares, match_rows, recovered_rows
 
 
 def covered(found: list[tuple[float, float]], truth: float) -> float:
@@ -157,7 +157,7 @@ def test_ceilings_are_held_against_a_bound_that_is_wrong_once_in_ten_thousand():
 def test_rows_of_one_node_are_one_term_and_what_was_not_found_is_missed():
     nodes = np.eye(4)
     guess = np.concatenate([np.repeat(nodes[:1], 30, axis=0), np.full((30, 4), np.nan)])
-    held = {"a": hold(guess, nodes), "b": hold(nodes[[2, 2]], nodes)}
+    held = {"a": match_rows(guess, nodes), "b": match_rows(nodes[[2, 2]], nodes)}
     score = recovered_rows(held, {"a": 4, "b": 4}, nodes)
     assert score.value == 32 / 62
     plain = intervals.share(32, 62)

@@ -56,10 +56,10 @@ class TestMotifs:
         found = found_in(graph([0, 1], []), graph([0, 1], [(0, 1)]))
         assert found.graphs == 2
         assert named(found, 0) == {}
-        assert found.holding.tolist() == [1]
+        assert found.graph_counts.tolist() == [1]
         nothing = found_in(graph([0, 1], []))
         assert nothing.codes.shape == (0, 5)
-        assert motifs.telling(nothing, 0.85).tolist() == []
+        assert motifs.most_distinctive(nothing, 0.85).tolist() == []
 
     def test_kinds_of_links_are_part_of_a_bond(self):
         found = found_in(graph([0, 1, 0], [(0, 1), (1, 2)], kinds=[0, 2]))
@@ -92,19 +92,19 @@ class TestTfIdf:
             graph([0, 0], [(0, 1)]),
             graph([0, 0, 1, 1, 1], [(0, 1), (0, 2), (0, 3), (0, 4)]),
         )
-        assert found.holding.tolist() == [3, 1]
+        assert found.graph_counts.tolist() == [3, 1]
         assert found.mean_count().tolist() == pytest.approx([4 / 3, 3])
-        assert motifs.idf(found.holding, 3).tolist() == pytest.approx([1, math.log(4 / 2) + 1])
-        assert motifs.telling(found, 0.5).tolist() == [1]
-        assert motifs.telling(found, 1.0).tolist() == [0, 1]
-        assert motifs.telling(found, 1.0, support=2).tolist() == [0]
+        assert motifs.idf(found.graph_counts, 3).tolist() == pytest.approx([1, math.log(4 / 2) + 1])
+        assert motifs.most_distinctive(found, 0.5).tolist() == [1]
+        assert motifs.most_distinctive(found, 1.0).tolist() == [0, 1]
+        assert motifs.most_distinctive(found, 1.0, support=2).tolist() == [0]
         # an idf that makes the common one rare turns the choice
-        assert motifs.telling(found, 0.5, rarity=torch.tensor([9.0, 1.0])).tolist() == [0]
+        assert motifs.most_distinctive(found, 0.5, rarity=torch.tensor([9.0, 1.0])).tolist() == [0]
 
     def test_at_least_one_is_kept_and_the_rest_is_rounded_down(self):
         found = found_in(*(graph([i, i], [(0, 1)]) for i in range(3)))
-        assert len(motifs.telling(found, 0.01)) == 1
-        assert len(motifs.telling(found, 0.85)) == 2
+        assert len(motifs.most_distinctive(found, 0.01)) == 1
+        assert len(motifs.most_distinctive(found, 0.85)) == 2
 
 
 class TestVocabularies:

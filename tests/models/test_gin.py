@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.sample.packing import pack, some, without_answers
+from secure_fedgraph.graph.sample.packing import pack, select_graphs, without_answers
 from secure_fedgraph.models.gin import CONVOLUTIONS, Gin
 from secure_fedgraph.models.parameters import load, parameters_of
 
@@ -54,7 +54,7 @@ def test_sizes_are_the_papers():
 def test_a_graphs_scores_do_not_depend_on_its_company():
     gin, packed = model(), pack(graphs())
     together = gin(packed)
-    alone = torch.cat([gin(some(packed, torch.tensor([i]))) for i in range(3)])
+    alone = torch.cat([gin(select_graphs(packed, torch.tensor([i]))) for i in range(3)])
     assert torch.allclose(together, alone, atol=1e-6)
     assert torch.equal(gin(without_answers(packed)), together)
 

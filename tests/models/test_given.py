@@ -221,9 +221,9 @@ def test_no_buffer_moves_under_noisy_steps(federation: sfg.Federation) -> None:
             super().__init__(16, 3)
             self.register_buffer("rows", torch.zeros(1))
 
-        def forward_positions(self, values: Tensor, there: Tensor) -> Tensor:
+        def forward_positions(self, values: Tensor, filled: Tensor) -> Tensor:
             self.rows = self.rows + 1.0
-            return super().forward_positions(values, there)
+            return super().forward_positions(values, filled)
 
     steps = sfg.policies.masked()
     object.__setattr__(steps, "steps", PrivateSteps(noise=1.0, rate=0.5, steps=2, unit="node"))
@@ -289,7 +289,7 @@ def test_cached_convolutions_forget_another_graph(federation: sfg.Federation) ->
     layer = GCNConv(16, 3, cached=True)
     layer(graph().x, graph().edge_index)
     assert layer._cached_edge_index is not None
-    assert given.made(given.kept(layer), SCHEMA, 0)._cached_edge_index is None
+    assert given.build(given.own_copy(layer), SCHEMA, 0)._cached_edge_index is None
 
 
 # ---- refusals

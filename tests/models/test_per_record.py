@@ -10,7 +10,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.sample.packing import pack, some
+from secure_fedgraph.graph.sample.packing import pack, select_graphs
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.gnn import GraphSage
 from secure_fedgraph.models.parameters import glorot
@@ -94,7 +94,7 @@ def test_graphs_against_a_loop():
     found = graph_gradients(model, packed)
     for graph in range(4):
         model.zero_grad()
-        one = some(packed, torch.tensor([graph]))
+        one = select_graphs(packed, torch.tensor([graph]))
         F.cross_entropy(model(one), one.y).backward()
         for name, p in model.named_parameters():
             assert found[name][graph] == pytest.approx(p.grad, abs=1e-5), name

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.sample.ego_graphs import ego_table
-from secure_fedgraph.models.ego.mash import capped
+from secure_fedgraph.models.ego.mash import cap_occurrences
 from secure_fedgraph.policies import distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy import pooling_trees
 from secure_fedgraph.privacy.pooling import clipped, moved
@@ -56,7 +56,7 @@ def places(seed: int, table: torch.Tensor | None = None) -> torch.Tensor:
     """``[batches, n, positions]``; the last batch finds no centres any more."""
     order = torch.randperm(NODES, generator=torch.Generator().manual_seed(seed))
     rows = (egos(seed) if table is None else table)[order[: 3 * N].view(3, N)]
-    rows = capped(rows, FANOUT, MOST, least=1)
+    rows = cap_occurrences(rows, FANOUT, MOST, least=1)
     return torch.cat([rows, torch.full_like(rows[:1], -1)])
 
 
@@ -151,7 +151,7 @@ class TestSensitivity:
         limit, found = moved(few, "zero-out"), 0.0
         for seed in range(20):
             order = torch.randperm(NODES, generator=torch.Generator().manual_seed(seed))
-            table = capped(egos(seed)[order[: 4 * N].view(4, N)], FANOUT, MOST, least=1, filled=3)
+            table = cap_occurrences(egos(seed)[order[: 4 * N].view(4, N)], FANOUT, MOST, least=1, filled=3)
             assert int((table >= 0).sum(2).max()) == 3
             rows = torch.full((NODES, WIDTH), 9.0)
 
@@ -197,19 +197,23 @@ class TestTable:
 
     def test_centres_stay_and_nobody_hangs_below_an_empty_place(self):
         rows = torch.tensor([[[0, 1, 2, 3, 4, 5, 6], [1, 0, 7, 8, 9, 3, 10]]])
-        found = capped(rows, FANOUT, (1, 2, 2), least=1)[0]
+        found = cap_occurrences(rows, FANOUT, (1, 2, 2), least=1)[0]
         # 1 is a centre, so it is no neighbour of 0, and 3 and 4 were reached through it
         assert found[0].tolist() == [0, -1, 2, -1, -1, 5, 6]
         assert found[1].tolist() == [1, -1, 7, -1, -1, 3, 10]
 
     def test_caps_are_over_all_batches(self):
         rows = torch.tensor([[[0, 9, 9]], [[1, 9, -1]], [[2, -1, 9]]])
-        assert capped(rows, (2,), (1, 2), least=1).tolist() == [[[0, 9, -1]], [[1, 9, -1]], [[2, -1, -1]]]
-        assert capped(rows, (2,), (1, 0), least=1)[..., 1:].max() == -1
+        assert cap_occurrences(rows, (2,), (1, 2), least=1).tolist() == [
+            [[0, 9, -1]],
+            [[1, 9, -1]],
+            [[2, -1, -1]],
+        ]
+        assert cap_occurrences(rows, (2,), (1, 0), least=1)[..., 1:].max() == -1
 
     def test_cells_of_few_are_emptied_with_all_below(self):
         rows = torch.tensor([[[0, 1, 2, 3, 4, 5, 6], [7, 8, -1, 9, 10, -1, -1]]])
-        found = capped(rows, FANOUT, (1, 1, 1), least=2)[0]
+        found = cap_occurrences(rows, FANOUT, (1, 1, 1), least=2)[0]
         assert found.tolist() == [[0, 1, -1, 3, 4, -1, -1], [7, 8, -1, 9, 10, -1, -1]]
 
 

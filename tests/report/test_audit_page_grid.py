@@ -12,7 +12,7 @@ from secure_fedgraph.report.figures.heat import heat_map
 from secure_fedgraph.report.grouping import above, anchor
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections import trained
-from secure_fedgraph.report.sections.conformance import conformed, left_out
+from secure_fedgraph.report.sections.conformance import conformance_section, left_out
 from secure_fedgraph.report.sections.learning import accuracy
 
 EACH, LEFT = "each owner", "what the defence leaves"
@@ -106,13 +106,13 @@ CHECKED = [
 
 
 def test_conformance_tells_a_leak_from_a_failure():
-    found = conformed(CHECKED, several=False)
+    found = conformance_section(CHECKED, several=False)
     assert found is not None
     states = {r["label"]: [p["state"] for p in r["places"]] for r in found["rows"]}
     assert states == {"plaintext": ["leak", "passed"], "masked": ["passed", "failed"]}
     assert found["sentence"].startswith("2 checks of 2 runs: 1 fail; 1 time a client's data")
     assert [f["leak"] for f in found["findings"]] == [True, False]
-    assert conformed([], several=False) is None
+    assert conformance_section([], several=False) is None
 
 
 class Ids(HTMLParser):

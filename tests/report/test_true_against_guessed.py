@@ -124,7 +124,7 @@ def test_rows_are_strips_and_alike_policies_share_one() -> None:
     assert "cosine 1.000" in section["pictures"][0].alt and "cosine -1.000" in section["pictures"][1].alt
     assert "the 48 largest of 100 values" in section["pictures"][0].svg
     heads, rows = section["tables"][0]["heads"], section["tables"][0]["rows"]
-    assert heads == ["row", "value", "true", "guessed"] and len(rows) == 2 * feature_heatmaps.MOST_TOLD
+    assert heads == ["row", "value", "true", "guessed"] and len(rows) == 2 * feature_heatmaps.MOST_LISTED
     told = true[0, int(rows[0][1]) - 1]  # the place in the whole row, from 1
     assert rows[0][2:] == [f"{told:.3g}"] * 2
 

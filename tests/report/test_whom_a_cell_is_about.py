@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from secure_fedgraph.attacks import ATTACKS, Guess
-from secure_fedgraph.audits.grid.cells import EACH, LEFT, owners_of, whom
+from secure_fedgraph.audits.grid.cells import EACH, LEFT, describe_owners, owners_of
 from secure_fedgraph.audits.grid.report import verdict
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.heat import heat_map
@@ -31,7 +31,7 @@ def guess(**targets: tuple[str, ...]) -> Guess:
 )
 def test_a_guess_says_whom_it_is_about(targets: Any, owners: int, sentence: str) -> None:
     assert owners_of(guess(**targets)) == owners
-    assert whom(guess(**targets), NAMES) == sentence
+    assert describe_owners(guess(**targets), NAMES) == sentence
 
 
 def left(owners: int | None) -> dict[str, Any]:

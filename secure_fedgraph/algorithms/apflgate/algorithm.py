@@ -28,7 +28,7 @@ from secure_fedgraph.algorithms.training.graph_classifier import (
 from secure_fedgraph.algorithms.training.link_predictor import RatingTask
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.graph.partition.handout import EVERYBODY
+from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import all_finite, finite, note_divergence
 from secure_fedgraph.models.parameters import difference, load, parameters_of

@@ -10,7 +10,7 @@ from torch import Tensor
 from secure_fedgraph.algorithms.fairgraphfl import motifs
 from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLBoundedSettings
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.protocol import ContributionRows, UnitContribution
 from secure_fedgraph.seams import ClientContext
@@ -51,7 +51,7 @@ def sums(client: ClientContext, model: Gin, settings: FairGraphFLBoundedSettings
     with torch.no_grad():
         # one by one: in a batch, the last bits of a product may depend on who else is in it
         batches = rows.split(1) if frozen else (rows,)
-        embedded = [model.embed(some(client.graph, chosen)) for chosen in batches]
+        embedded = [model.embed(select_graphs(client.graph, chosen)) for chosen in batches]
     values = torch.cat([torch.zeros(0, settings.hidden), *embedded])
     return ContributionRows({"rows": values * (SHARE / settings.clip)}, motifs.holds(client, settings))
 

@@ -65,7 +65,7 @@ def list_motifs(
             raise HostileMessage(f"{client.name} counts its motifs for nobody: its idf is its own")
         return _counts(own, public, client.schema, settings)
     idf = _given_idf(client, own, given, settings) if settings.idf == "global" else None
-    chosen = motifs.telling(own, settings.motif_keep, idf, settings.support)
+    chosen = motifs.most_distinctive(own, settings.motif_keep, idf, settings.support)
     client.memory[_CHOSEN] = chosen
     if not public:
         return {CODES: own.codes[chosen].float()}
@@ -78,7 +78,7 @@ def list_motifs(
 
 
 def _counts(own: Motifs, public: bool, schema: Schema, s: FairGraphFLSettings) -> dict[str, Tensor]:
-    holding, graphs = own.holding.float(), float(own.graphs)
+    holding, graphs = own.graph_counts.float(), float(own.graphs)
     if not public:
         return {CODES: own.codes.float(), "graphs": holding, "of": torch.full_like(holding, graphs)}
     everywhere = motifs.every_motif(labels_of(schema), s.rings)

@@ -16,7 +16,7 @@ from secure_fedgraph.algorithms.fairgraphfl.settings import FairGraphFLSettings
 from secure_fedgraph.algorithms.fairgraphfl.state import KNOWN, PRESENT, PROTOTYPES, VALUES, VOCABULARY
 from secure_fedgraph.algorithms.training.gin_classifier import Distance
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.protocol import Channel
 from secure_fedgraph.seams import ClientContext, RoundApi
@@ -144,7 +144,7 @@ def own_prototypes(client: ClientContext, model: Gin, settings: FairGraphFLSetti
     held, at = motifs.incidence(client, settings)
     model.eval()
     with torch.no_grad():
-        embedded = model.embed(some(client.graph, client.graph.train_mask.nonzero().flatten()))
+        embedded = model.embed(select_graphs(client.graph, client.graph.train_mask.nonzero().flatten()))
     return held.T @ embedded / held.sum(0)[:, None].clamp(min=1), at
 
 

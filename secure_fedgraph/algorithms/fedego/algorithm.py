@@ -26,7 +26,7 @@ from secure_fedgraph.graph.sample.ego_graphs import level_sizes
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.models.ego.free import EgoFree
-from secure_fedgraph.models.ego.mash import LEAST, crowded
+from secure_fedgraph.models.ego.mash import LEAST, drop_sparse_cells
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.parameters import difference, load, parameters_of, total
 from secure_fedgraph.protocol import Channel, ContributionTrees, Reveal, Unit, Upload
@@ -217,7 +217,9 @@ class FedEgo(NodeClassifier):
     def mixture(self, client: ClientContext, model: EgoModel) -> Upload | ContributionTrees:
         """A client's mashes, of batches that nobody can foresee."""
         rows = clients.ego_graphs(client, self.centres(client), model.positions, self.settings)
-        rows = crowded(rows, min(LEAST, self.settings.batch)) if self.settings.mixup else rows[:, :1]
+        rows = (
+            drop_sparse_cells(rows, min(LEAST, self.settings.batch)) if self.settings.mixup else rows[:, :1]
+        )
         return Upload(clients.mashes_of(client, model, rows))
 
     def centres(self, client: ClientContext) -> Tensor:

@@ -12,7 +12,7 @@ from secure_fedgraph.algorithms.fedego.settings import FedEgoNodeSettings
 from secure_fedgraph.algorithms.fedego.state import EgoModel
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.graph.sample.ego_graphs import ego_table, level_sizes
-from secure_fedgraph.models.ego.mash import LEAST, capped, one_hot
+from secure_fedgraph.models.ego.mash import LEAST, cap_occurrences, one_hot
 from secure_fedgraph.protocol import ContributionTrees, UnitContributionTrees
 from secure_fedgraph.seams import ClientContext
 
@@ -64,7 +64,9 @@ def table(client: ClientContext, settings: FedEgoNodeSettings) -> Tensor:
             priorities=client.link_priorities,
         )
         rows = torch.full((settings.mashes, n, egos.shape[1]), -1)
-        rows[:whole] = capped(egos[centres], settings.fanout, most(settings), min(LEAST, n), settings.filled)
+        rows[:whole] = cap_occurrences(
+            egos[centres], settings.fanout, most(settings), min(LEAST, n), settings.filled
+        )
         client.memory[OCCURRENCES] = rows.to(torch.int32)
     occurrences: Tensor = client.memory[OCCURRENCES]
     return occurrences

@@ -11,7 +11,7 @@ from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.algorithms.fedego.state import EgoModel, Mashes
 from secure_fedgraph.algorithms.training.local_training import fit
 from secure_fedgraph.errors import BadInput, HostileMessage
-from secure_fedgraph.graph.sample.ego_graphs import ego_table, levels, once
+from secure_fedgraph.graph.sample.ego_graphs import drop_repeats, ego_table, levels
 from secure_fedgraph.models.ego.mash import class_shares, coefficient, mash, one_hot
 from secure_fedgraph.models.ego.model import REDUCTION
 from secure_fedgraph.models.finite import finite
@@ -93,7 +93,7 @@ def ego_graphs(client: ClientContext, centres: Tensor, positions: int, settings:
     """
     rows = client.memory[EGO_GRAPHS][centres.clamp(min=0)].long()[..., :positions]
     rows = torch.where(centres.unsqueeze(-1) < 0, -1, rows)
-    return once(rows) if settings.once else rows
+    return drop_repeats(rows) if settings.once else rows
 
 
 def mashes_of(client: ClientContext, model: EgoModel, rows: Tensor) -> Mashes:

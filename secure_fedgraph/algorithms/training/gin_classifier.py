@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm, Settings, State
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.gin import Gin
@@ -128,7 +128,7 @@ class GinClassifier(Algorithm):
         sound = True
         for _ in range(s.epochs):
             for rows in torch.randperm(len(training), generator=order).split(size):
-                batch = some(graph, training[rows])
+                batch = select_graphs(graph, training[rows])
                 optimizer.zero_grad()
                 embedded = model.embed(batch, noise)
                 loss = F.cross_entropy(model.classify(embedded, noise), batch.y)

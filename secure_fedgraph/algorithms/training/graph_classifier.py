@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models.gin import Gin
 from secure_fedgraph.models.gnn import GraphSage
@@ -148,7 +148,7 @@ class GraphTask(Classifying):
 
     def part(self, graph: Data, chosen: Tensor | None) -> Part:
         """Some graphs."""
-        return Part(graph if chosen is None else some(graph, chosen), None, _answers(graph, chosen))
+        return Part(graph if chosen is None else select_graphs(graph, chosen), None, _answers(graph, chosen))
 
     def outputs(self, model: nn.Module, part: Part, noise: torch.Generator | None = None) -> Tensor:
         """Class scores of the graphs."""

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithms.training.optimizers import bound_gradients, moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.private_training import Penalty, fit_privately
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.models.finite import note_divergence, take_step
 from secure_fedgraph.models.given import scores_of
@@ -66,7 +66,9 @@ def _loss(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     if graph.get("graph") is not None:  # a union of whole graphs, which are the items
         dropout = client.generator("dropout")
-        return lambda batch: F.cross_entropy(scores_of(model, some(graph, batch), dropout), graph.y[batch])
+        return lambda batch: F.cross_entropy(
+            scores_of(model, select_graphs(graph, batch), dropout), graph.y[batch]
+        )
     forward_tree = getattr(model, "forward_tree", None)
     if forward_tree is None:
         return lambda batch: F.cross_entropy(scores_of(model, graph)[batch], graph.y[batch])

@@ -54,7 +54,7 @@ class NodeClassifier(Algorithm):
                 f"head = {self.settings.head!r} is of the built-in networks: a model of your own starts as "
                 "you initialise it"
             )
-        self._make = None if model is None else given.kept(model)
+        self._make = None if model is None else given.own_copy(model)
 
     def made_with(self) -> dict[str, Any]:
         """The model, or its maker, where one was given."""
@@ -116,7 +116,7 @@ class NodeClassifier(Algorithm):
     def model(self, schema: Schema) -> nn.Module:
         """A fresh model of the right shape."""
         if self._make is not None:
-            return given.made(self._make, schema, 0)
+            return given.build(self._make, schema, 0)
         settings = self.settings
         if schema.kind == GraphSetDataset.kind:
             return graph_network(schema, settings)
@@ -137,7 +137,7 @@ class NodeClassifier(Algorithm):
         or else Glorot, the head as the settings say.
         """
         if self._make is not None:
-            return given.made(self._make, schema, seed)
+            return given.build(self._make, schema, seed)
         model = self.model(schema)
         initialise = getattr(model, "initialise", None)
         if callable(initialise):

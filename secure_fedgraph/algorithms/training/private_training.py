@@ -11,8 +11,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithms.training.optimizers import moments, optimizer_of, restore
 from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.sample.occurrences import capped_neighbours, crowd, occurrences, trees
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.occurrences import capped_neighbours, largest_crowd, occurrences, trees
+from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.models.per_record import graph_gradients, tree_gradients
 from secure_fedgraph.seams import ClientContext
 
@@ -51,7 +51,7 @@ def fit_privately(
         check_no_dropout(settings)
 
         def gradients(chosen: torch.Tensor) -> dict[str, torch.Tensor]:
-            return graph_gradients(model, some(graph, items[chosen]))
+            return graph_gradients(model, select_graphs(graph, items[chosen]))
 
         times = 1
     else:
@@ -104,7 +104,10 @@ def check_crowd(graph: Data, settings: TrainingSettings) -> None:
         BadInput: where one has. How many stays out of a sentence that others may read.
     """
     places, depth = _places(settings), _fanout(settings)[1]
-    if crowd(graph.edge_index, int(graph.num_nodes or 0), places, _rows(graph, depth)) > settings.crowd:
+    if (
+        largest_crowd(graph.edge_index, int(graph.num_nodes or 0), places, _rows(graph, depth))
+        > settings.crowd
+    ):
         raise BadInput(
             f"training.crowd = {settings.crowd}: a node has more neighbours than that with over {places} "
             "links each, and removing it would change more records than are counted: raise training.crowd "

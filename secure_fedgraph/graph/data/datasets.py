@@ -27,7 +27,7 @@ from secure_fedgraph.graph.data import (
 from secure_fedgraph.graph.data.canonical import content_digest
 from secure_fedgraph.graph.data.own_graph import own_dataset
 from secure_fedgraph.graph.data.rawfiles import RAW
-from secure_fedgraph.graph.data.store import kept
+from secure_fedgraph.graph.data.store import load_or_read
 from secure_fedgraph.graph.kinds import (
     Dataset,
     GraphDataset,
@@ -92,16 +92,18 @@ def _own() -> dict[str, Source]:
     return {name: Source(text, kinds[name]) for name, text in _DESCRIPTIONS.items()}
 
 
-def _accepted(name: str, found: object) -> Source:
+def _accepted(name: str, function: object) -> Source:
     """Another package's function; its annotation says what it returns, so nothing is loaded here."""
-    if not inspect.isfunction(found):
-        raise BadInput(f"give a function that returns a PyG Data or a data set of graph.kinds, not {found!r}")
-    returned = typing.get_type_hints(found).get("return")
+    if not inspect.isfunction(function):
+        raise BadInput(
+            f"give a function that returns a PyG Data or a data set of graph.kinds, not {function!r}"
+        )
+    returned = typing.get_type_hints(function).get("return")
     if returned not in GIVEN:
         known = ", ".join(kind.__name__ for kind in GIVEN)
-        raise BadInput(f"{found.__name__} does not say what it returns: annotate it with one of {known}")
-    text = (inspect.getdoc(found) or "").split("\n")[0].rstrip(".")
-    return Source(text, getattr(returned, "kind", GraphDataset.kind), found)
+        raise BadInput(f"{function.__name__} does not say what it returns: annotate it with one of {known}")
+    text = (inspect.getdoc(function) or "").split("\n")[0].rstrip(".")
+    return Source(text, getattr(returned, "kind", GraphDataset.kind), function)
 
 
 DATASETS: Registry[Source] = Registry("data set", "secure_fedgraph.datasets", _own, _accepted)
@@ -288,7 +290,7 @@ def _read(name: str, files: list[Path], settings: dict[str, Any], source: str) -
         source = f"{source}, read by rdkit {graph_sets.rdkit_version()}"
     if raw.pyg:
         store = sources.cache_folder() / "canonical" / f"{name}-{stamp}-{sources.file_hash(files)[:32]}.npz"
-        tables, digest = kept(store, lambda: room.read(raw, files, settings), room.digest)
+        tables, digest = load_or_read(store, lambda: room.read(raw, files, settings), room.digest)
     else:
         tables = room.read(raw, files, settings)
         digest = room.digest(tables)

@@ -38,9 +38,9 @@ def read(raw: Raw, files: list[Path], settings: Mapping[str, Any]) -> Tables:
     """
     with readable(files[0].parent):
         lines, users, products, categories = (np.loadtxt(path, dtype=np.int64, ndmin=2) for path in files)
-        _count_on(users[:, 1], 0, "user.dict")
-        _count_on(products[:, 1], len(users), "item.dict")
-        _count_on(categories[:, 0], len(users), "category.dict")
+        _check_numbers(users[:, 1], 0, "user.dict")
+        _check_numbers(products[:, 1], len(users), "item.dict")
+        _check_numbers(categories[:, 0], len(users), "category.dict")
         if len(categories) != len(products):
             raise ValueError(f"{len(products)} products, but {len(categories)} have a category")
         ends = np.stack([_renumbered(users, lines[:, 0]), _renumbered(products, lines[:, 1])])
@@ -72,7 +72,7 @@ def build(name: str, tables: Tables, source: str, digest: str) -> RatingsDataset
     )
 
 
-def _count_on(numbers: NDArray[np.int64], start: int, file: str) -> None:
+def _check_numbers(numbers: NDArray[np.int64], start: int, file: str) -> None:
     if not np.array_equal(np.sort(numbers), np.arange(start, start + len(numbers))):
         raise ValueError(f"the nodes of {file} are not those from {start} to {start + len(numbers) - 1}")
 

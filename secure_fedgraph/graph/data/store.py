@@ -36,7 +36,7 @@ def digest_of_data(graph: Any) -> str:
     )
 
 
-def kept(
+def load_or_read(
     store: Path, read: Callable[[], Tables], digest: Callable[[Tables], str] = digest_of
 ) -> tuple[Tables, str]:
     """The arrays in ``store`` if it is an intact file; otherwise those of ``read``, which are then stored."""

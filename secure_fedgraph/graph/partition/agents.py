@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import stratified
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition, TestSet, owner_names
+from secure_fedgraph.graph.partition.result import EVERYBODY, Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.packing import pack, without_answers
 from secure_fedgraph.graph.seeds import sub_seed
 

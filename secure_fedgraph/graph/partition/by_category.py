@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import RatingsDataset
-from secure_fedgraph.graph.partition.handout import Partition, TestSet
+from secure_fedgraph.graph.partition.result import Partition, TestSet
 from secure_fedgraph.graph.seeds import sub_seed
 
 TRAINING, VALIDATION = 0.8, 0.1

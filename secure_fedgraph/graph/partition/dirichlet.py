@@ -9,8 +9,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.partition.handout import Partition, TestSet, owner_names
-from secure_fedgraph.graph.sample.packing import pack, some, without_answers
+from secure_fedgraph.graph.partition.result import Partition, TestSet, owner_names
+from secure_fedgraph.graph.sample.packing import pack, select_graphs, without_answers
 from secure_fedgraph.graph.seeds import sub_seed
 
 SPLIT = (0.8, 0.1, 0.1)
@@ -66,19 +66,20 @@ def dirichlet(
     cuts = (training, training + int(graphs * SPLIT[1]))
     drawn = np.random.default_rng(sub_seed(seed, "shares")).dirichlet([concentration] * clients)
     parts = [
-        _dealt(part, drawn, floor) for part, floor in zip(np.split(order, cuts), (least, 0, 0), strict=True)
+        _cut_by_shares(part, drawn, floor)
+        for part, floor in zip(np.split(order, cuts), (least, 0, 0), strict=True)
     ]
     whole = pack(dataset.graphs)
     owners = tuple(_owner(whole, [part[number] for part in parts]) for number in range(clients))
     held_out = np.sort(np.concatenate([*parts[1], *parts[2]]))
-    test_union = some(whole, torch.from_numpy(held_out))
+    test_union = select_graphs(whole, torch.from_numpy(held_out))
     names = owner_names(clients)
     validations, tests = (
         {
             name: torch.from_numpy(np.searchsorted(held_out, part))
-            for name, part in zip(names, dealt, strict=True)
+            for name, part in zip(names, by_owner, strict=True)
         }
-        for dealt in parts[1:]
+        for by_owner in parts[1:]
     )
     test_set = TestSet(without_answers(test_union), test_union.y, tests, validations)
     facts = {
@@ -92,7 +93,7 @@ def dirichlet(
     return Partition(owners, test_set, facts, _owner(whole, [np.concatenate(part) for part in parts]))
 
 
-def _dealt(part: np.ndarray, shares: np.ndarray, floor: int) -> list[np.ndarray]:
+def _cut_by_shares(part: np.ndarray, shares: np.ndarray, floor: int) -> list[np.ndarray]:
     """The part cut into runs: ``floor`` to everybody, the rest by largest remainder of the shares."""
     rest = len(part) - floor * len(shares)
     exact = shares * rest
@@ -101,11 +102,11 @@ def _dealt(part: np.ndarray, shares: np.ndarray, floor: int) -> list[np.ndarray]
     return [np.sort(run) for run in np.split(part, np.cumsum(sizes + floor)[:-1])]
 
 
-def _owner(whole: Data, dealt: list[np.ndarray]) -> Data:
-    chosen = torch.from_numpy(np.sort(np.concatenate(dealt)))
-    own = some(whole, chosen)
+def _owner(whole: Data, parts: list[np.ndarray]) -> Data:
+    chosen = torch.from_numpy(np.sort(np.concatenate(parts)))
+    own = select_graphs(whole, chosen)
     own.graph_id = chosen
-    for key, part in zip(("train_mask", "val_mask", "test_mask"), dealt, strict=True):
+    for key, part in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
         own[key] = _mask(chosen, torch.from_numpy(part))
     return own
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition, TestSet, owner_names
 from secure_fedgraph.graph.partition.partition import induced
+from secure_fedgraph.graph.partition.result import EVERYBODY, Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, undirected_links
 from secure_fedgraph.graph.seeds import sub_seed
 
@@ -81,7 +81,7 @@ def label_skew(
         rng = np.random.default_rng(sub_seed(seed, f"owner/{number}"))
         pool = free[~tested[free]].numpy()
         major = rng.choice(classes, major_labels, replace=False)
-        drawn = _preferring(
+        drawn = _draw_preferred(
             pool, np.isin(graph.y[pool].numpy(), major), int(nodes * local_share), major_rate, rng
         )
         own = _masked(induced(graph, torch.from_numpy(np.sort(drawn))), local_tests, rng, name)
@@ -91,7 +91,7 @@ def label_skew(
     if profile == "strict":
         for own, name in zip(owners, names, strict=True):
             own.train_mask &= ~tested[own.node_id]
-            _insist(bool(own.train_mask.any()), name, "the other owners' tests", local_tests)
+            _require_training_nodes(bool(own.train_mask.any()), name, "the other owners' tests", local_tests)
     test_graph = induced(graph, test_nodes)
     carried = {key: test_graph[key] for key in EDGE_FIELDS if test_graph.get(key) is not None}
     inputs = Data(x=test_graph.x, edge_index=test_graph.edge_index, num_nodes=cut, **carried)
@@ -108,7 +108,7 @@ def connected(graph: Data) -> Tensor:
     return linked
 
 
-def _preferring(
+def _draw_preferred(
     pool: np.ndarray, preferred: np.ndarray, wanted: int, rate: float, rng: np.random.Generator
 ) -> np.ndarray:
     """``wanted`` nodes of the pool, a share ``rate`` of them preferred ones; fewer if the pool has fewer."""
@@ -124,7 +124,7 @@ def _masked(part: Data, tests: int, rng: np.random.Generator, name: str) -> Data
     labelled = (own.y >= 0).nonzero().flatten()
     nodes = len(labelled)
     held_out = nodes // 5
-    _insist(nodes - held_out - tests > 0, name, "its own tests", tests)
+    _require_training_nodes(nodes - held_out - tests > 0, name, "its own tests", tests)
     order = labelled[torch.from_numpy(rng.permutation(nodes))]
     training, validation, test = order.split([nodes - held_out - tests, held_out, tests])
     for key, chosen in (("train_mask", training), ("val_mask", validation), ("test_mask", test)):
@@ -132,7 +132,7 @@ def _masked(part: Data, tests: int, rng: np.random.Generator, name: str) -> Data
     return own
 
 
-def _insist(enough: bool, name: str, because: str, tests: int) -> None:
+def _require_training_nodes(enough: bool, name: str, because: str, tests: int) -> None:
     if not enough:
         raise BadInput(
             f"split.local_tests = {tests} leaves {name} without training nodes, for {because}: lower it, "

@@ -11,8 +11,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS, stratified
-from secure_fedgraph.graph.partition.handout import Partition, TestSet, owner_names
 from secure_fedgraph.graph.partition.partition import induced, partition
+from secure_fedgraph.graph.partition.result import Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
 

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS
-from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition, TestSet
+from secure_fedgraph.graph.partition.result import EVERYBODY, Partition, TestSet
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS, edge_values, places_of, undirected_links
 from secure_fedgraph.graph.seeds import sub_seed
 
@@ -83,7 +83,7 @@ def vertical(
             graph,
             graph.x[:, block],
             known if labels == "all" or not number else torch.full_like(known, UNKNOWN),
-            _some(links, edge_share, sub_seed(seed, f"links/{number}")),
+            _draw_links(links, edge_share, sub_seed(seed, f"links/{number}")),
             masks[0],
         )
         for number, block in enumerate(blocks)
@@ -120,7 +120,7 @@ def _owner(graph: Data, x: Tensor, y: Tensor, links: Tensor, train: Tensor) -> D
     return Data(x=x, y=y, edge_index=both, **masks, **carried)
 
 
-def _some(links: Tensor, share: float, seed: int) -> Tensor:
+def _draw_links(links: Tensor, share: float, seed: int) -> Tensor:
     kept = np.random.default_rng(seed).permutation(links.shape[1])[: round(share * links.shape[1])]
     return links[:, torch.from_numpy(np.sort(kept))]
 

@@ -89,7 +89,7 @@ def ego_table(
     return torch.cat([level.reshape(len(centres), -1) for level in tree], dim=1)
 
 
-def once(rows: Tensor) -> Tensor:
+def drop_repeats(rows: Tensor) -> Tensor:
     """Keeps the first occurrence of a node in each batch, centres before neighbours; the others are emptied.
 
     Args:
@@ -98,7 +98,7 @@ def once(rows: Tensor) -> Tensor:
     Returns:
         The same shape. Centres that differ from each other all stay.
 
-    >>> once(torch.tensor([[[5, 7, 7], [7, 5, 8]]])).tolist()
+    >>> drop_repeats(torch.tensor([[[5, 7, 7], [7, 5, 8]]])).tolist()
     [[[5, -1, -1], [7, -1, 8]]]
     """
     # position by position, so that a node's centre comes before its occurrences as a neighbour

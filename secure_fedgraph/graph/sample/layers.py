@@ -47,13 +47,13 @@ def grow(table: NeighbourTable, nodes: Tensor, fanout: int, generator: torch.Gen
     show it links of the other owners.
     """
     drawn = table.sample(nodes, fanout, generator).flatten()
-    return together([nodes, drawn[drawn >= 0]], table.num_nodes)
+    return union([nodes, drawn[drawn >= 0]], table.num_nodes)
 
 
-def together(sets: Iterable[Tensor], nodes: int) -> Tensor:
+def union(sets: Iterable[Tensor], nodes: int) -> Tensor:
     """The union of index sets, ascending.
 
-    >>> together([torch.tensor([4, 1]), torch.tensor([1, 0])], nodes=5).tolist()
+    >>> union([torch.tensor([4, 1]), torch.tensor([1, 0])], nodes=5).tolist()
     [0, 1, 4]
     """
     mask = torch.zeros(nodes, dtype=torch.bool)
@@ -149,12 +149,12 @@ class _Product(torch.autograd.Function):
 
 
 def _csr(rowptr: Tensor, col: Tensor, weight: Tensor, size: tuple[int, int]) -> Tensor:
-    _announced()
+    _silence_csr_warning()
     return torch.sparse_csr_tensor(rowptr, col, weight, size=size, check_invariants=False)
 
 
 @functools.cache
-def _announced() -> None:
+def _silence_csr_warning() -> None:
     """Triggers and silences torch's warning, once a process, that its CSR layout is beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Ss]parse (CSR|invariant).*", category=UserWarning)

@@ -67,14 +67,14 @@ def capped_neighbours(
     return table
 
 
-def crowd(edge_index: Tensor, nodes: int, places: int, rows: Tensor | None = None) -> int:
+def largest_crowd(edge_index: Tensor, nodes: int, places: int, rows: Tensor | None = None) -> int:
     """The largest number of neighbours of one node that have more than ``places`` links.
 
     Only these neighbours give a removed node's place to another node. The crowd is at most the largest
     degree, and removing a node never makes it larger.
 
     >>> star = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
-    >>> crowd(star, 4, 2), crowd(star, 4, 3)
+    >>> largest_crowd(star, 4, 2), largest_crowd(star, 4, 3)
     (1, 0)
     """
     source, target = _links(edge_index, rows)

@@ -27,7 +27,7 @@ def pack(graphs: Sequence[Data]) -> Data:
     return packed
 
 
-def some(packed: Data, chosen: Tensor) -> Data:
+def select_graphs(packed: Data, chosen: Tensor) -> Data:
     """Some graphs of a union, in the order in which they are named.
 
     Args:

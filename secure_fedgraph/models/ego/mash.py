@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from secure_fedgraph.graph.sample.ego_graphs import level_sizes, once
+from secure_fedgraph.graph.sample.ego_graphs import drop_repeats, level_sizes
 
 LEAST = 4
 """The fewest nodes that a cell of a mash mixes: a cell with fewer is emptied."""
 
 
-def crowded(rows: Tensor, least: int = LEAST) -> Tensor:
+def drop_sparse_cells(rows: Tensor, least: int = LEAST) -> Tensor:
     """The same rows; each cell (batch, position) that fewer than ``least`` nodes fill is emptied.
 
     Sampled slots are always full; rules that leave slots empty (``stable``, ``once``) would otherwise leave
@@ -23,14 +23,14 @@ def crowded(rows: Tensor, least: int = LEAST) -> Tensor:
     Args:
         rows: ``[batches, n, positions]`` node indices; -1 in empty slots.
 
-    >>> crowded(torch.tensor([[[0, 1], [2, -1]]]), least=2).tolist()
+    >>> drop_sparse_cells(torch.tensor([[[0, 1], [2, -1]]]), least=2).tolist()
     [[[0, -1], [2, -1]]]
     """
     underfilled = (rows >= 0).sum(1, keepdim=True) < least
     return torch.where(underfilled, -1, rows)
 
 
-def capped(
+def cap_occurrences(
     rows: Tensor, fanout: Sequence[int], most: Sequence[int], least: int = LEAST, filled: int = 0
 ) -> Tensor:
     """The same ego-graphs, thinned out so that one node moves a bounded part of their mashes (rules R2, R3).
@@ -49,7 +49,7 @@ def capped(
         filled: places that one ego-graph fills at most, from the centre outwards; 0 is all.
 
     >>> table = torch.tensor([[[0, 1, 2], [1, 0, 3]], [[2, 3, 0], [-1, -1, -1]]])
-    >>> capped(table, (2,), (1, 1), least=1).tolist()
+    >>> cap_occurrences(table, (2,), (1, 1), least=1).tolist()
     [[[0, -1, 2], [1, -1, 3]], [[2, -1, 0], [-1, -1, -1]]]
     """
     sizes = level_sizes(fanout)
@@ -57,12 +57,12 @@ def capped(
     for level, (part, times) in enumerate(zip(rows.split(sizes, dim=2), most, strict=True)):
         if level:
             part = torch.where(above.repeat_interleave(fanout[level - 1], dim=2) < 0, -1, part)
-        part = once(torch.cat([kept, part], dim=2))[..., kept.shape[2] :]
+        part = drop_repeats(torch.cat([kept, part], dim=2))[..., kept.shape[2] :]
         part = _at_most(part, times)
         if filled:
             room = filled - (kept >= 0).sum(2, keepdim=True)
             part = torch.where((part >= 0).cumsum(2) <= room, part, -1)
-        above = crowded(part, least)
+        above = drop_sparse_cells(part, least)
         kept = torch.cat([kept, above], dim=2)
     return kept
 

@@ -72,13 +72,13 @@ class Sample:
         return f"{counts} of {len(self.true)} true"
 
 
-def ego_graphs(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def ego_graphs(code: str, guesses: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A picture for each policy, adversary and aim, as configured, or in the first control where not run.
 
     Policies under which the attack said the same share one.
     """
     section: dict[str, Any] = {"pictures": [], "captions": [], "tables": []}
-    records = by_place(found, lambda record: bool(samples_of(record)))
+    records = by_place(guesses, lambda record: bool(samples_of(record)))
     for policies, record in alike(records, lambda one, other: _graphs(one) == _graphs(other)):
         samples = samples_of(record)
         who = text.named(text.ADVERSARIES, record.get("adversary", "server"))

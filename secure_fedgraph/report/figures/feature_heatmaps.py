@@ -16,17 +16,17 @@ from secure_fedgraph.report.figures.plots import WIDTH
 from secure_fedgraph.report.figures.svg import GUESS, LEAK, RULE, SERIES, Picture, draw
 from secure_fedgraph.report.grouping import alike, beside, by_place, stem
 
-MOST_ROWS, MOST_COLUMNS, MOST_TOLD, SHADES = 3, 48, 8, 8
+MOST_ROWS, MOST_COLUMNS, MOST_LISTED, SHADES = 3, 48, 8, 8
 Row = dict[str, Any]
 
 
-def strips(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def feature_heatmaps(code: str, guesses: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A picture for each policy, adversary and aim, as configured, or in the first control where not run.
 
     Policies under which the attack wrote down the same, as far as a picture shows it, share one.
     """
     section: dict[str, Any] = {"pictures": [], "captions": [], "tables": []}
-    records = by_place(found, lambda record: bool(rows_of(record)))
+    records = by_place(guesses, lambda record: bool(rows_of(record)))
     for policies, record in alike(records, _same):
         rows = rows_of(record)
         who = text.named(text.ADVERSARIES, record.get("adversary", "server"))
@@ -59,7 +59,7 @@ def rows_of(record: Mapping[str, Any]) -> list[Row]:
     Of wide rows those columns are kept where either is largest, in their order: most words are in no row.
     """
     rows: list[Row] = []
-    targets = [(str(t["owner"]), _grid(t["true"]), _grid(t["guess"])) for t in record["targets"]]
+    targets = [(str(t["owner"]), _matrix(t["true"]), _matrix(t["guess"])) for t in record["targets"]]
     for rank in range(MOST_ROWS):
         for owner, true, guess in targets:
             if true.shape == guess.shape and rank < len(true) and true.shape[1] > 1:
@@ -117,7 +117,7 @@ def _table(rows: Sequence[Row]) -> dict[str, Any]:
         [row["label"], f"{column + 1:,}", f"{true:.3g}", f"{guess:.3g}"]
         for row in rows
         for column, true, guess in list(zip(row["columns"], row["true"], row["guess"], strict=True))[
-            :MOST_TOLD
+            :MOST_LISTED
         ]
     ]
     return {"heads": ["row", "value", "true", "guessed"], "rows": table}
@@ -137,7 +137,7 @@ def _cosine(row: Row) -> float:
     return float(true @ guess / max(np.linalg.norm(true) * np.linalg.norm(guess), 1e-12))
 
 
-def _grid(values: Any) -> np.ndarray:
+def _matrix(values: Any) -> np.ndarray:
     """Rows of numbers, what is missing as zero; of anything else, no rows."""
     try:
         rows = np.atleast_2d(np.array(values, dtype=float))

@@ -7,7 +7,7 @@ from typing import Any
 
 from secure_fedgraph.report import text
 from secure_fedgraph.report.grouping import EACH, above, anchor, subject_of
-from secure_fedgraph.report.outcomes import aimed
+from secure_fedgraph.report.outcomes import aim_in_words
 
 SHORT = {EACH: "each owner"}
 
@@ -80,7 +80,7 @@ def _place(
     score, base = text.real(worst.get("score")), text.real(worst.get("baseline")) or 0.0
     state = "broken" if above(worst) else "leak" if worst.get("leaks") else str(worst.get("outcome"))
     state = "scored" if state == "score" else state
-    says = f"{aimed(aim, mine)}, under {policy}: {state}"
+    says = f"{aim_in_words(aim, mine)}, under {policy}: {state}"
     if score is not None:
         says += f", {text.share(score)} where a trivial guess reaches {text.share(base)}"
     strength = 0.0 if score is None or base >= 1 else max(0.0, (score - base) / (1 - base))

@@ -137,7 +137,7 @@ def label_counts(
     return draw(name, alt, paint, WIDTH, 0.85 + 1.35 * len(owners))
 
 
-def reach(name: str, curves: Sequence[dict[str, Any]], places: Sequence[float], alt: str) -> Picture:
+def leak_curves(name: str, curves: Sequence[dict[str, Any]], places: Sequence[float], alt: str) -> Picture:
     """A score from 0 to 1 over a setting, the settings evenly spaced.
 
     Args:

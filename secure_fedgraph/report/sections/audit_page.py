@@ -11,9 +11,9 @@ from secure_fedgraph.report.figures.heat import heat_map
 from secure_fedgraph.report.grouping import AS_CONFIGURED
 from secure_fedgraph.report.outcomes import outcome_table, verdicts
 from secure_fedgraph.report.sections import learning, trained
-from secure_fedgraph.report.sections.conformance import conformed, left_out
+from secure_fedgraph.report.sections.conformance import conformance_section, left_out
 from secure_fedgraph.report.sections.empirical import empirical
-from secure_fedgraph.report.sections.leak_curves import reach
+from secure_fedgraph.report.sections.leak_curves import leak_curves
 from secure_fedgraph.report.sections.ledger import ledger
 from secure_fedgraph.report.sections.reconstructed import reconstructed
 from secure_fedgraph.report.sections.trained import Trained
@@ -72,7 +72,7 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
         "estimate": (audit.get("estimate") or {}).get("sentence", ""),
         "heat": heat_map(cells, not_run, policies),
         "chapters": chapters,
-        "conformance": conformed(audit.get("conformance") or [], several),
+        "conformance": conformance_section(audit.get("conformance") or [], several),
         "empirical": empirical(audit.get("empirical") or [], several),
         "left_out": left_out(not_run),
         "compared": compared,
@@ -116,7 +116,7 @@ def _chapter(name: str, audit: dict[str, Any], policies: list[str], several: boo
             if state in by_state
         ],
         "outcomes": outcome_table(cells, policies),
-        "compared": [*_reach(cells, policies), *reconstructed(guesses, labels)],
+        "compared": [*_curves_with_limits(cells, policies), *reconstructed(guesses, labels)],
     }
 
 
@@ -134,9 +134,9 @@ def _learnings(runs: list[Trained], several: bool) -> list[dict[str, Any] | None
     return parts
 
 
-def _reach(cells: list[dict[str, Any]], policies: list[str]) -> list[dict[str, Any]]:
+def _curves_with_limits(cells: list[dict[str, Any]], policies: list[str]) -> list[dict[str, Any]]:
     """The curves, with a word where a point is a lower bound because its search was stopped."""
-    sections = reach(cells, policies)
+    sections = leak_curves(cells, policies)
     if any((c.get("details") or {}).get("searches_stopped") for c in cells):
         for section in sections:
             section["captions"] = [

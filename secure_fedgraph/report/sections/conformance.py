@@ -11,7 +11,7 @@ ORDER = ("failed", "leak", "passed", "nothing to check")
 SHOWN = {"failed": "fails", "leak": "leak", "passed": "passed", "nothing to check": "–"}
 
 
-def conformed(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] | None:
+def conformance_section(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] | None:
     """Runs down by algorithm and policy, checks across; the worst of the seeds and settings of each.
 
     Returns:
@@ -38,9 +38,9 @@ def conformed(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] |
             unchecked = list(dict.fromkeys(str(r["reason"]) for r in mine if r.get("reason")))
             if unchecked:
                 where = f"{head}: {check} was not checked"
-                findings.append({"where": where, "leak": False, "told": unchecked})
+                findings.append({"where": where, "leak": False, "lines": unchecked})
             if problems:
-                findings.append({"where": f"{head}: {check}", "leak": worst == "leak", "told": problems})
+                findings.append({"where": f"{head}: {check}", "leak": worst == "leak", "lines": problems})
         table.append({"label": head, "places": places})
     failed = sum(r["outcome"] == "failed" for r in rows)
     leaks = sum(r["outcome"] == "leak" for r in rows)

@@ -32,7 +32,7 @@ def empirical(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] |
     if held + broken < len(worst):
         sentence += f"; {len(worst) - held - broken} could not be judged"
     return {
-        "rows": [_told(row, several) for row in worst],
+        "rows": [_table_row(row, several) for row in worst],
         "unseen": list(dict.fromkeys((_kind(row), _confidence(row), str(row["unseen"])) for row in worst)),
         "reasons": list(dict.fromkeys(str(row["reason"]) for row in worst if row.get("reason"))),
         "sentence": sentence + ".",
@@ -46,7 +46,7 @@ def _place(row: dict[str, Any]) -> tuple[int, float]:
     return ORDER.index(row["outcome"]), (claim - lower if claim is not None and lower is not None else 0.0)
 
 
-def _told(row: dict[str, Any], several: bool) -> dict[str, Any]:
+def _table_row(row: dict[str, Any], several: bool) -> dict[str, Any]:
     claim, lower = text.real(row.get("claim")), text.real(row.get("lower"))
     label = str(row.get("policy"))
     if several:

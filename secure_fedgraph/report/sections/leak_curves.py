@@ -13,7 +13,7 @@ from secure_fedgraph.report.figures import plots
 KEY = "training.exchange_batch"
 
 
-def reach(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict[str, Any]]:
+def leak_curves(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict[str, Any]]:
     """One section with a picture for each policy, or none where no cell names the setting.
 
     Returns:
@@ -33,7 +33,7 @@ def reach(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict
             f"{policy}: share of rows exact at exchange batch {text.listed(f'{p:g}' for p in places)}. {alt}"
         )
         stem = "reach-" + (re.sub(r"[^A-Za-z0-9_]+", "-", policy).strip("-") or "x")
-        section["pictures"].append(plots.reach(stem, curves, places, alt))
+        section["pictures"].append(plots.leak_curves(stem, curves, places, alt))
         section["captions"].append(f"{policy}: share of the rows asked for that were recovered in every word")
         section["tables"].append({"heads": heads, "rows": rows})
     if not section["pictures"]:

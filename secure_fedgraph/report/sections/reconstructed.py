@@ -11,7 +11,7 @@ import numpy as np
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures import plots
 from secure_fedgraph.report.figures.ego_graphs import ego_graphs
-from secure_fedgraph.report.figures.feature_heatmaps import strips
+from secure_fedgraph.report.figures.feature_heatmaps import feature_heatmaps
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.grouping import AS_CONFIGURED, EACH, subject_of
 
@@ -34,15 +34,15 @@ MOST_NODES = 4
 MOST_OWNERS = 5  # drawn; the numbers of all stand in audit.json
 
 
-def reconstructed(found: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict[str, Any]]:
+def reconstructed(guesses: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict[str, Any]]:
     """A section for each attack whose guesses can be drawn; the first seed is shown.
 
     Returns:
         sections with ``attack``, ``text``, ``pictures`` and, for each picture, ``captions`` and ``tables``.
     """
     sections = []
-    for attack in dict.fromkeys(str(r.get("attack")) for r in found):
-        mine = [r for r in found if r.get("attack") == attack and r.get("targets")]
+    for attack in dict.fromkeys(str(r.get("attack")) for r in guesses):
+        mine = [r for r in guesses if r.get("attack") == attack and r.get("targets")]
         mine = [r for r in mine if r.get("seed") == mine[0].get("seed")]
         mine.sort(key=lambda r: policies.index(r["policy"]) if r.get("policy") in policies else 99)
         kind = mine[0].get("kind") if mine else None
@@ -60,10 +60,10 @@ def reconstructed(found: Sequence[dict[str, Any]], policies: Sequence[str]) -> l
     return [s for s in sections if s["pictures"]]
 
 
-def _vocabulary(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _vocabulary(code: str, guesses: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Strips of words, owner by owner; where only the union was read, it is compared with each owner."""
-    found = [r for r in found if r.get("variant", AS_CONFIGURED) == AS_CONFIGURED]
-    each = [r for r in found if r.get("aim") == EACH]
+    guesses = [r for r in guesses if r.get("variant", AS_CONFIGURED) == AS_CONFIGURED]
+    each = [r for r in guesses if r.get("aim") == EACH]
     opened = {r["policy"] for r in each}
     truth = each[0]["targets"] if each else []
     section = _empty()
@@ -73,7 +73,9 @@ def _vocabulary(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         caption = f"{text.listed(policies)}: what the attack wrote down about each owner"
         _add(section, plots.vocabulary(_stem(code, policies[0], "each"), _axis(owners), owners, alt), caption)
         section["tables"].append(_strip_table(owners))
-    for policies, record in _alike([r for r in found if r.get("aim") != EACH and r["policy"] not in opened]):
+    for policies, record in _alike(
+        [r for r in guesses if r.get("aim") != EACH and r["policy"] not in opened]
+    ):
         union = record["targets"][0]
         fits = truth and all(len(t["true"]) == len(union["guess"]) for t in truth)
         held = [{**t, "guess": union["guess"]} for t in truth] if fits else record["targets"]
@@ -89,14 +91,14 @@ def _vocabulary(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return section
 
 
-def _labels(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _labels(code: str, guesses: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Bars by class, as configured beside the attack's best settings, on one scale."""
     section = _empty()
-    opened = {r["policy"] for r in found if r.get("aim") == EACH}
+    opened = {r["policy"] for r in guesses if r.get("aim") == EACH}
     for aim, name in ((EACH, "each"), (None, "union")):
         mine = [
             r
-            for r in found
+            for r in guesses
             if (r.get("aim") == EACH) == (aim == EACH) and (aim == EACH or r["policy"] not in opened)
         ]
         if not mine:
@@ -116,14 +118,14 @@ def _labels(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return section
 
 
-def _features(code: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _features(code: str, guesses: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Strips of words, node by node, in the first setting in which an adversary got a node right.
 
     Adversaries that read the same share a picture.
     """
     section = _empty()
     drawn: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for record in sorted(found, key=lambda r: r.get("variant", AS_CONFIGURED) != AS_CONFIGURED):
+    for record in sorted(guesses, key=lambda r: r.get("variant", AS_CONFIGURED) != AS_CONFIGURED):
         place = (str(record.get("policy")), str(record.get("aim")), str(record.get("adversary", "server")))
         if place not in drawn and any(_right(node) for node in _nodes(record)):
             drawn[place] = [record]
@@ -172,7 +174,7 @@ MAKERS: dict[str, Callable[[str, Sequence[dict[str, Any]]], dict[str, Any]]] = {
     FEATURES: _features,
     "nodes found by an oracle": _features,
     **dict.fromkeys(LINKS, ego_graphs),
-    **dict.fromkeys(ROWS, strips),
+    **dict.fromkeys(ROWS, feature_heatmaps),
 }
 
 

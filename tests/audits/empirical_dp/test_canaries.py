@@ -133,7 +133,7 @@ def test_a_budget_for_labels_is_held_too():
 def test_the_runs_before_one_that_fails_are_judged(monkeypatch: pytest.MonkeyPatch):
     real, calls = one_run._run, itertools.count()
 
-    def once(experiment: Experiment) -> one_run.Played:
+    def once(experiment: Experiment) -> one_run.CanaryRun:
         if next(calls):
             raise BadInput("no more")
         return real(experiment)

@@ -22,7 +22,7 @@ from secure_fedgraph.attacks.rounds import FIRST_UPDATE
 from secure_fedgraph.audits.dp_bounds import DELTAS, FEWEST, Claims, most
 from secure_fedgraph.audits.grid import report
 from secure_fedgraph.audits.grid.cells import Audit
-from secure_fedgraph.audits.scoring import Score, ScoreKind, hold, recovered_rows
+from secure_fedgraph.audits.scoring import Score, ScoreKind, match_rows, recovered_rows
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BrokenClaim
 from secure_fedgraph.privacy.accounting.epsilon import exact_gaussian
@@ -139,7 +139,7 @@ class TestWhichClaimsSpeak:
 
     def test_a_renamed_metric_keeps_its_ceiling(self):
         public = np.eye(4)
-        rows = recovered_rows({"owner-0": hold(public, public)}, {"owner-0": 4}, public)
+        rows = recovered_rows({"owner-0": match_rows(public, public)}, {"owner-0": 4}, public)
         renamed = replace(rows, metric="rows that we read")
         before, after = (self.claims.over(guess(FEATURES), s, "server", self.honest) for s in (rows, renamed))
         assert before.value is not None and before == after
@@ -150,8 +150,8 @@ class TestWhichClaimsSpeak:
 
     def test_a_result_tells_its_finite_epsilons(self):
         readers = {"server": "inf", "peers": 2.0}
-        told = Claims.told({"privacy": {"client": {"delta": 1e-5, "readers": readers}}})
-        assert told.told_of == {"client": {"peers": ((2.0, 1e-5),)}}
+        told = Claims.from_result({"privacy": {"client": {"delta": 1e-5, "readers": readers}}})
+        assert told.by_unit == {"client": {"peers": ((2.0, 1e-5),)}}
 
 
 def test_a_claim_is_broken_by_what_is_sure_and_not_by_the_interval():

@@ -156,7 +156,7 @@ def test_a_search_ends_at_its_effort_with_what_it_has(run: sfg.Run) -> None:
 def test_so_does_one_that_runs_into_the_limit_of_the_algebra(
     run: sfg.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GivenUp", type("Never", (Exception,), {}))
+    monkeypatch.setattr(module, "_SearchStalled", type("Never", (Exception,), {}))
     monkeypatch.setattr(GeneratorBatch, "patience", 1e9)
     monkeypatch.setattr(GeneratorBatch, "seconds", 0.05)
     guess = GeneratorBatch().run(run.transcript.view("server"), Knowledge())

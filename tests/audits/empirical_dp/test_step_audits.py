@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
-from secure_fedgraph.audits.empirical_dp.step_audits import _Law, audit_links, audit_steps, scores
+from secure_fedgraph.audits.empirical_dp.step_audits import _ThresholdErrors, audit_links, audit_steps, scores
 from secure_fedgraph.audits.empirical_dp.worst_cases import held_by, unit_in_records
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.policies import central_dp, local_dp
@@ -66,7 +66,7 @@ def test_blocks_are_steps_of_their_own():
 @pytest.mark.parametrize(("vanishing", "many"), [(True, 1), (False, 3)])
 def test_the_law_is_that_of_the_scores(vanishing, many):
     how = PrivateSteps(1.5, rate=0.4, unit="graph" if vanishing else "node")
-    records, law = unit_in_records(how, many), _Law(0.4, many, vanishing)
+    records, law = unit_in_records(how, many), _ThresholdErrors(0.4, many, vanishing)
     present, absent = law.above(0.7, 1.5)
     for wanted, world in ((present, True), (absent, False)):
         found = scores(how, records, world, 4_000)
@@ -74,7 +74,7 @@ def test_the_law_is_that_of_the_scores(vanishing, many):
 
 
 def test_the_law_knows_its_own_noise():
-    law = _Law(0.3, 4, False)
+    law = _ThresholdErrors(0.3, 4, False)
     p, q = (float(v[0]) for v in law.above(0.5, 2.0))
     assert law.allowed(q, 1 - p) == pytest.approx(2.0, rel=1e-4)
     assert law.allowed(q, 1.0) == law.allowed(1.0, 0.5) == 1e3

@@ -30,7 +30,7 @@ from secure_fedgraph.protocol import Channel, Reveal
 from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionRows, Upload
-from secure_fedgraph.report.sections.conformance import conformed
+from secure_fedgraph.report.sections.conformance import conformance_section
 
 
 def script(name: str) -> Any:
@@ -251,7 +251,7 @@ def test_own_labels_behind_drawn_ones_are_seen(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("wrong", [mutants.previous_upload, mutants.lowest_bits])
 def test_what_leaves_follows_from_the_answer(wrong: Any, monkeypatch: pytest.MonkeyPatch):
     one = rehearsal("noised updates")
-    one = replace(one, known=one.usual())
+    one = replace(one, known=one.unchanged_round())
     wrong(monkeypatch.setattr)
     assert checks(answer_alone(one.fresh())) == {"answer alone"}
 
@@ -259,7 +259,7 @@ def test_what_leaves_follows_from_the_answer(wrong: Any, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("policy", [P.local_dp(1.0, 2.0), P.distributed_dp(1.0, 2.0, quorum=3), P.masked()])
 def test_the_door_shows_the_answer_alone(policy: Any):
     one = replace(rehearsal("noised updates"), policy=policy)
-    one = replace(one, known=one.usual())
+    one = replace(one, known=one.unchanged_round())
     assert answer_alone(one.fresh()) == []
     assert any_answer(one.fresh()) == behaviour(one.fresh()) == []
 
@@ -275,7 +275,7 @@ def test_data_decide_neither_whether_nor_how_much_is_sent(
     scene: str, wrong: Any, check: str, monkeypatch: pytest.MonkeyPatch
 ):
     one = rehearsal(scene)
-    one = replace(one, known=one.usual())
+    one = replace(one, known=one.unchanged_round())
     wrong(monkeypatch.setattr)
     assert checks([*any_answer(one.fresh()), *behaviour(one.fresh())]) == {check}
 
@@ -306,8 +306,8 @@ def test_what_cannot_be_probed_says_why_and_does_not_pass(monkeypatch: pytest.Mo
     monkeypatch.setattr("secure_fedgraph.audits.probes.rows.written_ahead", broken)
     (row,) = probe_rows(run, only=("written ahead",))
     assert (row["outcome"], row["reason"]) == ("nothing to check", "it takes too long")
-    page = conformed([{**row, "policy": "local_dp"}], several=False)
-    assert page is not None and page["findings"][0]["told"] == ["it takes too long"]
+    page = conformance_section([{**row, "policy": "local_dp"}], several=False)
+    assert page is not None and page["findings"][0]["lines"] == ["it takes too long"]
     monkeypatch.setattr("secure_fedgraph.audits.probes.rows.Rehearsal.of", broken)
     assert {row["outcome"] for row in probe_rows(run)} == {"nothing to check"}
 

@@ -13,7 +13,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.datasets import KINDS, load
 from secure_fedgraph.graph.data.molecules import ATOMS, BONDS, MOTIFS, generate, schema_of
 from secure_fedgraph.graph.kinds import GraphSetDataset
-from secure_fedgraph.graph.sample.packing import pack, some
+from secure_fedgraph.graph.sample.packing import pack, select_graphs
 from secure_fedgraph.models.molecules import Embedded, GraphConvolution, GraphNet, dropped
 from secure_fedgraph.models.parameters import glorot
 
@@ -116,7 +116,9 @@ class TestNetwork:
         model = net(convolution)
         together = model(packed)
         for graph in range(12):
-            assert torch.allclose(model(some(packed, torch.tensor([graph])))[0], together[graph], atol=1e-5)
+            assert torch.allclose(
+                model(select_graphs(packed, torch.tensor([graph])))[0], together[graph], atol=1e-5
+            )
 
     @pytest.mark.parametrize("convolution", ["gcn", "gat", "sage"])
     def test_nor_on_the_order_of_its_atoms(self, convolution):

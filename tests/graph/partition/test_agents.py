@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.agents import file_order_agents, random_agents, rewired
-from secure_fedgraph.graph.partition.handout import EVERYBODY
-from secure_fedgraph.graph.partition.handouts import hand_out
+from secure_fedgraph.graph.partition.registry import hand_out
+from secure_fedgraph.graph.partition.result import EVERYBODY
 
 
 def dataset(graphs: int = 50, nodes: int = 8) -> GraphSetDataset:

@@ -14,7 +14,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import RatingsDataset
 from secure_fedgraph.graph.partition.by_category import by_category
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.models.ratings import HABITS, RatingNet, habits
+from secure_fedgraph.models.ratings import HABITS, RatingNet, habit_features
 from secure_fedgraph.protocol.transcript import everything
 
 
@@ -126,7 +126,7 @@ class TestHabits:
     def test_in_numbers(self):
         # owner's mean 3, deviations 2, -2, 0; asked about the first rating: user 0's other one is -2,
         # product 2's other one 0; priors 1 and 5
-        found = habits(small(), torch.tensor([0, 3]))
+        found = habit_features(small(), torch.tensor([0, 3]))
         assert found.shape == (2, HABITS)
         log2, log1 = torch.log(torch.tensor(3.0)), torch.log(torch.tensor(2.0))
         assert torch.allclose(found[0], torch.tensor([-2 / 2, -2 / 6, log1, 0, 0, log1, 0]))
@@ -146,7 +146,7 @@ class TestHabits:
             [3.0, 1.0, 5.0, 4.0]
         )  # the first two of product 2 swapped: mean, median stay
         asked = torch.tensor([0])
-        others = habits(graph, asked), habits(bent, asked)
+        others = habit_features(graph, asked), habit_features(bent, asked)
         assert others[0][0, :3].equal(others[1][0, :3])  # user 0's other rating is the same
         alone = small()
         alone.rating = torch.tensor([5.0, 1.0, 3.0, -7.0])  # a test rating is looked at by nobody

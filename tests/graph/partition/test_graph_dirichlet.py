@@ -10,7 +10,7 @@ import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.molecules import generate
 from secure_fedgraph.graph.partition.dirichlet import dirichlet
-from secure_fedgraph.graph.sample.packing import some
+from secure_fedgraph.graph.sample.packing import select_graphs
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_every_graph_has_one_owner_and_one_place(dataset, handout):
 def test_an_owner_holds_its_own_graphs(dataset, handout):
     owner = handout.owners[2]
     for place, number in enumerate(owner.graph_id.tolist()):
-        one, given = some(owner, torch.tensor([place])), dataset.graphs[number]
+        one, given = select_graphs(owner, torch.tensor([place])), dataset.graphs[number]
         assert one.x.equal(given.x) and one.edge_index.equal(given.edge_index)
         assert one.edge_attr.equal(given.edge_attr) and one.y.equal(given.y)
 
@@ -54,7 +54,7 @@ def test_the_exam_is_the_owners_held_out_graphs_without_their_classes(handout):
             assert len(asked) == int(mask.sum())
             assert test_set.labels[asked].equal(owner.y[mask])
             if len(asked):
-                own = some(owner, mask.nonzero().flatten())
+                own = select_graphs(owner, mask.nonzero().flatten())
                 shown = some_x(test_set.inputs, asked)
                 assert own.x.equal(shown)
     every = torch.cat([*test_set.tests.values(), *test_set.validations.values()])

@@ -11,8 +11,8 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.partition.handout import EVERYBODY, Partition
 from secure_fedgraph.graph.partition.label_skew import connected, label_skew
+from secure_fedgraph.graph.partition.result import EVERYBODY, Partition
 
 GRAPH = citation(nodes=600, classes=6, seed=2)
 SMALL: dict[str, Any] = {"local_tests": 20}

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.partition.handouts import PARTITIONS
+from secure_fedgraph.graph.partition.registry import PARTITIONS
 from secure_fedgraph.graph.partition.vertical import vertical
 from secure_fedgraph.graph.sample.links import undirected_links
 
@@ -47,7 +47,7 @@ def test_each_owner_has_its_own_eighty_percent_of_the_links(graph):
 
 
 def test_all_links_under_a_name_of_its_own(graph):
-    deal = PARTITIONS["vertical_all_links"].deal
+    deal = PARTITIONS["vertical_all_links"].split
     assert isinstance(deal, partial)
     handout = deal(graph, 2, 0)
     assert handout.facts["links"] == [handout.facts["all_links"]] * 2

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.sample.ego_graphs import ego_table, level_sizes, levels, once
+from secure_fedgraph.graph.sample.ego_graphs import drop_repeats, ego_table, level_sizes, levels
 from secure_fedgraph.graph.sample.trees import MISSING
 
 GRAPH = citation(nodes=300, classes=4, seed=1)
@@ -123,7 +123,7 @@ def test_once_keeps_the_first_of_each_and_moves_nothing(
 ) -> None:
     """R3."""
     rows = torch.randint(-1, nodes, (batches, n, positions), generator=seeded(seed))
-    kept = once(rows)
+    kept = drop_repeats(rows)
     assert kept.shape == rows.shape
     assert bool(((kept == rows) | (kept == MISSING)).all())
     for before, after in zip(rows, kept, strict=True):

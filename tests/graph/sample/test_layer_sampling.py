@@ -8,7 +8,7 @@ from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.synthetic import citation
-from secure_fedgraph.graph.sample.layers import draw_batch, grow, links_between, public_set, together
+from secure_fedgraph.graph.sample.layers import draw_batch, grow, links_between, public_set, union
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 
 N = 50
@@ -90,4 +90,4 @@ def test_public_sets_are_padded_to_their_size():
 
 
 def test_a_union_holds_each_node_once():
-    assert together([torch.tensor([5, 1]), torch.tensor([1, 2])], 6).tolist() == [1, 2, 5]
+    assert union([torch.tensor([5, 1]), torch.tensor([1, 2])], 6).tolist() == [1, 2, 5]

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.sample.occurrences import Priorities, capped_neighbours, crowd, occurrences, trees
+from secure_fedgraph.graph.sample.occurrences import (
+    Priorities,
+    capped_neighbours,
+    largest_crowd,
+    occurrences,
+    trees,
+)
 from secure_fedgraph.privacy.link_priorities import link_priorities
 
 
@@ -81,7 +87,7 @@ def test_a_nodes_removal_with_its_links_changes_no_more_trees_than_accounted(
 ):
     links = hubs(seed, nodes, edges)
     rows = torch.rand(nodes, generator=generator(seed + 1)) < 0.7
-    crowded = crowd(links, nodes, places, rows if depth == 1 else None)
+    crowded = largest_crowd(links, nodes, places, rows if depth == 1 else None)
     bound = occurrences(places, depth, crowded)
     for removed in range(min(nodes, 8)):
         assert changed_trees(links, nodes, most, depth, places, rows, removed) <= bound
@@ -98,7 +104,7 @@ def test_the_crowd_is_reached():
         return pairs[1]
 
     before, after = (capped_neighbours(e, 17, 8, first_to_the_hub, 1) for e in (links, without(links, 0)))
-    assert crowd(links, 17, 1) == 8 and crowd(links, 17, 2) == 0
+    assert largest_crowd(links, 17, 1) == 8 and largest_crowd(links, 17, 2) == 0
     # its own tree, and one of each of the eight; it has no place itself, so one less than the bound
     assert int((trees(before, torch.arange(17), 1) != trees(after, torch.arange(17), 1)).any(1).sum()) == 9
     assert occurrences(1, 1, 8) == 10
@@ -110,7 +116,7 @@ def test_a_hub_that_many_ask_for_takes_nobodys_row():
     links = torch.cat(
         [torch.stack([torch.zeros(10, dtype=torch.long), asking]), torch.stack([others, asking])], 1
     )
-    assert occurrences(1, 1, crowd(links, 21, 1)) == 3
+    assert occurrences(1, 1, largest_crowd(links, 21, 1)) == 3
 
     def the_hub_first(pairs: torch.Tensor) -> torch.Tensor:
         return pairs[0]
@@ -124,7 +130,7 @@ def test_a_hub_that_many_ask_for_takes_nobodys_row():
 def test_a_removal_never_makes_a_graph_that_is_refused(seed, nodes, edges, places):
     links = hubs(seed, nodes, edges)
     degree = int(torch.bincount(links.unique(dim=1)[1], minlength=nodes).max())
-    assert crowd(without(links, 0), nodes, places) <= crowd(links, nodes, places) <= degree
+    assert largest_crowd(without(links, 0), nodes, places) <= largest_crowd(links, nodes, places) <= degree
 
 
 def test_the_bound_is_reached():

@@ -14,9 +14,9 @@ from secure_fedgraph.graph.partition.agents import file_order_agents, random_age
 from secure_fedgraph.graph.partition.by_category import by_category
 from secure_fedgraph.graph.partition.communities import assign
 from secure_fedgraph.graph.partition.dirichlet import dirichlet
-from secure_fedgraph.graph.partition.handout import Partition
 from secure_fedgraph.graph.partition.label_skew import label_skew
 from secure_fedgraph.graph.partition.partition import random_parts
+from secure_fedgraph.graph.partition.result import Partition
 from secure_fedgraph.graph.partition.subgraphs import subgraphs
 from secure_fedgraph.graph.partition.vertical import vertical
 
@@ -26,20 +26,20 @@ class Partitioning:
     """A way to hand out data of one kind.
 
     Args:
-        deal: ``(graph or data set, clients, seed, **settings) -> Partition``; it gets the graph itself where
+        split: ``(graph or data set, clients, seed, **settings) -> Partition``; it gets the graph itself where
             the data set is one graph.
         summary: one line for lists.
-        settings_of: the function whose keyword arguments are the settings; ``deal`` by default.
+        settings_of: the function whose keyword arguments are the settings; ``split`` by default.
     """
 
-    deal: Callable[..., Partition]
+    split: Callable[..., Partition]
     summary: str
     settings_of: Callable[..., Any] | None = None
 
     @property
     def settings(self) -> Mapping[str, inspect.Parameter]:
         """The settings that ``split.KEY`` can name."""
-        parameters = inspect.signature(self.settings_of or self.deal).parameters.values()
+        parameters = inspect.signature(self.settings_of or self.split).parameters.values()
         return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY or p.default is not p.empty}
 
 
@@ -114,7 +114,7 @@ def hand_out(name: str, dataset: Dataset, clients: int, seed: int, **settings: A
             raise unknown_name(f"setting of partition {name}", f"split.{key}", known)
         _check_type(f"split.{key}", value, str(way.settings[key].annotation))
     given = dataset.graph if isinstance(dataset, GraphDataset) else dataset
-    return way.deal(given, clients, seed, **settings)
+    return way.split(given, clients, seed, **settings)
 
 
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
