@@ -144,12 +144,13 @@ def _fitting(algorithm: str | None, data: list[str]) -> str | None:
 
 def _known(assignment: str, algorithm: str | None, others: list[str | None]) -> bool:
     """Whether a setting is this algorithm's: one that another of the list knows alone is that one's."""
-    key = assignment.partition("=")[0]
-    if not key.startswith("training."):
+    table, *keys = assignment.partition("=")[0].split(".")
+    if table == "training" and keys:
+        known = {name: keys[0] in algorithm_named(name).Settings.model_fields for name in others if name}
+    elif table == "protection" and len(keys) == 2:  # a number for one channel
+        known = {name: keys[1] in algorithm_named(name).channel_names() for name in others if name}
+    else:
         return True
-    known = {
-        name: key.split(".")[1] in algorithm_named(name).Settings.model_fields for name in others if name
-    }
     return known.get(algorithm or "", True) or not any(known.values())
 
 

@@ -324,6 +324,12 @@ def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
         "assignments": ("training.mu=0.1",),
     }
     assert [("mu" in e.training) for e in _experiments(settings)[0]] == [False, True]
+    by_channel = tuple(f"protection.norm.{channel}=2" for channel in ("update", "feedback"))
+    norms = {**settings, "algorithm": "fedsage,fedsage+", "assignments": by_channel}
+    assert [list(e.protection["norm"]) for e in _experiments(norms)[0]] == [
+        ["update"],
+        ["update", "feedback"],
+    ]
     with pytest.raises(BadInput, match="fairgraphfl learns from kind graph"):
         _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": "cora,pubmed"})
 
