@@ -450,7 +450,7 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
 
     Raises:
         BadInput: for a file that is not there or holds something else; of a key that is missing or has a
-            value of another type it names file, key, value and mend.
+            value of another type or out of range it names file, key, value and mend.
     """
     if not path.exists():
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}")
