@@ -268,6 +268,7 @@ class _Call:
                 continue
             for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):
                 getattr(grid, name).extend(made[name])
+            grid.not_run += made.get("not_run", [])
         return grid
 
     def _here(self, group: Group) -> None:
@@ -323,7 +324,8 @@ class _Call:
             self.missing[id(group)] = made
             self.progress(f"{group.name}: {made.reason}")
             return
-        unkept = tried(keep, self.out, group, made) if self.out is not None else None
+        whole = not made.get("not_run")  # what failed is tried again by a later call
+        unkept = tried(keep, self.out, group, made) if self.out is not None and whole else None
         if isinstance(unkept, Failed):
             self._take_or_note(group, unkept)
         else:

@@ -124,7 +124,7 @@ def kept(out: Path, group: Group) -> dict[str, Any] | None:
         found = read_json(path, "group", out)
     except BadInput:  # torn: it is run again
         return None
-    return found if _is_whole(found) else None
+    return {part: found[part] for part in PARTS} if _is_whole(found) else None
 
 
 def _is_whole(found: dict[str, Any]) -> bool:

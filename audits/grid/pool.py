@@ -164,6 +164,10 @@ def tried(work: Work, *arguments: Any) -> Any:
     except SecureFedGraphError as error:
         return Failed(str(error), type(error).__name__)
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}, line {last.lineno}"
-        return Failed(f"{type(error).__name__}: {error} ({where})", type(error).__name__, unforeseen=True)
+        return Failed(in_words(error), type(error).__name__, unforeseen=True)
+
+
+def in_words(error: Exception) -> str:
+    """A mistake in somebody's code: which it is, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"

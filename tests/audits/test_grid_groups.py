@@ -245,6 +245,20 @@ def test_a_mistake_in_an_attack_is_no_result(monkeypatch: pytest.MonkeyPatch):
     assert found.not_run and all(c["failed"] and "KeyError: 'oops'" in c["reason"] for c in found.not_run)
 
 
+def test_an_attack_that_gives_no_guess_costs_its_own_cell_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(LabelCounts, "run", lambda self, view, knowledge: None)
+    attacks = [LabelCounts, VocabularySupport]
+    found = grid.audit(experiment(), ["plaintext"], attacks, [0], tmp_path, controls=())
+    scored = {(cell["attack"][:2], cell["settings"]["aim"]) for cell in found.cells}
+    assert scored == {("a1", grid.EACH), ("a1", grid.LEFT), ("a4", grid.LEFT)} and found.conformance
+    (lost,) = found.not_run
+    assert lost["attack"] == "a4-label-counts" and lost["failed"]
+    assert "a4-label-counts" in lost["reason"] and "None" in lost["reason"]
+    assert not list(tmp_path.glob("cells/*"))  # a later call tries it again
+
+
 def _sleep(seconds: float) -> str:
     time.sleep(seconds)
     return "slept"
