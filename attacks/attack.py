@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from secure_fedgraph.errors import BadInput, SecureFedGraphError
+from secure_fedgraph.errors import BadInput, SecureFedGraphError, check_number
 from secure_fedgraph.protocol import View
 from secure_fedgraph.protocol.transcript import SERVER
 
@@ -181,6 +181,8 @@ class Attack(ABC):
         return {}
 
     def __init__(self, effort: float | None = None) -> None:
+        if effort is not None:
+            check_number("effort", effort)
         if effort is not None and not 0 < effort < float("inf"):
             raise BadInput(f"effort {effort:g} is no limit: give processor seconds above 0, e.g. 20")
         self.effort = effort

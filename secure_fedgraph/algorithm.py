@@ -173,6 +173,11 @@ class Algorithm:
         cls.channels = tuple(c for c in declared.values() if c.name not in examined)
         cls.answers, cls.readers = answers, readers
 
+    @classmethod
+    def channel_names(cls) -> tuple[str, ...]:
+        """Of all channels that it declares, used by some settings or by none, and of the examiner's."""
+        return tuple(channel.name for channel in (*cls.channels, cls.METRICS, cls.OWN_TESTS))
+
     @property
     def in_use(self) -> tuple[Channel, ...]:
         """The channels that these settings use: what a policy has to bind."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.audits.grid.pool import Pool
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, several_seeds, wrong_type
 from secure_fedgraph.experiment import compare as points_side_by_side
 from secure_fedgraph.experiment.config import Experiment
 
@@ -40,17 +40,18 @@ def compare(
         One row a point, with the keys of a row of ``compare.json``.
 
     Raises:
-        BadInput: for a name that is unknown, or an ``out`` that holds something else.
+        BadInput: before any run, for an option that is unknown, of another type or out of range, for a
+            setting or data that do not fit a point, or an ``out`` that holds something else.
     """
-    out, seeds = Path(out), list(seeds)
-    if not seeds:
-        raise BadInput("seeds is empty: give one seed or more, such as (0, 1, 2)")
-    named = list(algorithms) or [experiment.algorithm]
-    chosen = points_side_by_side.points(
-        experiment, named, list(policies) or [experiment.policy], list(epsilons)
-    )
-    points_side_by_side.make_all(chosen)
+    chosen = points_side_by_side.checked_points(experiment, algorithms, policies, epsilons, workers)
+    seeds = several_seeds(seeds)
+    if not isinstance(out, str | Path):
+        raise wrong_type("out", out, "give a folder")
+    out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"out = {str(out)!r} is a file: give a folder")
     points_side_by_side.check_folder(out, experiment, chosen, seeds)
-    out.mkdir(parents=True, exist_ok=True)
     with Pool(workers) as pool:
+        points_side_by_side.check(points_side_by_side.unfinished(chosen, seeds, out), seeds[0], pool)
+        out.mkdir(parents=True, exist_ok=True)
         return points_side_by_side.compare(chosen, seeds, out, pool, workers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class SecureFedGraphError(Exception):
@@ -97,6 +98,57 @@ def check_number(argument: str, value: object) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type(argument, value, "give a number")
+
+
+def several(argument: str, value: object, mend: str, empty: bool = False) -> list[Any]:
+    """What an argument holds that takes several things; what they are is the caller's to check.
+
+    A word is refused: letter by letter it would be several, too.
+
+    Args:
+        argument: its name.
+        value: what was given.
+        mend: what to give instead.
+        empty: whether there may be none.
+
+    Raises:
+        BadInput: for one thing in the place of several, and for none.
+
+    >>> several("policies", ("masked", "plaintext"), "give names")
+    ['masked', 'plaintext']
+    """
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise wrong_type(argument, value, mend)
+    things = list(value)
+    if not things and not empty:
+        raise BadInput(f"{argument} is empty: {mend}")
+    return things
+
+
+def several_names(argument: str, value: object, example: str, empty: bool = False) -> list[str]:
+    """The names that an argument holds, each once.
+
+    Raises:
+        BadInput: as :func:`several`, and for what is no name.
+    """
+    mend = f"give names as a list, such as [{example!r}]"
+    names = several(argument, value, mend, empty)
+    for name in names:
+        if not isinstance(name, str):
+            raise wrong_type(f"one of {argument}", name, mend)
+    return list(dict.fromkeys(names))
+
+
+def several_seeds(value: object) -> list[int]:
+    """The seeds that an argument of that name holds, each once.
+
+    Raises:
+        BadInput: as :func:`several`, and for what is no whole number from 0.
+    """
+    seeds = several("seeds", value, "give whole numbers as a list, such as [0, 1, 2]")
+    for seed in seeds:
+        check_whole("one of seeds", seed, 0)
+    return list(dict.fromkeys(seeds))
 
 
 def unknown_name(kind: str, given: str, known: Iterable[str]) -> BadInput:

@@ -48,7 +48,9 @@ def fit(
 
     Raises:
         Refused: where no form fits, naming the channel, and the command that works where there is one.
+        BadInput: for a norm or noise by channel that names no channel of the algorithm.
     """
+    policy.check_amounts(algorithm.channel_names(), algorithm.name)
     allowed = allow_plaintext or policy.name == "plaintext"
     tried = [_try(algorithm, policy, clients, allowed, channels)]
     if tried[0].fits:

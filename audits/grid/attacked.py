@@ -30,7 +30,8 @@ def attacked(group: Group, out: Path | None) -> dict[str, Any]:
     """Runs a group.
 
     Returns:
-        ``cells``, ``runs``, ``reconstructions``, ``conformance``, ``empirical`` and ``seconds``, as JSON.
+        ``cells``, ``runs``, ``reconstructions``, ``conformance``, ``empirical`` and ``seconds``, as JSON; and
+        ``not_run``, the cells whose attacks failed.
     """
     started, grid = time.perf_counter(), Audit(controls=group.controls, effort=group.effort)
     with one_thread():
@@ -45,6 +46,7 @@ def attacked(group: Group, out: Path | None) -> dict[str, Any]:
         "reconstructions": grid.reconstructions,
         "conformance": grid.conformance,
         "empirical": grid.empirical,
+        "not_run": grid.not_run,
         "seconds": round(time.perf_counter() - started, 3),
     }
 
@@ -81,6 +83,7 @@ def _one_run(audit: Audit, group: Group, out: Path | None) -> None:
     attacked_run = cells(finished, named, variant.attacks, who, variant, audit.controls, audit.effort, claims)
     audit.cells += attacked_run.cells
     audit.reconstructions += attacked_run.reconstructions
+    audit.not_run += attacked_run.not_run
     if variant.plays is None:  # of a party that plays its own game nothing was promised
         about = _about(group)
         audit.conformance += [{**about, **row} for row in conformance_rows(run)]

@@ -11,8 +11,11 @@ from secure_fedgraph.attacks import Attack, Blind, Guess
 from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, Variant, at
+from secure_fedgraph.audits.grid.pool import in_words
+from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
+from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.protocol import View
 
@@ -89,17 +92,23 @@ def _cell(
 ) -> None:
     started, aim = time.perf_counter(), blank["settings"]["aim"]
     try:
-        if not set(attack.reads()) & set(view.public.get("channels", {})):
-            raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # and no facts can be granted
-        work = attack.run if aim == EACH else attack.residual
-        guess = work(view, knowledge(attack, finished))
-        if guess.about in rounds.JUDGES and not rounds.updates(finished):
-            raise Blind(f"{attack.id}: {UNJUDGED}")
+        guess, judgement, seconds = _judged(aim, view, finished, attack, started)
     except Blind as reason:
         audit.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
         return
-    seconds = time.perf_counter() - started
-    judgement = judge_of(type(attack), guess)(guess, finished)
+    except SecureFedGraphError:
+        raise
+    except Exception as error:  # an attack is anybody's code, and costs its own cell alone
+        audit.not_run.append(
+            {
+                **{key: blank[key] for key in ("algorithm", "policy", "seed", "attack", "title", "subject")},
+                "adversary": blank["adversary"],
+                "variant": blank["settings"]["variant"],
+                "reason": f"{attack.id}, {aim}: {in_words(error)}",
+                "failed": True,
+            }
+        )
+        return
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
     short = stopped(guess) if score.value < 1 else ""
@@ -148,6 +157,30 @@ def _cell(
             "seconds": round(seconds, 3),
         }
     )
+
+
+def _judged(
+    aim: str, view: View, finished: FinishedRun, attack: Attack, started: float
+) -> tuple[Guess, Judgement, float]:
+    """A guess, what it is worth, and the seconds that it took.
+
+    Raises:
+        Blind: where there is nothing to read, or nobody can tell how near the guess is.
+        TypeError: for an attack that gives no guess, or a judge that gives no judgement.
+    """
+    if not set(attack.reads()) & set(view.public.get("channels", {})):
+        raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
+    work = attack.run if aim == EACH else attack.residual
+    guess: object = work(view, knowledge(attack, finished))
+    if not isinstance(guess, Guess):
+        raise TypeError(f"{work.__name__} gave {guess!r:.60}: return a Guess, or raise Blind")
+    if guess.about in rounds.JUDGES and not rounds.updates(finished):
+        raise Blind(f"{attack.id}: {UNJUDGED}")
+    seconds = time.perf_counter() - started
+    judgement: object = judge_of(type(attack), guess)(guess, finished)
+    if not isinstance(judgement, Judgement):
+        raise TypeError(f"the judge gave {judgement!r:.60}: return a Judgement")
+    return guess, judgement, seconds
 
 
 def stopped(guess: Guess) -> str:

@@ -101,7 +101,7 @@ def controls(attacks: Iterable[type[Attack]], named: Iterable[str]) -> tuple[str
     chosen = tuple(dict.fromkeys(named))
     for name in chosen:
         if not declared:
-            raise BadInput(f"control {name!r}: the chosen attacks declare none, so leave --control out")
+            raise BadInput(f"control {name!r}: the chosen attacks declare none, so leave it out")
         if name not in declared:
             raise unknown_name("control (of the chosen attacks)", name, declared)
     return chosen or None

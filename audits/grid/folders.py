@@ -14,8 +14,9 @@ from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import Audit, cells
 from secure_fedgraph.audits.grid.choices import AS_CONFIGURED, adversaries
+from secure_fedgraph.audits.grid.options import checked_attacks
 from secure_fedgraph.audits.probes.rows import probe_rows
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.results import make_federation, read_json
 from secure_fedgraph.privacy.spending.ledger import read_ledger
@@ -29,7 +30,7 @@ UNSEEN = ("secrets",)
 
 
 def audit_folder(
-    folder: Path,
+    folder: Path | str,
     attacks: Iterable[type[Attack]],
     adversary: str | None = None,
     effort: float | None = None,
@@ -39,9 +40,12 @@ def audit_folder(
     The truth is rebuilt from the run's own configuration: same data, same seeds.
 
     Raises:
-        BadInput: where the folder holds no result or no transcript, or damaged ones.
+        BadInput: where the folder holds no result or no transcript, or damaged ones; for attacks that are
+            none, an adversary that is unknown, or an effort that is no number of seconds.
     """
-    attacks = list(attacks)
+    if not isinstance(folder, str | Path):
+        raise wrong_type("folder", folder, "give the folder of a finished run")
+    folder, attacks = Path(folder), checked_attacks(attacks, adversary, effort)
     result, experiment = read_folder(folder)
     transcript = _read_transcript(folder / "transcript", attacks)
     if not any(sent.kept for sent in transcript.sent):

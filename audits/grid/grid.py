@@ -35,7 +35,9 @@ from secure_fedgraph.audits.grid.estimates import (
 )
 from secure_fedgraph.audits.grid.folders import audit_folder, read_folder
 from secure_fedgraph.audits.grid.groups import Group, read_cells, write_cells
+from secure_fedgraph.audits.grid.options import checked_attacks, checked_options
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
+from secure_fedgraph.errors import wrong_type
 from secure_fedgraph.experiment.config import Experiment
 
 __all__ = [
@@ -51,6 +53,8 @@ __all__ = [
     "audit",
     "audit_folder",
     "cells",
+    "checked_attacks",
+    "checked_options",
     "choose",
     "controls",
     "groups",
@@ -78,7 +82,7 @@ def audit(
     policies: Iterable[str],
     attacks: Iterable[type[Attack]],
     seeds: Iterable[int],
-    out: Path | None = None,
+    out: Path | str | None = None,
     progress: Progress = lambda text: None,
     adversary: str | None = None,
     controls: Collection[str] | None = None,
@@ -97,6 +101,10 @@ def audit(
 
     Args:
         experiment: one, or one for each algorithm.
+        policies: by name.
+        attacks: classes, such as the values of ``secure_fedgraph.attacks.ATTACKS``.
+        seeds: whole numbers from 0.
+        out: folder of the runs and their cells.
         adversary: this one only; by default all that the attacks declare.
         controls: these control settings only, by name; by default all that the attacks declare.
         effort: processor seconds that one search may take; by default the attacks' own limits.
@@ -105,17 +113,27 @@ def audit(
         say: called with the estimate before a large grid starts.
         canaries: for each policy that adds noise so many canaries, in runs of their own (first seed only).
         probes: whether each algorithm and its protections are called again on little data (first seed only).
+
+    Raises:
+        BadInput: before any work, for an option that is unknown, of another type or out of range.
     """
     started = time.monotonic()
-    experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
-    attacks = list(attacks)
+    for name, function in (("progress", progress), ("say", say)):
+        if not callable(function):
+            raise wrong_type(name, function, "give a function of a text")
+    asked = checked_options(
+        experiment, policies, attacks, seeds, out, adversary, controls, effort, workers, budget, canaries,
+        probes,
+    )  # fmt: skip
+    controls = asked.controls
     wanted = groups(
-        experiments, list(policies), attacks, list(seeds), adversary, controls, effort, canaries, probes
-    )
-    call = _GridRunner(wanted, out, progress, workers, budget, say, started)
+        asked.experiments, asked.policies, asked.attacks, asked.seeds, adversary, controls, effort, canaries,
+        probes,
+    )  # fmt: skip
+    call = _GridRunner(wanted, asked.out, progress, workers, budget, say, started)
     call.run()
     audited = call.audit(controls, effort)
-    audited.not_run += _without_their_settings(wanted, attacks, controls)
+    audited.not_run += _without_their_settings(wanted, asked.attacks, controls)
     return audited
 
 
@@ -250,6 +268,7 @@ class _GridRunner:
                 continue
             for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):
                 getattr(audited, name).extend(made[name])
+            audited.not_run += made.get("not_run", [])
         return audited
 
     def _run_here(self, group: Group) -> None:
@@ -305,7 +324,8 @@ class _GridRunner:
             self.missing[id(group)] = made
             self.progress(f"{group.name}: {made.reason}")
             return
-        unwritten = tried(write_cells, self.out, group, made) if self.out is not None else None
+        whole = not made.get("not_run")  # what failed is tried again by a later call
+        unwritten = tried(write_cells, self.out, group, made) if self.out is not None and whole else None
         if isinstance(unwritten, Failed):
             self._take_or_note(group, unwritten)
         else:

@@ -124,7 +124,7 @@ def read_cells(out: Path, group: Group) -> dict[str, Any] | None:
         content = read_json(path, "group", out)
     except BadInput:  # torn: it is run again
         return None
-    return content if _is_whole(content) else None
+    return {part: content[part] for part in PARTS} if _is_whole(content) else None
 
 
 def _is_whole(content: dict[str, Any]) -> bool:

@@ -8,7 +8,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -23,6 +24,7 @@ Work = Callable[..., Any]
 NEEDED = 4_000_000_000
 """Bytes of free memory that each process is given before another is started."""
 LIMIT = 2
+SAFE_PATH = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,28 @@ class Pool:
     def _made(self) -> tuple[Any, Connection]:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs,), daemon=False)
-        process.start()
+        with _without_working_folder():
+            process.start()
         theirs.close()
         return process, ours
+
+
+@contextmanager
+def _without_working_folder() -> Iterator[None]:
+    """A spawned interpreter does not look for modules in the working folder first, as ``python -c`` does.
+
+    A user's ``types.py`` there would take the place of Python's own. The process is given this one's search
+    path before it imports anything of a user's.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 def _serve(pipe: Connection) -> None:
@@ -167,6 +188,10 @@ def tried(work: Work, *arguments: Any) -> Any:
     except SecureFedGraphError as error:
         return Failed(str(error), type(error).__name__)
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}, line {last.lineno}"
-        return Failed(f"{type(error).__name__}: {error} ({where})", type(error).__name__, unforeseen=True)
+        return Failed(in_words(error), type(error).__name__, unforeseen=True)
+
+
+def in_words(error: Exception) -> str:
+    """A mistake in somebody's code: which it is, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"

@@ -45,11 +45,8 @@ def audit(
     if flags.get("logging"):
         raise BadInput(f"--log {flags['logging']}: an audit logs no runs; give it to run")
     screen = Screen(flags)
-    attacks = grid.choose(names("attack", attack))
-    grid.adversaries(attacks, adversary)  # an unknown one is refused before work starts
+    attacks = grid.checked_attacks(grid.choose(names("attack", attack)), adversary, effort)
     attacks = grid.played_by(attacks, adversary)
-    for kind in attacks:
-        kind(effort)  # a limit that cannot be used is refused before work starts
     started = time.perf_counter()
     if folder is not None:
         grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
@@ -67,18 +64,16 @@ def audit(
         experiment, *more = experiments
         rows = [one.under(name) for one in experiments for name in policies]
         check_intent(asked_for(None, {**flags, "policy": policy}), rows, "audit")
-        if canaries and not any(one.adds_noise for one in rows):
-            raise BadInput(
-                f"--canaries {canaries} would be ignored: no policy of {', '.join(policies)} adds noise"
-            )
-        for one in experiments:
-            for name in policies:
-                # every name is checked before work starts
-                one.under(name).make_policy()
-            check_own(one)
         if attack == "all" and not more:  # those that read a channel of this algorithm, if any does
             attacks = grid.readers(experiment, attacks) or attacks
         controls = grid.controls(attacks, [name for one in control for name in names("control", one)])
+        budget = None if budget_minutes is None else 60 * budget_minutes
+        grid.checked_options(  # before anything of an earlier audit is replaced
+            experiments, policies, attacks, seeds, None, adversary, controls, effort, workers, budget,
+            canaries,
+        )  # fmt: skip
+        for one in experiments:
+            check_own(one)
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
         total = len(grid.groups(experiments, policies, attacks, seeds, adversary, controls, effort, canaries))
         with screen.bar("auditing", total) as advance, plain_warnings():
@@ -93,7 +88,7 @@ def audit(
                 controls,
                 effort,
                 workers=workers,
-                budget=None if budget_minutes is None else 60 * budget_minutes,
+                budget=budget,
                 say=screen.note,
                 canaries=canaries,
                 probes=True,
@@ -149,12 +144,13 @@ def _fitting(algorithm: str | None, data: list[str]) -> str | None:
 
 def _known(assignment: str, algorithm: str | None, others: list[str | None]) -> bool:
     """Whether a setting goes to this algorithm: not if only others of the list know it."""
-    key = assignment.partition("=")[0]
-    if not key.startswith("training."):
+    table, *keys = assignment.partition("=")[0].split(".")
+    if table == "training" and keys:
+        known = {name: keys[0] in algorithm_named(name).Settings.model_fields for name in others if name}
+    elif table == "protection" and len(keys) == 2:  # a number for one channel
+        known = {name: keys[1] in algorithm_named(name).channel_names() for name in others if name}
+    else:
         return True
-    known = {
-        name: key.split(".")[1] in algorithm_named(name).Settings.model_fields for name in others if name
-    }
     return known.get(algorithm or "", True) or not any(known.values())
 
 

@@ -27,7 +27,6 @@ from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import fresh_folder, write_json
-from secure_fedgraph.experiment.run_logs.opening import check_log
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 
@@ -46,9 +45,8 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     base, seeds = read_experiment(
         None, {**flags, "algorithm": algorithms[0], "policy": policies[0], "epsilon": None}, made=False
     )
-    check_log(base)
-    chosen = comparison.points(base, algorithms, policies, epsilons)
-    comparison.make_all(chosen)
+    workers = workers or os.cpu_count() or 1
+    chosen = comparison.checked_points(base, algorithms, policies, epsilons, workers)
     asked = asked_for(None, {**flags, "policy": policy, "epsilon": budgets if budgeted else None})
     compared = [point.experiment(0) for point in chosen if point.kind != comparison.ALONE]
     check_intent(asked, compared, "compare")
@@ -58,7 +56,6 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
         comparison.check_folder(out, base, chosen, seeds)
     for algorithm in algorithms:
         check_own(base.model_copy(update={"algorithm": algorithm}))
-    workers = workers or os.cpu_count() or 1
     with Pool(workers) as pool:
         todo = chosen if flags["overwrite"] else comparison.unfinished(chosen, seeds, out)
         with screen.bar("checking", len(todo)) as advance:
@@ -128,9 +125,7 @@ def _epsilons(text: Any) -> list[float]:
         try:
             epsilons.append(float(part))
         except ValueError:
-            epsilons.append(-1.0)
-        if not epsilons[-1] > 0:
             raise BadInput(
                 f"--epsilon {text}: {part!r} is no budget; give positive numbers or inf, by commas"
-            )
+            ) from None
     return epsilons

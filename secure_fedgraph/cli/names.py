@@ -99,13 +99,14 @@ def check_names(kind: str, given: str) -> None:
     Raises:
         BadInput: for a name that nobody has; it names packages whose list of plugins is damaged.
     """
-    names = [name for name in given.split(",") if name and ":" not in name]
+    names = [name.strip() for name in given.split(",") if name.strip() and ":" not in name]
     if not names:
         return
     known = {str(row["name"]) for row in listed(kind)}
     points, damaged = points_of(f"secure_fedgraph.{kind}")
+    registered = {name.lower() for name in known.union(point.name for point in points)}
     for name in names:
-        if name not in known | {point.name for point in points}:
+        if name.lower() not in registered:  # the configuration takes names in any case
             raise BadInput(" ".join([str(unknown_name(ONE[kind], name, known)), *damaged]))
 
 

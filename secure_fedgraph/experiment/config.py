@@ -190,7 +190,11 @@ class Experiment(BaseModel):
         return {"clip": ADAPTIVE} if free and noised else {}
 
     def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
-        """The policy with its settings, and noise by channel where a budget planned it."""
+        """The policy with its settings, and noise by channel where a budget planned it.
+
+        Raises:
+            BadInput: for an unknown policy or setting, or one for a channel that the algorithm does not have.
+        """
         noises, protection = dict(multipliers or {}), self.protection
         steps = {"unit": self._record, **self.steps}
         if self.trains_under_noise and "noise" not in steps:
@@ -207,6 +211,7 @@ class Experiment(BaseModel):
         if self.relation == Relation.ADD_REMOVE and "links" not in self.draws:
             raise BadInput(PRESENCE + " (add-remove is for the links that --unit edge randomises)")
         policy = make_policy(self.policy, protection, self.relation)
+        policy.check_amounts(algorithm_named(self.algorithm).channel_names(), self.algorithm)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
         if self.draws:
             shares = {kind: getattr(self, kind) or 1 / noises.get(kind, 1.0) for kind in self.draws}

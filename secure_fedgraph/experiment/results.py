@@ -455,7 +455,7 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
 
     Raises:
         BadInput: for a file that is missing or holds something else; for a key that is missing or has a value
-            of another type, naming file, key, value and mend.
+            of another type or out of range, naming file, key, value and mend.
     """
     if not path.exists():
         raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from secure_fedgraph.errors import BadInput, Unbound
+from secure_fedgraph.errors import BadInput, Unbound, unknown_name
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.carriers.plain import Plain
@@ -56,6 +56,8 @@ class Policy:
     """What clients randomise of their own data before they use it: links, labels, features."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, so that another process can make it too; None for one made by hand."""
+    amounts: Mapping[str, Mapping[str, float]] = field(default_factory=dict, compare=False, repr=False)
+    """The arguments of its recipe that were given by channel, such as ``norm``: channel -> number."""
 
     def __post_init__(self) -> None:
         if self.relation not in tuple(Relation):
@@ -72,6 +74,21 @@ class Policy:
                 )
         if len({one.kind for one in self.drawn}) < len(self.drawn):
             raise BadInput(f"{', '.join(one.kind for one in self.drawn)} are randomised: name each once")
+
+    def check_amounts(self, declared: Collection[str], whose: str) -> None:
+        """That every number that was given by channel is for a channel that there is.
+
+        Args:
+            declared: the names of all channels of an algorithm, those that its settings do not use included.
+            whose: the algorithm's name.
+
+        Raises:
+            BadInput: naming the argument, the channel and the nearest one.
+        """
+        for argument, by_channel in self.amounts.items():
+            for name in by_channel:
+                if name not in declared:
+                    raise unknown_name(f"channel in {argument} (of {whose})", str(name), declared)
 
     def bind(self, channels: Iterable[Channel], clients: tuple[str, ...]) -> BoundPolicy:
         """Fits a protection to every channel, before round 1.

@@ -285,6 +285,20 @@ def test_a_mistake_in_an_attack_is_no_result(monkeypatch: pytest.MonkeyPatch):
     assert found.not_run and all(c["failed"] and "KeyError: 'oops'" in c["reason"] for c in found.not_run)
 
 
+def test_an_attack_that_gives_no_guess_costs_its_own_cell_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(LabelCounts, "run", lambda self, view, knowledge: None)
+    attacks = [LabelCounts, VocabularySupport]
+    found = grid.audit(experiment(), ["plaintext"], attacks, [0], tmp_path, controls=())
+    scored = {(cell["attack"][:2], cell["settings"]["aim"]) for cell in found.cells}
+    assert scored == {("a1", grid.EACH), ("a1", grid.LEFT), ("a4", grid.LEFT)} and found.conformance
+    (lost,) = found.not_run
+    assert lost["attack"] == "a4-label-counts" and lost["failed"]
+    assert "a4-label-counts" in lost["reason"] and "None" in lost["reason"]
+    assert not list(tmp_path.glob("cells/*"))  # a later call tries it again
+
+
 def _sleep(seconds: float) -> str:
     time.sleep(seconds)
     return "slept"
@@ -294,7 +308,11 @@ def _end() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_pool_stops_at_the_deadline_and_survives_a_death():
+def test_a_pool_stops_at_the_deadline_and_survives_a_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("types", "json", "socket", "pickle"):  # a user's own, which no process takes for Python's
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     with Pool(2) as pool:
         pool.start("works", _sleep, 0.0)
         assert pool.finished() == [("works", "slept")]
@@ -304,6 +322,7 @@ def test_a_pool_stops_at_the_deadline_and_survives_a_death():
         pool.start("late", _sleep, 60.0)
         ((name, made),) = pool.finished(time.monotonic() + 0.2)
         assert name == "late" and made.stopped and not pool.working
+    assert "PYTHONSAFEPATH" not in os.environ
     assert not multiprocessing.active_children()
 
 
@@ -364,6 +383,12 @@ def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
         "assignments": ("training.mu=0.1",),
     }
     assert [("mu" in e.training) for e in _experiments(settings)[0]] == [False, True]
+    by_channel = tuple(f"protection.norm.{channel}=2" for channel in ("update", "feedback"))
+    norms = {**settings, "algorithm": "fedsage,fedsage+", "assignments": by_channel}
+    assert [list(e.protection["norm"]) for e in _experiments(norms)[0]] == [
+        ["update"],
+        ["update", "feedback"],
+    ]
     with pytest.raises(BadInput, match="fairgraphfl learns from kind graph"):
         _experiments({**base, "algorithm": "fedsage,fairgraphfl", "data": "cora,pubmed"})
 

@@ -51,7 +51,7 @@ def test_each_name_must_be_known(given: str) -> None:
         names.check_names("policies", given)
 
 
-@pytest.mark.parametrize("given", ["masked", "plaintext,masked", "mine:Own", ""])
+@pytest.mark.parametrize("given", ["masked", "plaintext, MASKED", "mine:Own", ""])
 def test_known_names_and_own_classes_pass(given: str) -> None:
     names.check_names("policies", given)
 

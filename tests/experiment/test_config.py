@@ -213,6 +213,21 @@ def test_one_number_or_one_by_channel() -> None:
         make_policy("local_dp", {"norm": 1.0, "multiplier": {"update": 0}})
 
 
+@pytest.mark.parametrize("key", ["norm", "multiplier"])
+@pytest.mark.parametrize("policy", ["local_dp", "strictest"])
+def test_an_amount_for_a_channel_that_is_none_is_refused(key: str, policy: str) -> None:
+    amounts = {
+        "protection.norm.update": 1,
+        "protection.multiplier.update": 1,
+        f"protection.{key}.feedback": 9,
+    }
+    changes = [f"{name}={value}" for name, value in amounts.items()]
+    with pytest.raises(BadInput, match=f"{key} .*'feedback'"):
+        load(None, {"algorithm": "fedsage", "policy": policy}, changes).make_policy()
+    other = [*changes, "protection.norm.generator=1", "protection.multiplier.generator=1"]
+    load(None, {"algorithm": "fedsage+", "policy": policy}, other).make_policy()
+
+
 @pytest.mark.parametrize("name", ["local_dp", "central_dp"])
 def test_the_relation_reaches_the_policy(name: str) -> None:
     policy = make_policy(name, {"norm": 1.0, "multiplier": 1.0}, "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import fields
@@ -82,6 +83,44 @@ def test_a_wrong_value_is_named_with_its_place(key: str, value: object, place: s
     with pytest.raises(BadInput) as refused:
         read_json(path, "run")
     assert f"{path}: {place} is " in str(refused.value)
+
+
+CLAIM = {"epsilon": 1.0, "delta": 1e-5, "against": "server", "relation": "zero-out", "accountant": "rdp"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place"),
+    [
+        ("privacy", {"client": {**CLAIM, "epsilon": -3.0}}, "privacy.client.epsilon"),
+        ("privacy", {"client": {**CLAIM, "epsilon": math.nan}}, "privacy.client.epsilon"),
+        (
+            "privacy",
+            {"client": {**CLAIM, "epsilon": math.inf}},
+            "privacy.client.epsilon",
+        ),  # it is written "inf"
+        ("privacy", {"client": {**CLAIM, "readers": {"server": -3}}}, "privacy.client.readers.server"),
+        ("privacy", {"client": {**CLAIM, "delta": 2}}, "privacy.client.delta"),
+        ("accuracy", {"global": math.nan}, "accuracy.global"),
+        ("accuracy", {"global": 0.5, "best_on_test": {"global": math.inf}}, "accuracy.best_on_test.global"),
+        ("rounds", [{"round": 1, "owners": {"a": math.nan}}], "rounds.0.owners.a"),
+        ("bytes", {"up": -1}, "bytes.up"),
+    ],
+)
+def test_a_reader_refuses_what_no_run_can_have(key: str, value: object, place: str, tmp_path: Path) -> None:
+    path, written = tmp_path / "result.json", {**whole("run"), key: value}
+    path.write_text(json.dumps(written))
+    with pytest.raises(BadInput) as refused:
+        read_json(path, "run")
+    assert f"{path}: {place} is " in str(refused.value)
+    with pytest.warns(schema.SchemaWarning):  # and a writer is told, and writes
+        assert schema.checked(schema.RunResult, written).keys() == written.keys()
+
+
+@pytest.mark.parametrize("epsilon", [0, 0.0, 7.5, "inf"])
+def test_a_reader_takes_every_epsilon_that_a_run_can_have(epsilon: object, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**whole("run"), "privacy": {"client": {**CLAIM, "epsilon": epsilon}}}))
+    assert read_json(path, "run")["privacy"]["client"]["epsilon"] == epsilon
 
 
 def test_a_ledger_line_is_a_charge() -> None:

@@ -8,7 +8,9 @@ import warnings
 import pytest
 from parties import NAMES
 
+from secure_fedgraph.algorithms import FedAvg, FedSagePlus
 from secure_fedgraph.errors import BadInput, Incompatible, Refused, Unbound
+from secure_fedgraph.forms import fit
 from secure_fedgraph.policies import (
     central_dp,
     distributed_dp,
@@ -159,6 +161,29 @@ def test_an_amount_by_channel():
     ]
     with pytest.raises(BadInput, match="'hidden'"):
         local_dp(1.0, {"update": 1.0}).bind([SUM, other], NAMES)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        local_dp(norm={"update": 1.0, "upate": 2.0}, multiplier=1.0),
+        central_dp(norm=1.0, multiplier={"update": 1.0, "upate": 2.0}),
+        distributed_dp(norm={"update": 1.0, "upate": 2.0}, multiplier=1.0),
+        strictest(masked(), local_dp(norm=1.0, multiplier={"update": 1.0, "upate": 2.0})),
+        dataclasses.replace(local_dp(norm={"upate": 1.0}, multiplier=1.0), name="another's"),
+    ],
+    ids=["local_dp", "central_dp", "distributed_dp", "strictest", "renamed"],
+)
+def test_an_amount_for_a_channel_that_no_algorithm_has_is_refused(policy):
+    with pytest.raises(BadInput, match=r"'upate'.*'update'"):
+        fit(FedAvg(), policy, NAMES)
+
+
+def test_an_amount_for_a_channel_that_no_setting_uses_is_none_of_these():
+    spared = {c.name for c in FedSagePlus.channels} - {c.name for c in FedSagePlus(generator="own").in_use}
+    assert spared
+    policy = local_dp(norm=dict.fromkeys(FedSagePlus.channel_names(), 1.0), multiplier=1.0)
+    assert fit(FedSagePlus(generator="own"), policy, NAMES).form is None
 
 
 @pytest.mark.parametrize("recipe", [local_dp, central_dp, distributed_dp])

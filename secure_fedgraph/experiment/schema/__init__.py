@@ -61,7 +61,8 @@ def read(model: type[Model], value: object, path: Path) -> Model:
     """A file's content as its model. Keys that are not declared are kept.
 
     Raises:
-        BadInput: for a key that is missing or a value of another type, naming file, key, value and mend.
+        BadInput: for a key that is missing, or a value of another type or out of range, naming file, key,
+            value and mend.
     """
     try:
         return model.model_validate(value)
@@ -104,5 +105,7 @@ def json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _place(loc: tuple[int | str, ...]) -> str:
-    """``('channels', 0, 'epsilon')`` as ``channels.0.epsilon``."""
+    """``('channels', 0, 'epsilon')`` as ``channels.0.epsilon``, without the name of a type."""
+    if len(loc) > 1 and loc[-1] in ("float", "constrained-float"):
+        loc = loc[:-1]
     return ".".join(printable(str(one), 60) for one in loc)

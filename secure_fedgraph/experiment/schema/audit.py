@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from secure_fedgraph.experiment.schema.part import Bytes, JsonTable, Part, ReaderName, UnitName
+from secure_fedgraph.experiment.schema.part import (
+    Bytes,
+    Count,
+    Delta,
+    JsonTable,
+    Part,
+    ReaderName,
+    Seconds,
+    UnitName,
+)
 from secure_fedgraph.experiment.schema.run import Accuracy, RunResult
 
 
@@ -24,8 +33,8 @@ class CellClaim(Part):
     """The claim that bounds a score."""
 
     unit: UnitName
-    epsilon: float
-    delta: float = 0.0
+    epsilon: Annotated[float, Field(ge=0)]
+    delta: Delta = 0.0
     against: ReaderName = Field("server", validate_default=True)
     units: int = 1
     """How many units the guess is about."""
@@ -69,10 +78,10 @@ class Cell(Part):
     seed: int = 0
     accuracy: Accuracy | None = None
     bytes: Bytes | None = None
-    seconds: float | None = None
+    seconds: Seconds | None = None
     settings: CellSettings = CellSettings()
     details: dict[str, float] = {}
-    messages: int | None = None
+    messages: Count | None = None
 
 
 class NotRun(Part):
@@ -133,7 +142,7 @@ class Conformance(Part):
     check: str
     says: str = ""
     outcome: str
-    count: int = 0
+    count: Count = 0
     findings: list[str] = []
     reason: str = ""
 
@@ -155,11 +164,11 @@ class Empirical(Part):
     relation: str = ""
     reader: str = ""
     unseen: str = ""
-    claim: float | None = None
-    delta: float | None = None
+    claim: Annotated[float, Field(ge=0)] | None = None
+    delta: Delta | None = None
     lower: float | None = None
     ceiling: float | None = None
-    trials: int | None = None
+    trials: Count | None = None
     method: str | None = None
     confidence: float | None = None
     outcome: str
@@ -171,7 +180,7 @@ class Estimate(Part):
 
     runs: int = 0
     estimated_runs: int = 0
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
     workers: int = 1
     budget_seconds: float | None = None
     sentence: str = ""
@@ -207,7 +216,7 @@ class AuditResult(Part):
     verdict: str = ""
     broken: list[str] = []
     """Claims that the audit saw fail, a sentence each."""
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
     cells: list[Cell]
     not_run: list[NotRun] = []
     estimate: Estimate | None = None

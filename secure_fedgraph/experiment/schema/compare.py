@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from secure_fedgraph.experiment.schema.part import Epsilon, JsonTable, Part, Scores, UnitName
+from secure_fedgraph.experiment.schema.part import (
+    Count,
+    Epsilon,
+    JsonTable,
+    Part,
+    Scores,
+    Seconds,
+    UnitName,
+)
 
 
 class EachSeed(Part):
@@ -51,7 +59,7 @@ class Point(Part):
     policy: str
     unit: UnitName
     epsilon: Epsilon
-    budget: float | None = None
+    budget: Annotated[float, Field(ge=0)] | None = None
     outcome: Literal["ran", "refused", "failed"]
     reason: str = ""
     error: str = Field("", alias="class")
@@ -64,10 +72,10 @@ class Point(Part):
     accuracy: Scores = Scores()
     std: Scores = Scores()
     interval: dict[str, list[float] | None] = {}
-    seeds: int = 0
+    seeds: Count = 0
     each: list[EachSeed] = []
-    bytes: int = 0
-    seconds: float = 0.0
+    bytes: Count = 0
+    seconds: Seconds = 0.0
     leak: dict[str, float | str] = {}
     """Attack -> its score, or ``blind`` or ``refused``."""
     leaks: dict[str, Leak] = {}
@@ -87,4 +95,4 @@ class CompareResult(Part):
     points: list[Point]
     pareto: list[str] = []
     """Names of the points that no other beats in accuracy where it spends as little."""
-    seconds: float = 0.0
+    seconds: Seconds = 0.0

@@ -9,8 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from secure_fedgraph.protocol.guarantee import Reader, Unit
 
-Epsilon = float | Literal["inf"]
+Epsilon = Annotated[float, Field(ge=0)] | Literal["inf"]
 """JSON has no infinity: an epsilon that nothing bounds is the text ``inf``."""
+Delta = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0)]
 JsonTable = dict[str, JsonValue]
 """A table whose keys are an algorithm's, an attack's or a data set's own."""
 UnitName = Annotated[Unit, Field(strict=False)]
@@ -27,13 +30,14 @@ class Part(BaseModel):
     """An object of a result file.
 
     A reader takes keys that it does not know, and fills in a default for what an older file lacks or has as
-    null; a value of another type is refused. A writer writes every declared key and no other
-    (:func:`departures`).
+    null; a value of another type or out of range is refused, and so is NaN. A writer writes every declared
+    key and no other (:func:`departures`).
     """
 
     model_config = ConfigDict(
         extra="allow",
         strict=True,
+        allow_inf_nan=False,
         json_schema_serialization_defaults_required=True,
         json_schema_extra=_name_what_is_always_written,
     )
@@ -70,9 +74,9 @@ class Scores(Part):
 class Bytes(Part):
     """Bytes as sent, by direction; what the examiner's questions took is beside them."""
 
-    up: int = 0
-    down: int = 0
-    evaluation: int = 0
+    up: Count = 0
+    down: Count = 0
+    evaluation: Count = 0
 
 
 def departures(part: Part, at: str = "") -> Iterator[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
 from secure_fedgraph.experiment.schema.part import (
     Bytes,
+    Count,
+    Delta,
     Epsilon,
     JsonTable,
     Part,
     ReaderName,
     Scores,
+    Seconds,
     UnitName,
 )
 
@@ -53,12 +56,12 @@ class Claim(Part):
     """What one unit of the most exposed client has spent, against the strictest reader."""
 
     epsilon: Epsilon
-    delta: float
+    delta: Delta
     against: ReaderName
     relation: str
     """One relation, or several by commas where charges differ."""
     accountant: str
-    holders: int = 1
+    holders: Annotated[int, Field(ge=1)] = 1
     """How many clients may hold the same unit."""
     computational: bool = False
     """Whether it rests on the secrecy of masks or ciphertexts."""
@@ -76,18 +79,18 @@ class BudgetReport(Part):
         "guaranteed_for_all_runs_is",
     )
 
-    epsilon: float
-    delta: float
+    epsilon: Annotated[float, Field(ge=0)]
+    delta: Delta
     unit: UnitName
     against: ReaderName
-    holders: int = 1
+    holders: Annotated[int, Field(ge=1)] = 1
     adaptive: bool = False
     relation: str = ""
     planned: bool = False
     spent: Epsilon = "inf"
     spent_by_all_runs: Epsilon | None = None
     spent_by_all_runs_is: str = ""
-    guaranteed_for_all_runs: float | None = None
+    guaranteed_for_all_runs: Annotated[float, Field(ge=0)] | None = None
     guaranteed_for_all_runs_is: str = ""
 
 
@@ -96,8 +99,8 @@ class PlanRow(Part):
 
     channel: str
     unit: UnitName
-    multiplier: float | None
-    uses: int
+    multiplier: Annotated[float, Field(ge=0)] | None
+    uses: Count
     epsilon: Epsilon
 
 
@@ -113,9 +116,9 @@ class ChannelReport(Part):
     relation: str = ""
     excess: list[str] = []
     """What readers can learn beyond the channel's declaration."""
-    bytes_up: int = 0
-    bytes_down: int = 0
-    messages: int = 0
+    bytes_up: Count = 0
+    bytes_down: Count = 0
+    messages: Count = 0
     epsilon: Epsilon | None = None
     """Against the server; None where nothing was charged."""
     epsilon_unit: UnitName | None = None
@@ -126,8 +129,8 @@ class CarrierReport(Part):
     """What a carrier's own messages took: keys and shares."""
 
     name: str
-    bytes: int
-    messages: int
+    bytes: Count
+    messages: Count
 
 
 class LeftOut(Part):
@@ -145,8 +148,8 @@ class Cut(Part):
 
     round: int
     channel: str
-    uploads: int
-    of: int
+    uploads: Count
+    of: Count
     limit: float
 
 
@@ -197,7 +200,7 @@ class RunResult(Part):
     carriers: list[CarrierReport] = []
     left_out: list[LeftOut] = []
     cut: list[Cut] = []
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
     weights: str | list[str | None] | None = None
     """SHA-256 of the final state."""
     notes: JsonTable = {}

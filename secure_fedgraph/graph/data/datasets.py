@@ -13,7 +13,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.errors import BadInput, check_number, check_whole, unknown_name
 from secure_fedgraph.graph.data import (
     graph_sets,
     molecules,
@@ -146,12 +146,26 @@ def load(name: str, *, seed: int = 0, allow_download: bool = True, **settings: A
         known = [key for key in inspect.signature(_GENERATORS[name]).parameters if key != "seed"]
         if unknown := set(settings) - set(known):
             raise unknown_name(f"setting of {name}", min(unknown), known)
+        _check_types(name, settings)
     if name == molecules.NAME:
         return molecules.generate(seed=seed, **settings)
     if name == "synthetic-citation":
         graph = synthetic.citation(seed=seed, **settings)
         return node_graphs.described(name, graph, f"generated with seed {seed}", content_digest(graph))
     return _find(name, _checked(name, settings), allow_download)
+
+
+def _check_types(name: str, settings: Mapping[str, Any]) -> None:
+    """That a generator's settings are numbers where it takes numbers; their ranges are its own to check.
+
+    Raises:
+        BadInput: where one is none.
+    """
+    for key, parameter in inspect.signature(_GENERATORS[name]).parameters.items():
+        if key in settings and parameter.annotation == "int":
+            check_whole(f"dataset.{key}", settings[key], 1)
+        elif key in settings and parameter.annotation == "float":
+            check_number(f"dataset.{key}", settings[key])
 
 
 def load_graph(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> GraphDataset:

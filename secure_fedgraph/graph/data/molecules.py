@@ -167,7 +167,7 @@ def _tables(elements: np.ndarray, bonds: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def _check(graphs: int, mean_motifs: float, chain: int, noise: float) -> None:
     for key, good, wanted in (
-        ("graphs", graphs >= 1, "1 or more"),
+        ("graphs", 1 <= graphs <= 10**6, "1 to 1000000"),
         ("mean_motifs", 1 <= mean_motifs <= 20, "1 to 20"),
         ("chain", 1 <= chain <= 100, "1 to 100"),
         ("noise", 0 <= noise <= 0.5, "0 to 0.5"),

@@ -15,6 +15,8 @@ _DRAWS = 40
 SPREAD = 0.2
 """Standard deviation of dense features' class means about 0, and of nodes about their class's mean."""
 VALUES = ("words", "dense")
+LARGEST = 10**9
+"""Numbers of a graph's widest table: some gigabytes, which is more than a made-up graph is for."""
 
 
 def citation(
@@ -149,3 +151,10 @@ def _check(
     for key, (value, fine, allowed) in ranges.items():
         if not fine:
             raise BadInput(f"synthetic-citation: {key} is {value}; give {allowed}.")
+    widths = {"features": features, "mean_degree": mean_degree, "words_per_node": words_per_node}
+    key, width = max(widths.items(), key=lambda one: one[1])
+    if nodes * width > LARGEST:
+        raise BadInput(
+            f"synthetic-citation: nodes is {nodes} and {key} is {width}, or {nodes * width:.1g} numbers; "
+            f"give fewer, {LARGEST:.0g} at most."
+        )

@@ -38,9 +38,14 @@ def recipe(make: Make) -> Make:
         except TypeError as error:
             raise BadInput(f"policies.{make.__name__}{signature}: {error}") from None
         arguments.apply_defaults()
+        amounts = {}
         for key, value in arguments.arguments.items():
-            _check_type(f"policies.{make.__name__}: {key}", value, str(signature.parameters[key].annotation))
-        return replace(make(*args, **kwargs), made_with=dict(arguments.arguments))
+            annotation = str(signature.parameters[key].annotation)
+            _check_type(f"policies.{make.__name__}: {key}", value, annotation)
+            if annotation == "Amount" and isinstance(value, Mapping):
+                amounts[key] = value
+        policy = make(*args, **kwargs)
+        return replace(policy, made_with=dict(arguments.arguments), amounts={**policy.amounts, **amounts})
 
     vars(checked)[_MARK] = True
     return cast("Make", checked)

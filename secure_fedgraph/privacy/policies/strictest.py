@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from secure_fedgraph.errors import Incompatible, Refused
@@ -36,6 +37,10 @@ def strictest(*policies: Policy) -> Policy:
 @dataclass(frozen=True)
 class _Strictest(Policy):
     candidates: tuple[Policy, ...] = ()
+
+    def check_amounts(self, declared: Collection[str], whose: str) -> None:
+        for candidate in self.candidates:
+            candidate.check_amounts(declared, whose)
 
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
         if channel.name in self.exceptions:

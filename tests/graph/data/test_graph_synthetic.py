@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.checks import check_graph
 from secure_fedgraph.graph.data.synthetic import citation
@@ -90,3 +91,25 @@ def test_a_hundred_thousand_nodes_take_seconds() -> None:
 def test_settings_out_of_range(setting: str, value: float) -> None:
     with pytest.raises(BadInput, match=f"{setting} is {value}"):
         citation(**{setting: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [{"nodes": 10**12}, {"nodes": 10**6, "features": 10**6}])
+def test_a_graph_that_no_memory_holds_is_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(BadInput, match="nodes is 1000000"):
+        citation(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("data", "setting", "value"),
+    [
+        ("synthetic-citation", "nodes", "x"),
+        ("synthetic-citation", "features", 2.5),
+        ("synthetic-citation", "homophily", "high"),
+        ("synthetic-molecules", "graphs", None),
+        ("synthetic-molecules", "graphs", 10**12),
+        ("synthetic-molecules", "noise", True),
+    ],
+)
+def test_a_setting_that_is_no_number_is_refused_by_name(data: str, setting: str, value: object) -> None:
+    with pytest.raises(BadInput, match=f"dataset.{setting}"):
+        sfg.federate(data, **{setting: value})

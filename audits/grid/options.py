@@ -1,0 +1,128 @@
+"""What a caller asks of a grid, checked before any work starts: names, types and ranges of every option."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from secure_fedgraph.attacks import Attack
+from secure_fedgraph.audits.grid.choices import adversaries
+from secure_fedgraph.audits.grid.choices import controls as named_controls
+from secure_fedgraph.errors import (
+    BadInput,
+    check_number,
+    check_whole,
+    several,
+    several_names,
+    several_seeds,
+    wrong_type,
+)
+from secure_fedgraph.experiment.config import Experiment
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What a grid is made of, as :func:`checked_options` gives it.
+
+    Args:
+        controls: None: all that the attacks declare.
+    """
+
+    experiments: list[Experiment]
+    policies: list[str]
+    attacks: list[type[Attack]]
+    seeds: list[int]
+    out: Path | None
+    controls: tuple[str, ...] | None
+
+
+def checked_options(
+    experiment: object,
+    policies: object,
+    attacks: object,
+    seeds: object,
+    out: object = None,
+    adversary: object = None,
+    controls: object = None,
+    effort: Any = None,
+    workers: object = 1,
+    budget: Any = None,
+    canaries: int = 0,
+    probes: object = False,
+) -> AuditOptions:
+    """Everything that a grid is asked for, each policy, attack and seed once.
+
+    Args:
+        experiment, policies, attacks, seeds, out, adversary, controls, effort, workers, budget, canaries,
+            probes: as :func:`secure_fedgraph.audits.grid.grid.audit`'s, of whatever type a caller gave.
+
+    Raises:
+        BadInput: for what is unknown, of another type or out of range, and for canaries without noise.
+        Refused: for a policy that refuses the experiment's settings.
+    """
+    experiments = _experiments(experiment)
+    names = several_names("policies", policies, "masked")
+    chosen = checked_attacks(attacks, adversary, effort)
+    numbers = several_seeds(seeds)
+    wanted = None
+    if controls is not None:
+        wanted = tuple(several_names("controls", controls, "one full step", empty=True))
+        named_controls(chosen, wanted)
+    if not isinstance(out, str | Path | None):
+        raise wrong_type("out", out, "give a folder")
+    if workers is not None:
+        check_whole("workers", workers, 1)
+    if budget is not None:
+        check_number("budget", budget)
+        if not 0 < budget < math.inf:
+            raise BadInput(f"budget = {budget}: give seconds above 0, or leave it out")
+    check_whole("canaries", canaries, 0)
+    if not isinstance(probes, bool):
+        raise wrong_type("probes", probes, "give True or False")
+    for one in experiments:
+        one.make_algorithm()
+        for name in names:
+            one.under(name).make_policy()
+    if canaries and not any(one.under(name).adds_noise for one in experiments for name in names):
+        raise BadInput(
+            f"canaries = {canaries} (--canaries) would be ignored: no policy of {', '.join(names)} adds noise"
+        )
+    folder = None if out is None else Path(out)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise BadInput(f"out = {str(folder)!r} is a file: give a folder")
+    return AuditOptions(experiments, names, chosen, numbers, folder, wanted)
+
+
+def checked_attacks(attacks: object, adversary: object, effort: Any) -> list[type[Attack]]:
+    """The attacks of a grid or of a finished run, each once.
+
+    Raises:
+        BadInput: for what is no attack, an adversary that none of them declares, or an effort that is no
+            number of seconds.
+    """
+    mend = "give attacks as a list, such as [secure_fedgraph.attacks.ATTACKS['a4-label-counts']]"
+    chosen = several("attacks", attacks, mend)
+    for attack in chosen:
+        if not (isinstance(attack, type) and issubclass(attack, Attack)):
+            raise wrong_type("one of attacks", attack, mend)
+    if not isinstance(adversary, str | None):
+        raise wrong_type("adversary", adversary, "give a name, such as server, or several by commas")
+    adversaries(chosen, adversary)
+    for attack in chosen:
+        attack(effort)
+    return list(dict.fromkeys(chosen))
+
+
+def _experiments(given: object) -> list[Experiment]:
+    if isinstance(given, Experiment):
+        return [given]
+    mend = "give an Experiment, or several as a list"
+    if isinstance(given, dict):
+        raise wrong_type("experiment", given, mend)
+    experiments = several("experiment", given, mend)
+    for one in experiments:
+        if not isinstance(one, Experiment):
+            raise wrong_type("one of experiment", one, mend)
+    return experiments

@@ -1,0 +1,63 @@
+"""What is asked of a comparison in Python is refused before any run, as on the command line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_this_process import InThisProcess
+
+import secure_fedgraph as sfg
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.compare import course
+
+SMALL = sfg.Experiment(data="synthetic-citation", rounds=1, dataset={"nodes": 60, "features": 16})
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secure_fedgraph.comparison.Pool", InThisProcess)
+    monkeypatch.setattr(course, "run_point", lambda *_: pytest.fail("work began"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("experiment", {}),
+        ("experiment", SMALL.model_copy(update={"logging": "paper:x"})),
+        ("out", 5),
+        ("out", Path(__file__)),
+        ("algorithms", "fedavg"),
+        ("algorithms", ["fedav"]),
+        ("algorithms", [sfg.FedAvg]),
+        ("policies", "masked"),
+        ("policies", ["maskd"]),
+        ("epsilons", "8"),
+        ("epsilons", ["8"]),
+        ("epsilons", [-1]),
+        ("epsilons", [0.0]),
+        ("epsilons", [math.nan]),
+        ("seeds", 3),
+        ("seeds", "0"),
+        ("seeds", ()),
+        ("seeds", [-1]),
+        ("workers", 0),
+        ("workers", None),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_by_name(tmp_path: Path, key: str, value: Any) -> None:
+    asked = {"experiment": SMALL, "out": tmp_path / "out", "policies": ["local_dp"], "epsilons": [8]}
+    with pytest.raises(BadInput) as refusal:
+        sfg.compare(**{**asked, key: value})
+    named = {"experiment": "log", "algorithms": "fedav", "policies": "maskd", "epsilons": "epsilon"}
+    assert key in str(refusal.value) or named[key] in str(refusal.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_that_a_point_cannot_use_are_seen_before_any_run(tmp_path: Path) -> None:
+    too_small = SMALL.model_copy(update={"algorithm": "fedego", "partition": "label_skew"})
+    with pytest.raises(BadInput, match="fedego-"):
+        sfg.compare(too_small, tmp_path / "out", policies=["masked"])
+    assert not (tmp_path / "out").exists()
