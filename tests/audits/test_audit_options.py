@@ -28,7 +28,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(self: Any) -> None:
         pytest.fail("work began")
 
-    monkeypatch.setattr(grid._Call, "run", begin)
+    monkeypatch.setattr(grid._GridRunner, "run", begin)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_a_finished_run_is_not_read_for_what_cannot_be(
 def test_a_folder_may_be_a_word_and_every_thing_counts_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    calls: list[grid._Call] = []
-    monkeypatch.setattr(grid._Call, "run", lambda self: calls.append(self))
-    monkeypatch.setattr(grid._Call, "audit", lambda *_: grid.Audit())
+    calls: list[grid._GridRunner] = []
+    monkeypatch.setattr(grid._GridRunner, "run", lambda self: calls.append(self))
+    monkeypatch.setattr(grid._GridRunner, "audit", lambda *_: grid.Audit())
     twice = {"policies": ["plaintext"] * 2, "seeds": iter([0, 0]), "attacks": [VocabularySupport] * 2}
     sfg.audit(**{**ASKED, **twice, "out": str(tmp_path)})
     assert calls[0].out == tmp_path
