@@ -166,12 +166,21 @@ class Session:
         witness = self.transcript.record_opened
         return InProcess(
             prepared.federation.make_clients(
-                prepared.algorithm, prepared.bound, self._run, self._ledger, own, witness, kept, self._after
+                prepared.algorithm,
+                prepared.bound,
+                self._run,
+                self._ledger,
+                own,
+                witness,
+                kept,
+                self._after,
+                prepared.layouts,
             )
         )
 
     def _charges(self) -> tuple[Charge, ...]:
         """What this run was charged, by whichever process, before and after it was killed."""
+                prepared.layouts,
         path = self._ledger.path
         if path is None:
             return tuple(self._ledger.charges)
