@@ -75,7 +75,7 @@ def audit(
             for name in policies:
                 # every name is checked before work starts
                 one.under(name).make_policy()
-            check_own(one)
+        check_own(*rows)
         if attack == "all" and not more:  # those that read a channel of this algorithm, if any does
             attacks = grid.readers(experiment, attacks) or attacks
         controls = grid.controls(attacks, [name for one in control for name in names("control", one)])
