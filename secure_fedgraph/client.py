@@ -6,6 +6,7 @@ import copy
 import hashlib
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,7 +33,7 @@ from secure_fedgraph.protocol.memory import Before
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
-from secure_fedgraph.protocol.upload import Upload
+from secure_fedgraph.protocol.upload import Layout, Upload
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -64,6 +65,8 @@ class Client:
           refused;
         - an exchange number is answered once: the identical request gets the identical bytes again at no
           charge, a different one under the same or a lower number is refused;
+        - under noise the names and shapes of the tensors that leave are public facts (``layouts``), whatever
+          an algorithm that is not of this package answers;
         - cohorts smaller than the protection's quorum, with strangers, or without this client, are refused;
         - the masks that hide an upload in a sum are bound to everything that the server gave to all clients
           alike in this run, and to what this client is reported to have missed
@@ -85,6 +88,8 @@ class Client:
         store: where :meth:`save` keeps its memory: this client's own folder.
         after: exchange numbers up to this one are refused, as a resumed run's earlier ones must be.
         data: digest of the graph, by which the ledger recognises whose budget it is.
+        layouts: channel -> the public layout of its uploads, for an algorithm that is not of this package.
+            Under noise its uploads leave in that layout; on a channel without one noise earns nothing.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class Client:
         store: PartyStore | None = None,
         after: int = -1,
         data: str = "",
+        layouts: Mapping[str, Layout] | None = None,
     ) -> None:
         algorithm.check_own(graph, party.name)
         self.graph = graph
@@ -132,8 +138,8 @@ class Client:
         self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
         once = [b.channel.name for b in bounds if b.channel.once]
         self._history = History(run, once) if policy.agrees_on_keys else None
-        # answers of this package replace what they keep; a user's algorithm may change it in place
-        self._deep = not type(algorithm).__module__.startswith("secure_fedgraph.")
+        self._foreign = is_foreign(type(algorithm))
+        self._layouts = layouts or {}
         self._before: Before | None = None
         self._unconfirmed: tuple[str, Before, History | None] | None = None
         """The channel whose sum is not known to be complete, and what to go back to if it never is."""
@@ -268,7 +274,8 @@ class Client:
 
     def _remembers(self) -> None:
         """From here on, what the answer changes can be undone."""
-        self._before = Before(self.memory, self.scratch, self._deep)
+        # answers of this package replace what they keep; a user's own may change it in place
+        self._before = Before(self.memory, self.scratch, deep=self._foreign)
 
     def _answer(self, request: Message) -> wire.Tree:
         given = request.tree()
@@ -353,6 +360,11 @@ class Client:
         if channel.to == REFEREE:
             self._go_back()
         else:
+            # before the charge, and no refusal: neither the layout, nor the width that is charged, nor
+            # whether an answer comes depends on the data
+            layout = self._layouts.get(channel.name) if is_noised(bound, self._policy) else None
+            upload = upload if layout is None else upload.laid_out(layout, channel.unit)
+            public = layout is not None or not self._foreign
             self._ledger.charge(
                 Charge(
                     client=self.name,
@@ -362,8 +374,8 @@ class Client:
                     channel=channel.name,
                     unit=bound.unit.value,
                     relation=bound.relation,
-                    releases=bound.releases(upload.size),
-                    steps=self._steps(channel),
+                    releases=bound.releases(upload.size) if public else {},
+                    steps=self._steps(channel, public),
                     computational=bound.computational,
                     data=self._data,
                 )
@@ -423,10 +435,11 @@ class Client:
         finally:
             self.graph, self.memory, self.scratch = graph, memory, scratch
 
-    def _steps(self, channel: Channel) -> dict[str, tuple[Event, ...]]:
+    def _steps(self, channel: Channel, public: bool) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""
         # steps are charged with the upload that shows them; no other upload may clear them
         taken = self.training.taken() if self.training is not None and channel.trained else {}
+        taken = taken if public else {}
         # what is computed from randomised inputs costs nothing more
         no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.drawn}
         return {**no_cost, **taken}
@@ -550,6 +563,30 @@ class Client:
                 f"{self.name} was asked for round {request.round} after round {last}: rounds never go back"
             )
         self._answered = request.exchange
+
+
+def is_foreign(kind: type) -> bool:
+    """Whether an algorithm's class, or one that it is made from, was written outside of this package.
+
+    Tests hold the tensors of this package's algorithms to public names and shapes; of others nobody knows.
+    """
+    return not all(_is_of_this_package(one) for one in kind.__mro__ if one is not object)
+
+
+def is_noised(bound: Bound, policy: BoundPolicy) -> bool:
+    """Whether noise on a channel's uploads, or on the training behind them, may earn an epsilon.
+
+    Randomised inputs are not asked about: whatever is made of them, a layout too, costs nothing more.
+    """
+    return bool(bound.releases()) or (policy.steps is not None and bound.channel.trained)
+
+
+def _is_of_this_package(kind: type) -> bool:
+    """By where the class stands, not only by what it says of itself."""
+    found: object = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return kind.__module__.startswith("secure_fedgraph.") and found is kind
 
 
 def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:

@@ -35,7 +35,11 @@ from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, OF_NODES, OF_ONE_GRAPH, Ledger
+from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.storage.party_store import PartyStore
+
+Layouts = Mapping[str, Mapping[str, Layout]]
+"""Client -> channel -> the public layout of its uploads."""
 
 _KEY = os.urandom(KEY_BYTES)
 
@@ -103,6 +107,7 @@ class Federation:
         witness: Witness | None = None,
         shelves: Path | None = None,
         after: int = -1,
+        layouts: Layouts | None = None,
     ) -> list[Client]:
         """Fresh clients for one run, each with its own graph, identity and empty memory.
 
@@ -112,6 +117,7 @@ class Federation:
         Args:
             shelves: where each gets a folder of its own to keep its memory in.
             after: exchange numbers up to this one are refused.
+            layouts: the public layouts of uploads, by client and channel.
         """
         identities = {name: Identity.generate() for name in self.owners}
         roster = {name: identity.public for name, identity in identities.items()}
@@ -130,6 +136,7 @@ class Federation:
                 store=PartyStore(shelves / name, name, shelves.parents[1]) if shelves else None,
                 after=after,
                 data=digest_of_data(graph),
+                layouts=(layouts or {}).get(name),
             )
             for name, graph in self.owners.items()
         ]
@@ -145,6 +152,7 @@ class Federation:
         after: int = -1,
         budget: Budget | None = None,
         answer_within: float = PATIENCE,
+        layouts: Layouts | None = None,
     ) -> Workers:
         """The same clients, each in a process of its own that makes its own identity key.
 
@@ -168,6 +176,7 @@ class Federation:
                     **everybody,
                     "name": name,
                     "graph": graph.to_dict(),
+                    "layouts": {c: one.to_text() for c, one in (layouts or {}).get(name, {}).items()},
                     "shelf": str((shelves / name).absolute()) if shelves else "",
                 }
                 for name, graph in self.owners.items()

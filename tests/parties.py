@@ -148,8 +148,20 @@ def session(
     bound = policy.bind(channels, names)
     ledger = ledger or Ledger()
     algorithm = algorithm or Toy()
+    public = dict.fromkeys((c.name for c in channels), Layout((("w", (width,)),)))
+    layouts = public if isinstance(algorithm, Toy) else {}
     clients = {
-        name: Client(party, None, Schema(1, 1), algorithm, bound, RUN, ledger, seed=0)  # type: ignore[arg-type]
+        name: Client(
+            party,
+            None,
+            Schema(1, 1),
+            algorithm,
+            bound,
+            RUN,
+            ledger,
+            seed=0,
+            layouts=layouts,  # type: ignore[arg-type]
+        )
         for name, party in parties.items()
     }
     for number, client in enumerate(clients.values()):

@@ -72,8 +72,7 @@ def audit(
             experiments, policies, attacks, seeds, None, adversary, controls, effort, workers, budget,
             canaries,
         )  # fmt: skip
-        for one in experiments:
-            check_own(one)
+        check_own(*rows)
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
         total = len(grid.groups(experiments, policies, attacks, seeds, adversary, controls, effort, canaries))
         with screen.bar("auditing", total) as advance, plain_warnings():

@@ -54,8 +54,7 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     out: Path = flags["out"] or default_folder(base, "compare")
     if not flags["overwrite"]:
         comparison.check_folder(out, base, chosen, seeds)
-    for algorithm in algorithms:
-        check_own(base.model_copy(update={"algorithm": algorithm}))
+    check_own(*compared)
     with Pool(workers) as pool:
         todo = chosen if flags["overwrite"] else comparison.unfinished(chosen, seeds, out)
         with screen.bar("checking", len(todo)) as advance:

@@ -135,6 +135,14 @@ class Upload:
             )
         return layout, torch.nan_to_num(matrix, nan=0.0, posinf=0.0, neginf=0.0).numpy()
 
+    def laid_out(self, layout: Layout, unit: Unit) -> Upload:
+        """This upload in a public layout: tensors of other names or shapes are left out, and are zeros there.
+
+        Nothing is refused: who sees that a client refuses would learn what its tensors were.
+        """
+        rows = (layout.rows,) if unit is not Unit.CLIENT else ()
+        return Upload(_fitted(self.values, {name: (*rows, *shape) for name, shape in layout.fields}))
+
 
 @dataclass(frozen=True)
 class ContributionRows:
@@ -167,6 +175,14 @@ class ContributionRows:
                 f"one row a {unit.value}"
             )
         return replace(layout, rows=self.places.shape[1]), matrix, self.places.bool().cpu().numpy()
+
+    def laid_out(self, layout: Layout, unit: Unit) -> ContributionRows:
+        """As :meth:`Upload.laid_out`: places in another number of rows are in none."""
+        units = self.places.shape[0] if self.places.dim() else 0
+        places = self.places
+        if tuple(places.shape) != (units, layout.rows):
+            places = torch.zeros(units, layout.rows, dtype=torch.bool)
+        return ContributionRows(_fitted(self.values, {n: (units, *s) for n, s in layout.fields}), places)
 
 
 @dataclass(frozen=True)
@@ -204,10 +220,32 @@ class ContributionTrees:
         rows = places.shape[0] * places.shape[2]
         return replace(layout, rows=rows), matrix, places.to(torch.int64).cpu().numpy()
 
+    def laid_out(self, layout: Layout, unit: Unit) -> ContributionTrees:
+        """As :meth:`Upload.laid_out`. The number of rows is the channel's, which declares the trees."""
+        units = max((len(value) for value in self.values.values() if value.dim()), default=0)
+        return ContributionTrees(
+            _fitted(self.values, {n: (units, *s) for n, s in layout.fields}), self.places
+        )
+
 
 def all_finite(values: np.ndarray) -> bool:
     """Whether no value is NaN or infinite, without a mask as large as the values."""
     return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))
+
+
+def _fitted(
+    values: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, torch.Tensor]:
+    """The tensors of these names and shapes, in this order; zeros for those that are not there."""
+    fits = {name for name, shape in shapes.items() if name in values and tuple(values[name].shape) == shape}
+    if fits != shapes.keys() or fits != values.keys():
+        _LOG.warning(
+            "an upload has tensors of other names or shapes than the public ones, or lacks some: under noise "
+            "only %d of %d public tensors are sent, the others as zeros",
+            len(fits),
+            len(shapes),
+        )
+    return {name: values[name] if name in fits else torch.zeros(shape) for name, shape in shapes.items()}
 
 
 def _check_text(layout: Layout) -> None:

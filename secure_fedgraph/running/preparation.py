@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput, wrong_type
-from secure_fedgraph.federation import Federation
+from secure_fedgraph.federation import Federation, Layouts
 from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
@@ -30,12 +30,14 @@ class Prepared:
         federation: pooled where the algorithm pools.
         bound: every channel's protection.
         options: as given.
+        layouts: the public layouts of uploads, by client and channel, where clients are to keep to them.
     """
 
     algorithm: Algorithm
     federation: Federation
     bound: BoundPolicy
     options: RunOptions
+    layouts: Layouts = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:

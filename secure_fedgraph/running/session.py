@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.backends.isolated import Workers
+from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import in_band
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger
@@ -21,6 +23,8 @@ from secure_fedgraph.round import Round, set_up
 from secure_fedgraph.running.preparation import Prepared
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import Checkpoint
+
+Copied = TypeVar("Copied")
 
 
 class Session:
@@ -87,14 +91,20 @@ class Session:
         return Round(number, cohort, self.prepared.bound, self.courier)
 
     def scores(self, round: Round, state: State) -> dict[str, Any]:
-        """A round's row of the history: by the referee, or in band."""
+        """A round's row of the history: by the referee, or in band.
+
+        The referee works with copies: no guarantee covers what it reads, so nothing that it keeps on the
+        algorithm or changes in the state may get into training.
+        """
         algorithm, federation = self.prepared.algorithm, self.prepared.federation
         if self.options.evaluation == "in_band":
             scores = in_band(algorithm, state, round)
         else:
             names = federation.names
             referee_round = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)
-            scores = federation.referee.evaluate(algorithm, state, referee_round, federation.schema)
+            examined = _copied(algorithm, f"algorithm {algorithm.name!r}")
+            state = _copied(state, f"the state of {algorithm.name!r}")
+            scores = federation.referee.evaluate(examined, state, referee_round, federation.schema)
         extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
         row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores}
         if self.options.on_round is not None:
@@ -162,11 +172,20 @@ class Session:
                 self._after,
                 options.budget,
                 options.answer_within,
+                prepared.layouts,
             )
         witness = self.transcript.record_opened
         return InProcess(
             prepared.federation.make_clients(
-                prepared.algorithm, prepared.bound, self._run, self._ledger, seed, witness, kept, self._after
+                prepared.algorithm,
+                prepared.bound,
+                self._run,
+                self._ledger,
+                seed,
+                witness,
+                kept,
+                self._after,
+                prepared.layouts,
             )
         )
 
@@ -177,3 +196,13 @@ class Session:
             return tuple(self._ledger.charges)
         charges = read_ledger(path) if path.is_file() else []
         return tuple(charge for charge in charges if charge.run in (self._run, "unknown"))  # of a torn line
+
+
+def _copied(value: Copied, what: str) -> Copied:
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:
+        raise BadInput(
+            f"{what} cannot be copied for the referee ({type(error).__name__}: {error}): let it hold plain "
+            "values, modules and detached tensors"
+        ) from error

@@ -1,0 +1,248 @@
+"""An own algorithm that sends data in names and shapes of tensors, or over the referee's channel: under noise
+nothing of it arrives, whatever the algorithm answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+import secure_fedgraph as sfg
+from secure_fedgraph import Channel, Reveal, Upload
+from secure_fedgraph.client import is_foreign
+from secure_fedgraph.errors import Refused
+from secure_fedgraph.privacy.spending.ledger import Ledger
+from secure_fedgraph.protocol import wire
+from secure_fedgraph.protocol.message import ANSWER, Message
+from secure_fedgraph.protocol.transcript import SERVER
+from secure_fedgraph.protocol.upload import Layout
+from secure_fedgraph.running.options import RunOptions
+from secure_fedgraph.running.preparation import prepare
+from secure_fedgraph.running.rehearsal import with_layouts
+
+NOISE = sfg.policies.local_dp(norm=1.0, multiplier=4.0)
+
+
+class Base(sfg.Algorithm):
+    MEANS = Channel("means", Reveal.EACH)
+
+    def init(self, schema: Any, seed: int) -> Any:
+        return {"w": torch.zeros(200)}
+
+    def predict(self, params: Any, graph: Any, schema: Any) -> torch.Tensor:
+        return torch.zeros(graph.num_nodes, schema.classes)
+
+    def round(self, round: Any, state: Any) -> Any:
+        round.gather(self.MEANS)
+        return state
+
+
+class ByName(Base):
+    """All labels in a tensor's name."""
+
+    name = "by-name"
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        return Upload({"".join(map(str, client.graph.y.tolist())): torch.zeros(1)})
+
+
+class ByShape(Base):
+    name = "by-shape"
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        return Upload({"v": torch.zeros(int((client.graph.y == 0).sum()) + 1)})
+
+
+class ByEmpty(Base):
+    """The shape of a tensor that holds no number."""
+
+    name = "by-empty"
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        y = client.graph.y
+        return Upload({"v": torch.zeros(1), "e": torch.zeros(0, int((y == 0).sum()))})
+
+
+class ByOrder(Base):
+    """Which of two tensors comes first."""
+
+    name = "by-order"
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        names = ("a", "b") if int(client.graph.y[0]) % 2 else ("b", "a")
+        return Upload({name: torch.zeros(1) for name in names})
+
+
+class ByRows(Base):
+    """As many rows as there are training nodes."""
+
+    name = "by-rows"
+    ROWS = Channel("rows", Reveal.EACH, unit=sfg.Unit.NODE)
+
+    def round(self, round: Any, state: Any) -> Any:
+        round.gather(self.ROWS)
+        return state
+
+    @ROWS.answer
+    def rows(self, client: Any, given: Any) -> Upload:
+        return Upload({"v": client.graph.x[client.graph.train_mask]})
+
+
+class TrainsOnTests(Base):
+    """Raw labels go over the referee's channel; what it keeps, or writes into the state, is trained on."""
+
+    name = "trains-on-tests"
+    TESTS = Channel("tests", Reveal.EACH, to="referee")
+    kept: torch.Tensor | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[str, torch.Tensor] = {}
+
+    def round(self, round: Any, state: Any) -> Any:
+        round.gather(self.MEANS)
+        state["w"][:1] += float(self.kept is not None) + len(self.held)
+        return state
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        return Upload({"v": torch.zeros(1)})
+
+    @TESTS.answer
+    def tests(self, client: Any, given: Any) -> Upload:
+        return Upload({"y": client.graph.y.float()})
+
+    def predictions(self, state: Any, round: Any, inputs: Any, schema: Any) -> Any:
+        self.kept = torch.cat([values["y"] for values in round.gather(self.TESTS).values()])
+        self.held.update(kept=self.kept)
+        state["w"][1 : 1 + len(self.kept)] = self.kept
+        return super().predictions(state, round, inputs, schema)
+
+
+class Changes(Base):
+    """Another tensor from round to round."""
+
+    name = "changes"
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        return Upload({f"round {client.round}": torch.zeros(1)})
+
+
+class Late(Base):
+    """Asks for the first time in round 4."""
+
+    name = "late"
+
+    def round(self, round: Any, state: Any) -> Any:
+        return super().round(round, state) if round.number == 4 else state
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        return Upload({"v": torch.ones(2)})
+
+
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=16)
+
+
+def other_labels(federation: sfg.Federation) -> sfg.Federation:
+    """The same public facts: other labels, and another split."""
+    graphs = {name: graph.clone() for name, graph in federation.owners.items()}
+    for graph in graphs.values():
+        graph.y = (graph.y * 0).to(graph.y.dtype)
+        graph.train_mask, graph.test_mask = graph.test_mask, graph.train_mask
+    return sfg.Federation(federation.schema, federation.referee, federation.facts, graphs)
+
+
+def layouts(run: Any, channel: str) -> list[tuple[str, str]]:
+    """What stands beside the values in the replies, in order."""
+    return [
+        (sent.sender, Message.from_bytes(run.transcript.body(sent.number)).tree()["layout"])
+        for sent in run.transcript.sent
+        if sent.channel == channel and sent.sender != SERVER
+    ]
+
+
+def beside_the_values(kind: Any, federation: sfg.Federation, isolated: bool = False) -> Any:
+    """The layouts of all uploads, and the widths that the ledger has, of a run with a finite epsilon."""
+    run = sfg.train(kind(), federation, NOISE, rounds=2, isolated=isolated, keep=lambda *_: True)
+    assert math.isfinite(run.privacy()["client"]["epsilon"])
+    found = layouts(run, "rows" if kind is ByRows else "means")
+    assert len(found) == 6
+    return found, {(charge.client, charge.releases["server"]) for charge in run.charges}
+
+
+@pytest.mark.parametrize("kind", [ByName, ByShape, ByEmpty, ByOrder, ByRows])
+def test_names_and_shapes_under_a_finite_epsilon_are_public(kind: Any, federation: sfg.Federation):
+    assert beside_the_values(kind, federation) == beside_the_values(kind, other_labels(federation))
+
+
+def test_names_and_shapes_in_a_process_of_its_own(federation: sfg.Federation):
+    one = beside_the_values(ByName, federation, isolated=True)
+    assert one == beside_the_values(ByName, other_labels(federation))
+
+
+@pytest.mark.parametrize("kind", [ByName, ByShape])
+def test_without_noise_an_upload_arrives_as_it_was_answered(kind: Any, federation: sfg.Federation):
+    run = sfg.train(kind(), federation, "plaintext", rounds=1, keep=lambda *_: True)
+    other = sfg.train(kind(), other_labels(federation), "plaintext", rounds=1, keep=lambda *_: True)
+    assert layouts(run, "means") != layouts(other, "means")
+    assert run.privacy()["client"]["epsilon"] == "inf"
+
+
+def test_a_client_that_knows_no_public_layout_counts_the_upload_as_unprotected(federation):
+    """Made by hand, past the rehearsal."""
+    prepared = with_layouts(prepare(ByName(), federation, NOISE, RunOptions(rounds=1)))
+    for given, finite in ((prepared.layouts, True), (None, False)):
+        ledger = Ledger()
+        clients = federation.make_clients(
+            prepared.algorithm, prepared.bound, "by-hand", ledger, 0, layouts=given
+        )
+        ask(clients[0], federation)
+        assert bool(ledger.charges[0].releases) is finite
+
+
+def ask(client: Any, federation: sfg.Federation) -> None:
+    names = federation.names
+    request = Message("by-hand", 1, 1, "means", ANSWER, SERVER, client.name, names, wire.encode({}))
+    client.handle(request.to_bytes())
+
+
+def test_what_the_referee_reads_gets_into_no_state(federation: sfg.Federation):
+    run = sfg.train(TrainsOnTests(), federation, NOISE, rounds=3)
+    assert math.isfinite(run.privacy()["client"]["epsilon"])
+    assert not run.state["w"].any()
+
+
+def test_a_layout_that_changes_from_round_to_round_is_refused_by_channel(federation: sfg.Federation):
+    with pytest.raises(Refused, match="'means'"):
+        sfg.train(Changes(), federation, NOISE, rounds=3)
+
+
+def test_a_channel_that_is_asked_on_late_has_a_public_layout_too(federation: sfg.Federation):
+    run = sfg.train(Late(), federation, NOISE, rounds=4)
+    assert math.isfinite(run.privacy()["client"]["epsilon"])
+
+
+def test_a_class_that_says_it_is_of_this_package_is_not_believed():
+    lying: Mapping[str, Any] = {"__module__": "secure_fedgraph.algorithms.fedsage"}
+    assert is_foreign(ByName) and not is_foreign(sfg.FedSage)
+    assert is_foreign(type("FedSage2", (sfg.FedSage,), dict(lying)))
+    assert is_foreign(type("FedSage", (sfg.FedSage,), dict(lying)))
+
+
+def test_an_upload_in_its_public_layout_is_left_alone():
+    upload = Upload({"a": torch.ones(2), "b": torch.ones(3)})
+    public = Layout((("a", (2,)), ("b", (3,))))
+    assert upload.laid_out(public, sfg.Unit.CLIENT) == upload
+    found = Upload({"b": torch.ones(3), "c": torch.ones(1)}).laid_out(public, sfg.Unit.CLIENT).values
+    assert list(found) == ["a", "b"] and not found["a"].any() and bool(found["b"].all())
