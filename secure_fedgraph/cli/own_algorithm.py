@@ -134,6 +134,8 @@ def _of(found: Any) -> Any:
     """A process's result, or the error that it ended with."""
     if not isinstance(found, Failed):
         return found
+    if not found.kind:
+        raise Refused(f"an algorithm that is not of this package is tried before it runs: {found.reason}")
     kind = getattr(errors, found.kind, SecureFedGraphError)
     raise kind(found.reason)
 
