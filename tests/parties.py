@@ -142,14 +142,16 @@ def session(
     width: int = 5,
     algorithm: Algorithm | None = None,
     ledger: Ledger | None = None,
+    layouts: Mapping[str, Layout] | None = None,
 ) -> Session:
-    """Clients whose vectors are seeded and within [-1, 1]."""
+    """Clients whose vectors are seeded and within [-1, 1]; ``layouts``: of an algorithm's own uploads."""
     parties = people(names)
     bound = policy.bind(channels, names)
     ledger = ledger or Ledger()
     algorithm = algorithm or Toy()
     public = dict.fromkeys((c.name for c in channels), Layout((("w", (width,)),)))
-    layouts = public if isinstance(algorithm, Toy) else {}
+    if layouts is None:
+        layouts = public if isinstance(algorithm, Toy) else {}
     clients = {
         name: Client(
             party,
@@ -160,7 +162,7 @@ def session(
             RUN,
             ledger,
             seed=0,
-            layouts=layouts,  # type: ignore[arg-type]
+            layouts=layouts,
         )
         for name, party in parties.items()
     }

@@ -37,7 +37,7 @@ def audited(folder: Path, name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         result: dict[str, Any] = {"config": {"algorithm": name}}
         patch.setattr(folders, "read_json", lambda *_: result)
-        folders.finished(folder)
+        folders.read_folder(folder)
 
 
 @pytest.mark.parametrize("read", [resumed, audited])

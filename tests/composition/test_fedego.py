@@ -13,6 +13,7 @@ import small
 import torch
 
 import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.privacy.policy import PlaintextWarning
@@ -89,6 +90,13 @@ def test_it_trains_or_is_refused_before_anything_is_sent(
     assert len(found.history) == 2
     assert np.isfinite(found.accuracy["global"])
     assert all(bool(torch.isfinite(value).all()) for value in found.state.values())
+
+
+@pytest.mark.parametrize("policy", ["plaintext", "masked"])
+def test_the_released_variant_trains_where_the_paper_does(federation: sfg.Federation, policy: str) -> None:
+    kind = ALGORITHMS["fedego-released"]
+    released = run(federation, policy, kind=kind, mash="across", batching="seeded", profile="released")
+    assert len(released.history) == 2 and np.isfinite(released.accuracy["global"])
 
 
 def test_the_strictest_recipe_masks_the_sum_and_says_that_single_mashes_are_in_the_clear(

@@ -11,7 +11,7 @@ from in_this_process import InThisProcess
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.experiment.compare import course
+from secure_fedgraph.experiment.compare import runner
 
 SMALL = sfg.Experiment(data="synthetic-citation", rounds=1, dataset={"nodes": 60, "features": 16})
 
@@ -19,7 +19,7 @@ SMALL = sfg.Experiment(data="synthetic-citation", rounds=1, dataset={"nodes": 60
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secure_fedgraph.comparison.Pool", InThisProcess)
-    monkeypatch.setattr(course, "run_point", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr(runner, "run_point", lambda *_: pytest.fail("work began"))
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal, Upload
 from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Reader, Unit
-from secure_fedgraph.protocol.upload import ContributionRows
+from secure_fedgraph.protocol.upload import ContributionRows, Layout
 
 DELTA, EPSILON, NORM = 1e-5, 4.0, 1.5
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
@@ -144,7 +144,8 @@ def test_the_claim_is_the_ledgers():
         (central_dp(NORM, 1.3), UPDATE, Upload({"w": torch.ones(3)})),
         (local_dp(NORM, 1.3, "replace"), SUMS, ContributionRows({"w": torch.ones(2, 3)}, torch.ones(2, 4))),
     ):
-        made = session(policy, (channel,), algorithm=_answering(channel, upload)).set_up()
+        layouts = {channel.name: Layout((("w", (3,)),), rows=4 if channel is SUMS else 1)}
+        made = session(policy, (channel,), algorithm=_answering(channel, upload), layouts=layouts).set_up()
         made.round().reduce(channel, {})
         (unit,) = {channel.unit.value}
         told = spent([made.ledger.charges[0]], DELTA, units=(unit,))[unit]
