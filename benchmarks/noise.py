@@ -2,9 +2,9 @@
 
     python benchmarks/noise.py [--json] [--size 1000000] [--sigma 4 256 1024 16384] [--repeats 7]
 
-The discrete and the rounded Gaussian draw int32 from AES-CTR over the operating system's key. numpy's generator
-is seeded and protects nobody. Each figure is the median of the repeats, the baseline's over every repeat of every row. ``table_ms``
-is paid once a sigma and process.
+The discrete and the rounded Gaussian draw int32 from AES-CTR over the operating system's key. numpy's
+generator is seeded and protects nobody. Each figure is the median of the repeats, the baseline's over every
+repeat of every row. ``table_ms`` is paid once a sigma and process.
 """
 
 from __future__ import annotations
