@@ -231,4 +231,6 @@ def same_protections(run: Run, federation: Federation) -> Policy:
         return Protection(chain.carrier, chain.stages, quorum, chain.name)
 
     about = run.policy.policy
-    return Policy(about.name, recipe, relation=about.relation, steps=about.steps, drawn=about.drawn)
+    return Policy(
+        about.name, recipe, relation=about.relation, steps=about.steps, randomizers=about.randomizers
+    )

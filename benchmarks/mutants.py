@@ -176,7 +176,9 @@ SCENES: dict[str, Scene] = {
     "sums over nodes": Scene(NodeSums, lambda: P.local_dp(1.0, 2.0), nodes=1_200),
     "noisy steps": Scene(sfg.FedSage, lambda: replace(P.masked(), steps=STEPS)),
     "noisy steps and means": Scene(RawMeans, lambda: replace(P.masked(), steps=STEPS)),
-    "randomised labels": Scene(sfg.FedSage, lambda: replace(P.plaintext(), drawn=(RandomisedLabels(1.0),))),
+    "randomised labels": Scene(
+        sfg.FedSage, lambda: replace(P.plaintext(), randomizers=(RandomisedLabels(1.0),))
+    ),
 }
 
 
@@ -204,7 +206,7 @@ DRAW, APPLY, COINS, RUN, SEAL = (
 NOISE_OF_STEPS, CLIPPED, DOOR_DRAWS, UPLOAD = (
     dp_sgd.rounded_gaussian,
     pooling.clipped,
-    Client._draw,
+    Client._randomize_inputs,
     Client._upload,
 )
 
@@ -282,11 +284,11 @@ def true_labels(set_: Set) -> None:
 def labels_drawn_again(set_: Set) -> None:
     def draw(self: Client, scope: Any) -> None:
         DOOR_DRAWS(self, scope)
-        for one in self._policy.drawn:
+        for one in self._policy.randomizers:
             self.graph = self.graph.clone()
-            setattr(self.graph, one.place, one.anew(self._own, self.schema.classes))
+            setattr(self.graph, one.place, one.randomize(self._own, self.schema.classes))
 
-    set_(Client, "_draw", draw)
+    set_(Client, "_randomize_inputs", draw)
 
 
 def gradient_in_the_rate(set_: Set) -> None:

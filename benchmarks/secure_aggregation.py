@@ -56,9 +56,9 @@ class Room:
         self.names = tuple(f"c{i:04d}" for i in range(clients))
         self.cpu: Callable[[], float] = _cpu if workers else time.process_time
         self.parties = agreed(self.names)
-        terms = BindContext(CHANNEL, self.names, "zero-out", carrier.ring, 2)
-        self.stage, _ = FixedPoint(8.0).bind(Sensitivity(), terms)
-        self.carrier = carrier.bind(terms)
+        context = BindContext(CHANNEL, self.names, "zero-out", carrier.ring, 2)
+        self.stage, _ = FixedPoint(8.0).bind(Sensitivity(), context)
+        self.carrier = carrier.bind(context)
         self.numbers = itertools.count(1)
         self.spent: dict[str, float] = {}
         self.up: dict[str, int] = {}
@@ -95,7 +95,7 @@ class Room:
             size = values.size
             layout = Layout((("w", (size,)),))
             data = self._timed(name, partial(self._upload, parts[name], values, name))
-            tree = {"domain": "masked", "layout": layout.to_text(), **self.stage.terms(), "data": data}
+            tree = {"domain": "masked", "layout": layout.to_text(), **self.stage.public(), "data": data}
             self._count(ANSWER, name, tree)  # at once: the words are not kept
             started = self.cpu()
             if isinstance(self.carrier, Masked):
@@ -213,7 +213,7 @@ def table(args: argparse.Namespace) -> list[dict[str, Any]]:
                 if repeat:  # the first warms the caches
                     found.append(cost)
                     beside()
-            _check(opened, listed[: args.clients - left], room.stage.terms()["grid"] / 2)
+            _check(opened, listed[: args.clients - left], room.stage.public()["grid"] / 2)
             measured.append((name, found, *floor(room, left, listed)))
         for name, left, costs in others(listed, args.repeats + 1, lambda n: not args.case or args.case in n):
             found = []

@@ -28,9 +28,9 @@ def main() -> None:
         # 1 + places + crowd records at most
         "node": (replace(masked, steps=PrivateSteps(noise=30.0, rate=0.2, steps=5)), 8.0),
         # the clients draw their links anew, once: randomised response on every pair of nodes
-        "edge": (replace(masked, drawn=(RandomisedLinks(8.0),)), 8.0),
+        "edge": (replace(masked, randomizers=(RandomisedLinks(8.0),)), 8.0),
         # the same with their labels: every node tells its own class, or any other by a secret coin
-        "label": (replace(masked, drawn=(RandomisedLabels(2.0),)), 2.0),
+        "label": (replace(masked, randomizers=(RandomisedLabels(2.0),)), 2.0),
     }
     print(f"{'one':8} {'spent':>8} {'accountant':15} {'rests on masks':>14} {'accuracy':>9}")
     for unit, (policy, epsilon) in runs.items():

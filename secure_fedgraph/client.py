@@ -127,7 +127,7 @@ class Client:
         self._seed = seed
         self._data = data
         self._witness = witness
-        self._shelf = store
+        self._store = store
         # the ledger has the number too, in case the caller's is too small
         self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
@@ -191,8 +191,8 @@ class Client:
             committed: the label that a resume would ask for now; older ones are dropped.
         """
         self._abandon()
-        if self._shelf is not None:
-            self._shelf.save({**self.memory, _ROUND: max(self._reached, self._resumed)}, label, committed)
+        if self._store is not None:
+            self._store.save({**self.memory, _ROUND: max(self._reached, self._resumed)}, label, committed)
 
     def load(self, label: str) -> None:
         """Loads its memory from its own store, before it has answered anything in this process.
@@ -203,11 +203,11 @@ class Client:
         """
         if self._last[0]:
             raise HostileMessage(f"{self.name} has answered in this run and does not go back to {label!r}")
-        if self._shelf is not None:
-            self.memory, self._unconfirmed = self._shelf.load(label), None
+        if self._store is not None:
+            self.memory, self._unconfirmed = self._store.load(label), None
             self._resumed = int(self.memory.pop(_ROUND, 0))
-            for one in self._policy.drawn:
-                self._take_drawn(one)
+            for one in self._policy.randomizers:
+                self._use_randomized(one)
 
     def handle(self, raw: bytes) -> bytes:
         """Answers one request: the only door out.
@@ -228,7 +228,7 @@ class Client:
         if self._last[0] == request_digest:
             return self._last[1]
         self._refuse_replays(request)
-        self._go_on(request)
+        self._abandon_if_skipped(request)
         if request.round != self.round:
             self.scratch.clear()
         self.round = request.round
@@ -236,14 +236,14 @@ class Client:
         try:
             reply = request.reply(wire.pack(self._answer(request))).to_bytes()
         except BaseException:  # the request had no effect, so it counts as missed
-            self._go_back()
+            self._restore_memory()
             self._history = history_before
             raise
-        self._keep(request, history_before)
+        self._commit_memory(request, history_before)
         self._last, self._reached = (request_digest, reply), request.round
         return reply
 
-    def _go_on(self, request: Message) -> None:
+    def _abandon_if_skipped(self, request: Message) -> None:
         """A request that is not the next step of an unconfirmed sum shows that the sum was abandoned."""
         if self._unconfirmed is not None:
             channel = self._unconfirmed[0]
@@ -253,15 +253,15 @@ class Client:
     def _abandon(self) -> None:
         if self._unconfirmed is not None:
             _, before, self._history = self._unconfirmed
-            before.go_back(self.memory, self.scratch)
+            before.restore(self.memory, self.scratch)
             self._unconfirmed = None
 
-    def _go_back(self) -> None:
+    def _restore_memory(self) -> None:
         if self._before is not None:
-            self._before.go_back(self.memory, self.scratch)
+            self._before.restore(self.memory, self.scratch)
             self._before = None
 
-    def _keep(self, request: Message, history_before: History | None) -> None:
+    def _commit_memory(self, request: Message, history_before: History | None) -> None:
         """Keeps what an answer changed: at once, or when the carrier shows that the sum is complete."""
         before, self._before = self._before, None
         bound = self._policy.bounds.get(request.channel)
@@ -272,7 +272,7 @@ class Client:
         elif request.step == ANSWER and before is not None:
             self._unconfirmed = (request.channel, before, history_before)
 
-    def _remembers(self) -> None:
+    def _save_memory(self) -> None:
         """From here on, what the answer changes can be undone."""
         # answers of this package replace what they keep; a user's own may change it in place
         self._before = Before(self.memory, self.scratch, deep=self._foreign)
@@ -343,8 +343,8 @@ class Client:
         if forms is not None:  # before the first charge: a request that does not fit costs nothing
             whose = f" {offerer}'s offer" if offerer else ""
             declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
-        self._draw(scope)
-        self._remembers()  # randomised inputs and their charge stay, even if this answer fails
+        self._randomize_inputs(scope)
+        self._save_memory()  # randomised inputs and their charge stay, even if this answer fails
         try:
             with self._own_labels(channel):
                 upload = answer(self, values)
@@ -358,7 +358,7 @@ class Client:
             return {}
         bound.check(upload)
         if channel.to == REFEREE:
-            self._go_back()
+            self._restore_memory()
         else:
             # before the charge, and no refusal: neither the layout, nor the width that is charged, nor
             # whether an answer comes depends on the data
@@ -380,10 +380,10 @@ class Client:
                     data=self._data,
                 )
             )
-        self._remember(bound, upload, scope)
+        self._record_contribution(bound, upload, scope)
         return bound.seal(upload, scope, self._party)
 
-    def _remember(self, bound: Bound, upload: Any, scope: Scope) -> None:
+    def _record_contribution(self, bound: Bound, upload: Any, scope: Scope) -> None:
         """Records what it adds to a sum under masks, ciphertexts or noise: only this client knows it."""
         channel, hidden = bound.channel, not bound.carrier.gives.readable
         if channel.reveal is not Reveal.SUM or channel.to != SERVER or not isinstance(upload, Upload):
@@ -391,10 +391,10 @@ class Client:
         if hidden or any(stage.noise() for stage in bound.stages):
             self._note(scope, (self.name,), {name: value.detach() for name, value in upload.values.items()})
 
-    def _draw(self, scope: Scope) -> None:
+    def _randomize_inputs(self, scope: Scope) -> None:
         """Randomises its inputs, once, before an upload or a read uses the graph; they replace its own."""
-        for one in self._policy.drawn:
-            if _kept(one) in self.memory:
+        for one in self._policy.randomizers:
+            if _entry_of(one) in self.memory:
                 continue
             self._ledger.charge(
                 Charge(
@@ -409,13 +409,13 @@ class Client:
                     data=self._data,
                 )
             )
-            self.memory[_kept(one)] = one.anew(self.graph, self.schema.classes)
-            self._take_drawn(one)
+            self.memory[_entry_of(one)] = one.randomize(self.graph, self.schema.classes)
+            self._use_randomized(one)
 
-    def _take_drawn(self, one: InputRandomizer) -> None:
-        if _kept(one) in self.memory:
+    def _use_randomized(self, one: InputRandomizer) -> None:
+        if _entry_of(one) in self.memory:
             self.graph = self.graph.clone()
-            setattr(self.graph, one.place, self.memory[_kept(one)])
+            setattr(self.graph, one.place, self.memory[_entry_of(one)])
 
     @contextmanager
     def _own_labels(self, channel: Channel) -> Iterator[None]:
@@ -424,7 +424,7 @@ class Client:
         What the answer stores meanwhile is dropped, so that nothing of it is sent to anybody else.
         """
         marked = channel.to == REFEREE and channel.name == self._algorithm.OWN_TESTS.name
-        if not marked or all(one.place != "y" for one in self._policy.drawn):
+        if not marked or all(one.place != "y" for one in self._policy.randomizers):
             yield
             return
         graph, memory, scratch = self.graph, self.memory, self.scratch
@@ -441,7 +441,7 @@ class Client:
         taken = self.training.taken() if self.training is not None and channel.trained else {}
         taken = taken if public else {}
         # what is computed from randomised inputs costs nothing more
-        no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.drawn}
+        no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.randomizers}
         return {**no_cost, **taken}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:
@@ -477,7 +477,7 @@ class Client:
         self._check_bundle(bundle, bound)
         self._delivered = bundle.exchange
         scope = Scope(self._run, bundle.round, bundle.exchange, channel.name, bundle.cohort)
-        self._draw(scope)  # what it computes from its graph here may be sent later
+        self._randomize_inputs(scope)  # what it computes from its graph here may be sent later
         read: Any
         if channel.reveal is Reveal.SUM:
             read = self._read_sum(bound, bundle, replace(scope, reader=self.name, offer=self._offered))
@@ -490,7 +490,7 @@ class Client:
             uploads = {bundle.channel: read.total} if channel.reveal is Reveal.SUM else read
             for name, values in uploads.items():
                 declared.check(forms, values, f"channel {channel.name!r} shows {self.name} of {name}")
-        self._remembers()
+        self._save_memory()
         name = self._algorithm.readers[channel.name]
         method: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
         method(self, read)
@@ -596,7 +596,7 @@ def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(own)
 
 
-def _kept(one: InputRandomizer) -> str:
+def _entry_of(one: InputRandomizer) -> str:
     """The memory entry with a randomised input. No algorithm uses this name."""
     return f"drawn {one.kind}"
 

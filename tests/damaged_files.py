@@ -30,7 +30,7 @@ from recorded import Outcome, Say, called, in_copy
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.audits.grid import groups
+from secure_fedgraph.audits.grid import planned_runs
 from secure_fedgraph.audits.grid.folders import read_folder
 from secure_fedgraph.experiment.compare.points import Point
 from secure_fedgraph.experiment.compare.runs import kept
@@ -298,8 +298,10 @@ def _read_point(folder: Path) -> None:
 
 
 def _make_cells(folder: Path) -> None:
-    cells = {part: [{"a": 1}] for part in groups.PARTS if part != "seconds"}
-    write_json(folder / "cells" / "k.json", {"schema": groups.SCHEMA, "group": "g", **cells, "seconds": 1.0})
+    cells = {part: [{"a": 1}] for part in planned_runs.PARTS if part != "seconds"}
+    write_json(
+        folder / "cells" / "k.json", {"schema": planned_runs.SCHEMA, "group": "g", **cells, "seconds": 1.0}
+    )
 
 
 class Named:
@@ -309,9 +311,9 @@ class Named:
 
 
 def _read_cells(folder: Path) -> None:
-    found = groups.read_cells(folder, Named())  # type: ignore[arg-type]
+    found = planned_runs.read_cells(folder, Named())  # type: ignore[arg-type]
     if found is not None:
-        [row.get("a") for part in groups.PARTS - {"seconds"} for row in found[part]]
+        [row.get("a") for part in planned_runs.PARTS - {"seconds"} for row in found[part]]
 
 
 def _clear(folder: Path) -> None:

@@ -199,7 +199,7 @@ def honest_bodies() -> dict[str, list[bytes]]:
     tree = {"domain": "masked", "layout": "1\nw:5", "grid": 0.5, "data": np.arange(5, dtype="<u4")}
     parcel = Parcel("offers", "owner-1", 1, 7, FIVE, {"content": b"sealed", "key/owner-0": b"k" * 60})
     bundle = Bundle("answers", "owner-0", 1, 7, FIVE[1:], {n: {"content": b"sealed"} for n in FIVE[1:]})
-    deck = KeyAdvertisements.of(
+    advertised = KeyAdvertisements.of(
         {
             n: {k: np.full(s, i, "u1") for k, s in (("public", 32), ("commitment", 32), ("signature", 64))}
             for i, n in enumerate(FIVE)
@@ -216,7 +216,7 @@ def honest_bodies() -> dict[str, list[bytes]]:
         "parcel": [bytes(parcel.to_parts())],
         "bundle": [wire.encode(bundle.to_tree())],
         "nested values": [bytes(nested.pack(kept))],
-        "deck": [wire.encode(deck.to_tree())],
+        "deck": [wire.encode(advertised.to_tree())],
         "frame": [b"A" + len(body).to_bytes(8, "little") + body],
     }
 
@@ -574,7 +574,8 @@ def _says_little(error: SecureFedGraphError, clients: Any) -> None:
 
 
 def _grid(made: Session) -> float:
-    return float(next((s.terms().get("grid", 0.0) for s in made.policy["update"].stages if s.terms()), 0.0))
+    stages = made.policy["update"].stages
+    return float(next((stage.public().get("grid", 0.0) for stage in stages if stage.public()), 0.0))
 
 
 def _tree(raw: bytes) -> wire.Tree:

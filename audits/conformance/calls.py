@@ -94,7 +94,7 @@ class _ChargeCheck(Stage):
     def __init__(self, path: Path, sealed: Counter[tuple[str, int]], late: set[tuple[str, int]]) -> None:
         self.path, self.sealed, self.late = path, sealed, late
 
-    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, context: BindContext) -> tuple[Stage, Sensitivity]:
         return self, sensitivity
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
@@ -147,7 +147,7 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
         own = _pairs(federation.owners[client.name].edge_index)
         counts[client.name] = len(own & _pairs(client.graph.edge_index)), len(own)
 
-    (links,) = (one for one in policy.drawn if one.kind == "links")
+    (links,) = (one for one in policy.randomizers if one.kind == "links")
     with watched(algorithm, look) as shown:
         train(shown, federation, policy, rounds=1, allow_plaintext=True)
     kept, all_own = (sum(pair[i] for pair in counts.values()) for i in (0, 1))
@@ -170,7 +170,7 @@ def links_of_a_seed(links: Any, same_seeds: SameSeeds) -> list[Finding]:
     drawn = []
     for _ in range(2):
         with same_seeds():
-            drawn.append(_pairs(links.drawn(own, x)))
+            drawn.append(_pairs(links.randomized(own, x)))
     same = drawn[0] == drawn[1]
     return [Finding("seeded links", "links", "the same seeds, the same links")] if same else []
 

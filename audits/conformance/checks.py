@@ -62,7 +62,7 @@ def _misfits(tree: Tree, bound: Bound) -> Iterator[str]:
         yield f"sent {tree.get('domain')!r} numbers, the policy promises {gives.value}"
         return
     known = {"domain", "content"} if gives is Domain.SEALED else {"domain", "layout", "data", "context"}
-    known |= {key for stage in bound.stages for key in stage.terms()}
+    known |= {key for stage in bound.stages for key in stage.public()}
     more = [key for key in tree if key not in known and not key.startswith("key/")]
     if more:
         yield f"sent {', '.join(more)} beside its upload, with no noise and no charge"

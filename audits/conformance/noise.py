@@ -38,11 +38,11 @@ def noise(record: Record) -> Iterator[Finding]:
         stage = noise_of(record.run.policy.bounds.get(note.channel))
         if stage is None or stage.by == "client" or not note.kept or note.reader == REFEREE:
             continue
-        terms = {"grid": stage.step, "sigma": stage.sigma}
+        steps_and_sigma = {"grid": stage.step, "sigma": stage.sigma}
         opened = decode(record.run.transcript.body(note.number))
         values = np.concatenate([np.asarray(v, dtype=np.float64).reshape(-1) for v in opened.values()])
         shares = len(note.contributors) if stage.by == "shares" else 1
-        yield from _noised(record, before, note.channel, note.reader, values, terms, shares)
+        yield from _noised(record, before, note.channel, note.reader, values, steps_and_sigma, shares)
 
 
 def _noised(
@@ -51,16 +51,16 @@ def _noised(
     channel: str,
     who: str,
     values: np.ndarray,
-    terms: Any,
+    steps_and_sigma: Any,
     shares: int,
 ) -> Iterator[Finding]:
-    steps, width = values / float(terms["grid"]), values.size
+    steps, width = values / float(steps_and_sigma["grid"]), values.size
     if np.abs(steps - np.rint(steps)).max() > WHOLE:
         yield Finding(
             "grid", channel, f"{who}: values lie between the steps, so the noise is not on the grid"
         )
     # what is hidden only adds to the sum of squares around the mean, so the lower tail is the noise's
-    variance = shares * float(terms["sigma"]) ** 2
+    variance = shares * float(steps_and_sigma["sigma"]) ** 2
     if width > 1:
         least = variance * chi2.ppf(record.each, width - 1)
         squares = float(np.square(steps - steps.mean()).sum())
@@ -94,8 +94,8 @@ def scale(record: Record) -> Iterator[Finding]:
             continue
         honest = 1
         if stage.by == "shares":
-            counted_on = max(1, math.ceil(stage.colluders * len(bound.terms.clients) - 1e-9))
-            honest = bound.terms.quorum - counted_on
+            counted_on = max(1, math.ceil(stage.colluders * len(bound.bind_context.clients) - 1e-9))
+            honest = bound.bind_context.quorum - counted_on
         multiplier = worst[charge.channel, charge.client] * math.sqrt(max(honest, 0)) / sensitivity
         for reader, events in charge.releases.items():
             claimed = [e for e in events if isinstance(e, GaussianRelease | DiscreteRelease)]
@@ -115,7 +115,7 @@ def scale(record: Record) -> Iterator[Finding]:
 
 def _moves(bound: Bound) -> float | None:
     """The sensitivity of an upload by the declarations alone; None where they do not say."""
-    twice = 2 if bound.terms.relation == "replace" else 1
+    twice = 2 if bound.bind_context.relation == "replace" else 1
     if bound.channel.touches is not None:
         twice = 2 if bound.channel.touches.turns else twice
         return twice * math.sqrt(bound.channel.touches.rows) * bound.channel.touches.norm

@@ -134,7 +134,7 @@ class Planting:
         return answer
 
     def _swapped(self, bound: Bound, client: str, round: int, made: Any) -> Any:
-        opposite = bound.terms.relation == "replace"
+        opposite = bound.bind_context.relation == "replace"
         if isinstance(made, Upload):
             direction = self.direction((client, 0), made.size)
             if direction is None:
@@ -224,7 +224,7 @@ class Planting:
 
     def _read(self, bound: Bound, seen: Seen) -> Iterator[tuple[Canary, float, float]]:
         """Canary, what was seen of it, and what is halfway between its two worlds."""
-        touches, opposite = bound.channel.touches, bound.terms.relation == "replace"
+        touches, opposite = bound.channel.touches, bound.bind_context.relation == "replace"
         if touches is None:
             flat = _flat(seen.values)
             for client in seen.clients:

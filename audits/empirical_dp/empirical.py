@@ -72,7 +72,7 @@ def empirical_rows(
         ``lower``, ``ceiling``, ``trials``, ``method``, ``confidence``, ``outcome``, ``unseen``, ``reason``.
     """
     rows = [*_uploads(run, delta, trials, confidence), *_steps(run, delta, trials, confidence)]
-    return [*rows, *(_drawn(run, one, trials, confidence) for one in run.policy.drawn)]
+    return [*rows, *(_randomised(run, one, trials, confidence) for one in run.policy.randomizers)]
 
 
 def _row(
@@ -140,8 +140,8 @@ def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ..
     Raises:
         BadInput: where no such worlds are known for a channel.
     """
-    answering = bound.terms.quorum if stage.by == "shares" else 0
-    colluders = bound.terms.clients[stage.honest : answering] if answering else ()
+    answering = bound.bind_context.quorum if stage.by == "shares" else 0
+    colluders = bound.bind_context.clients[stage.honest : answering] if answering else ()
     if isinstance(bound.channel.touches, UnitContributionTrees):
         return grown_trees(bound, answering=answering), colluders
     if bound.channel.touches is not None:
@@ -212,7 +212,7 @@ def _total(stepped: list[tuple[str, Any]]) -> Counter[str]:
 # --- what is randomised
 
 
-def _drawn(run: Run, randomizer: InputRandomizer, trials: int, confidence: float) -> dict[str, Any]:
+def _randomised(run: Run, randomizer: InputRandomizer, trials: int, confidence: float) -> dict[str, Any]:
     schema = run.federation.schema
     audits: dict[type[InputRandomizer], Callable[[Any], Lower]] = {
         RandomisedLinks: lambda links: audit_links(links, trials, confidence),

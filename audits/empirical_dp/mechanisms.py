@@ -121,7 +121,7 @@ def claims(bound: Bound, delta: float) -> dict[str, float]:
     """What the ledger says that one upload costs: reader -> epsilon at the channel's unit."""
     unit = bound.unit.value
     charge = Charge(
-        "audited", "audit", 1, 1, bound.channel.name, unit, bound.terms.relation, bound.releases()
+        "audited", "audit", 1, 1, bound.channel.name, unit, bound.bind_context.relation, bound.releases()
     )
     return {reader: cost.epsilon for reader, cost in spent([charge], delta, units=(unit,))[unit].items()}
 
@@ -214,7 +214,7 @@ def audit(
     return Audit(
         bound.channel.name,
         bound.channel.unit.value,
-        bound.terms.relation,
+        bound.bind_context.relation,
         reader,
         claims(bound, delta)[reader] if claim is None else claim,
         epsilon.gaussian(scores_in, scores_out, delta, confidence, threshold=threshold),

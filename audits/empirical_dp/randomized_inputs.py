@@ -26,7 +26,7 @@ def audit_labels(
         confidence: that right labels are not accused.
     """
     worlds = (torch.full((trials,), label, dtype=torch.long) for label in (0, 1))
-    scores = [(labels.drawn(world, classes) == 0).double().numpy() for world in worlds]
+    scores = [(labels.randomized(world, classes) == 0).double().numpy() for world in worlds]
     return two_worlds(scores[0], scores[1], 0.0, confidence, threshold=0.5)
 
 
@@ -45,5 +45,5 @@ def audit_features(
     """
     middle = (features.low + features.high) / 2
     worlds = (torch.full((trials, columns), value) for value in (features.high, features.low))
-    scores = [(features.drawn(world) >= middle).all(1).numpy().astype(np.float64) for world in worlds]
+    scores = [(features.randomized(world) >= middle).all(1).numpy().astype(np.float64) for world in worlds]
     return two_worlds(scores[0], scores[1], 0.0, confidence, threshold=0.5)

@@ -247,7 +247,7 @@ def audit_links(
     while sum(map(len, seen[0])) < trials:
         linked = rng.random(len(first)) < 0.5
         own = np.concatenate([np.stack([first[linked], second[linked]]), more], axis=1)
-        drawn = links.drawn(torch.from_numpy(own), x).numpy()
+        drawn = links.randomized(torch.from_numpy(own), x).numpy()
         reported = np.isin(first * nodes + second, drawn[0] * nodes + drawn[1]).astype(float)
         seen[0].append(reported[linked])
         seen[1].append(reported[~linked])

@@ -52,14 +52,14 @@ def client_rows(
     """
     if bound.channel.unit is not Unit.CLIENT:
         raise BadInput(f"channel {bound.channel.name!r} has no client units")
-    clients = bound.terms.clients[: answering or None]
+    clients = bound.bind_context.clients[: answering or None]
 
     def filled(size: float) -> Upload:
         row = torch.tensor([size] + [0.0] * (width - 1))
         return Upload({f"layer{i}": row for i in range(tensors)})
 
     others = {name: filled(0.1 * norm / math.sqrt(tensors)) for name in clients[1:]}
-    far = -BEYOND * norm if bound.terms.relation == "replace" else 0.0
+    far = -BEYOND * norm if bound.bind_context.relation == "replace" else 0.0
     return Neighbours(
         clients[0], {clients[0]: filled(BEYOND * norm), **others}, {clients[0]: filled(far), **others}
     )
@@ -81,7 +81,7 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
     touches = bound.channel.touches
     if touches is None:
         raise BadInput(f"channel {bound.channel.name!r} declares no sums over units")
-    clients = bound.terms.clients[: answering or None]
+    clients = bound.bind_context.clients[: answering or None]
     places = torch.block_diag(*torch.ones(trials, 1, 3 * touches.rows)).bool()
 
     def parts(size: float) -> ContributionRows:
@@ -90,7 +90,7 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
         )
 
     others = {name: parts(0.1 * touches.norm) for name in clients[1:]}
-    far = -BEYOND * touches.norm if bound.terms.relation == "replace" or touches.turns else 0.0
+    far = -BEYOND * touches.norm if bound.bind_context.relation == "replace" or touches.turns else 0.0
     return Neighbours(
         clients[0],
         {clients[0]: parts(BEYOND * touches.norm), **others},
@@ -114,7 +114,7 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
     touches = bound.channel.touches
     if not isinstance(touches, UnitContributionTrees):
         raise BadInput(f"channel {bound.channel.name!r} declares no sums over trees")
-    clients = bound.terms.clients[: answering or None]
+    clients = bound.bind_context.clients[: answering or None]
     levels = [level for level, most in enumerate(touches.most) for _ in range(most * times)]
     if touches.batches % len(levels):
         raise BadInput(f"{touches.batches} batches are no whole number of trials of {len(levels)}")
@@ -151,7 +151,7 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
 
     size, zeroed = BEYOND * touches.norm, places.clone()
     zeroed[: len(rows), 0] = torch.where(gone, -1, rows)
-    replaced = bound.terms.relation == "replace"
+    replaced = bound.bind_context.relation == "replace"
     others = {name: trees(0.1 * touches.norm, 0.1 * touches.norm, places) for name in clients[1:]}
     return Neighbours(
         clients[0],
@@ -183,13 +183,13 @@ def held_by(bound: Bound, norm: float, holders: int, width: int = 2) -> Neighbou
     """
     if bound.channel.unit is not Unit.CLIENT:
         raise BadInput(f"channel {bound.channel.name!r} has no client units")
-    if not 1 <= holders <= len(bound.terms.clients):
-        raise BadInput(f"{holders} holders among {len(bound.terms.clients)} clients")
+    if not 1 <= holders <= len(bound.bind_context.clients):
+        raise BadInput(f"{holders} holders among {len(bound.bind_context.clients)} clients")
 
     def filled(size: float) -> Upload:
         return Upload({"all": torch.tensor([size] + [0.0] * (width - 1))})
 
-    clients = bound.terms.clients
+    clients = bound.bind_context.clients
     sizes = [BEYOND * norm] * holders + [0.0] * (len(clients) - holders)
     present = {name: filled(size) for name, size in zip(clients, sizes, strict=True)}
     return Neighbours(

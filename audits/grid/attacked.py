@@ -17,7 +17,7 @@ from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
 from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import EACH, Audit, blank_cell, cells, limits
-from secure_fedgraph.audits.grid.groups import Group
+from secure_fedgraph.audits.grid.planned_runs import PlannedRun
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.experiment.results import execute, run_result, write_json
@@ -26,20 +26,20 @@ LARGE = 200_000_000
 """Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
 
 
-def attacked(group: Group, out: Path | None) -> dict[str, Any]:
-    """Runs a group.
+def attacked(planned: PlannedRun, out: Path | None) -> dict[str, Any]:
+    """Runs it and attacks it.
 
     Returns:
         ``cells``, ``runs``, ``reconstructions``, ``conformance``, ``empirical`` and ``seconds``, as JSON; and
         ``not_run``, the cells whose attacks failed.
     """
-    started, grid = time.perf_counter(), Audit(controls=group.controls, effort=group.effort)
+    started, grid = time.perf_counter(), Audit(controls=planned.controls, effort=planned.effort)
     with one_thread():
-        if group.canaries:
-            rows = one_run_rows(group.experiment, group.canaries)
-            grid.empirical += [{**_about(group), **row} for row in rows]
+        if planned.canaries:
+            rows = one_run_rows(planned.experiment, planned.canaries)
+            grid.empirical += [{**_about(planned), **row} for row in rows]
         else:
-            _one_run(grid, group, out)
+            _one_run(grid, planned, out)
     return {
         "cells": grid.cells,
         "runs": grid.runs,
@@ -51,18 +51,18 @@ def attacked(group: Group, out: Path | None) -> dict[str, Any]:
     }
 
 
-def quietly(group: Group, out: Path | None) -> dict[str, Any]:
+def quietly(planned: PlannedRun, out: Path | None) -> dict[str, Any]:
     """The same in a process of its own: what is left in plaintext is a row of the table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return attacked(group, out)
+        return attacked(planned, out)
 
 
-def _one_run(audit: Audit, group: Group, out: Path | None) -> None:
-    experiment, variant, who = group.experiment, group.variant, group.who
+def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
+    experiment, variant, who = planned.experiment, planned.variant, planned.who
     # tables name the algorithm that was chosen, also where a control runs a variant of it
-    named = experiment.model_copy(update={"algorithm": group.chosen.algorithm})
-    folder = out and out / group.place
+    named = experiment.model_copy(update={"algorithm": planned.chosen.algorithm})
+    folder = out and out / planned.place
     if folder is not None:
         files.remove_folder(folder, out)  # of a call that was killed
         files.private_folder(folder, out)
@@ -85,18 +85,18 @@ def _one_run(audit: Audit, group: Group, out: Path | None) -> None:
     audit.reconstructions += attacked_run.reconstructions
     audit.not_run += attacked_run.not_run
     if variant.plays is None:  # of a party that plays its own game nothing was promised
-        about = _about(group)
+        about = _about(planned)
         audit.conformance += [{**about, **row} for row in conformance_rows(run)]
-        if group.probed:
+        if planned.probed:
             audit.conformance += [{**about, **row} for row in probe_rows(run)]
-        if group.configured:  # controls change what is learned from, and no noise
+        if planned.configured:  # controls change what is learned from, and no noise
             audit.empirical += [{**about, **row} for row in empirical_or_why_not(run, experiment.delta)]
     audit.runs.append(
         {
             "variant": variant.name,
             "algorithm": named.algorithm,
             "policy": experiment.policy,
-            "folder": group.place,
+            "folder": planned.place,
             "result": result,
         }
     )
@@ -106,12 +106,12 @@ def _one_run(audit: Audit, group: Group, out: Path | None) -> None:
             files.remove_folder(folder / "transcript", out)
 
 
-def _about(group: Group) -> dict[str, Any]:
+def _about(planned: PlannedRun) -> dict[str, Any]:
     return {
-        "algorithm": group.chosen.algorithm,
-        "policy": group.chosen.policy,
-        "seed": group.chosen.seed,
-        "variant": group.variant.name,
+        "algorithm": planned.chosen.algorithm,
+        "policy": planned.chosen.policy,
+        "seed": planned.chosen.seed,
+        "variant": planned.variant.name,
     }
 
 

@@ -1,4 +1,4 @@
-"""What groups will cost, by the cost of earlier ones, and in which order they run.
+"""What the runs of a grid will cost, by the cost of earlier ones, and in which order they run.
 
 Costs are seconds on one core. Configured runs and controls are estimated separately: a control often trains a
 fraction of what it controls. Until one of a kind was measured, a rehearsal of two rounds takes its place: the
@@ -17,7 +17,7 @@ from typing import Any
 
 from secure_fedgraph.attacks.sparse_rows import one_thread
 from secure_fedgraph.audits.empirical_dp.one_run import CROWD, RUNS
-from secure_fedgraph.audits.grid.groups import Group
+from secure_fedgraph.audits.grid.planned_runs import PlannedRun
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute
 
@@ -48,9 +48,9 @@ Kind = tuple[str, bool]
 """An algorithm, and whether the run is as configured."""
 
 
-def kind_of(group: Group) -> Kind:
+def kind_of(planned: PlannedRun) -> Kind:
     """Runs of one kind cost about the same."""
-    return group.chosen.algorithm, group.configured
+    return planned.chosen.algorithm, planned.configured
 
 
 def rehearsed(experiment: Experiment) -> Rehearsed:
@@ -72,90 +72,92 @@ def rounds_of(experiment: Experiment) -> int:
 class Costs:
     """Measured costs, and estimates from them."""
 
-    seconds: dict[int, tuple[Group, float]] = field(default_factory=dict)
+    seconds: dict[int, tuple[PlannedRun, float]] = field(default_factory=dict)
     rehearsals: dict[Kind, Rehearsed] = field(default_factory=dict)
 
-    def of(self, group: Group) -> float | None:
-        """Seconds that a group will take; None where nothing of its algorithm was measured."""
-        if id(group) in self.seconds:
-            return self.seconds[id(group)][1]
-        if group.canaries:
-            return self._of_canaries(group)
-        nearest: tuple[Callable[[Group], Any], ...] = (
+    def of(self, planned: PlannedRun) -> float | None:
+        """Seconds that a run will take; None where nothing of its algorithm was measured."""
+        if id(planned) in self.seconds:
+            return self.seconds[id(planned)][1]
+        if planned.canaries:
+            return self._of_canaries(planned)
+        nearest: tuple[Callable[[PlannedRun], Any], ...] = (
             lambda g: (g.chosen.algorithm, g.chosen.policy, g.variant.name),
             lambda g: (g.chosen.algorithm, g.variant.name),
             lambda g: (*kind_of(g), g.chosen.policy),
             kind_of,
         )
-        estimate = next((cost for same in nearest if (cost := self._mean(group, same)) is not None), None)
+        estimate = next((cost for same in nearest if (cost := self._mean(planned, same)) is not None), None)
         if estimate is None:
-            estimate = self._from_rehearsal(group)
-        return self._mean(group, lambda g: g.chosen.algorithm) if estimate is None else estimate
+            estimate = self._from_rehearsal(planned)
+        return self._mean(planned, lambda g: g.chosen.algorithm) if estimate is None else estimate
 
-    def measured(self, group: Group) -> bool:
-        """Whether the estimate is of runs of the group's own kind."""
-        return self._mean(group, kind_of) is not None
+    def measured(self, planned: PlannedRun) -> bool:
+        """Whether the estimate is of runs of the same kind."""
+        return self._mean(planned, kind_of) is not None
 
-    def _mean(self, group: Group, same: Callable[[Group], Any]) -> float | None:
-        """The mean cost of the measured groups for which ``same`` gives what it gives for this group."""
-        mine = [(g, s) for g, s in self.seconds.values() if same(g) == same(group) and not g.canaries]
-        return fmean(s / _factor(g) for g, s in mine) * _factor(group) if mine else None
+    def _mean(self, planned: PlannedRun, same: Callable[[PlannedRun], Any]) -> float | None:
+        """The mean cost of the measured runs for which ``same`` gives what it gives for this run."""
+        mine = [(g, s) for g, s in self.seconds.values() if same(g) == same(planned) and not g.canaries]
+        return fmean(s / _factor(g) for g, s in mine) * _factor(planned) if mine else None
 
-    def _from_rehearsal(self, group: Group) -> float | None:
-        algorithm, configured = kind_of(group)
+    def _from_rehearsal(self, planned: PlannedRun) -> float | None:
+        algorithm, configured = kind_of(planned)
         rehearsal = self.rehearsals.get(
             (algorithm, configured), self.rehearsals.get((algorithm, not configured))
         )
         if rehearsal is None:
             return None
-        further = rehearsal.further * (rounds_of(group.experiment) - 1) * _factor(group)
-        return rehearsal.first + further + attack_seconds(group)
+        further = rehearsal.further * (rounds_of(planned.experiment) - 1) * _factor(planned)
+        return rehearsal.first + further + attack_seconds(planned)
 
-    def _of_canaries(self, group: Group) -> float | None:
+    def _of_canaries(self, planned: PlannedRun) -> float | None:
         """As many runs as the canaries may need, each as long as an attacked run, for it has more clients."""
-        plain = self.of(replace(group, canaries=0))
-        runs = min(math.ceil(group.canaries / CROWD), RUNS)
+        plain = self.of(replace(planned, canaries=0))
+        runs = min(math.ceil(planned.canaries / CROWD), RUNS)
         return None if plain is None else plain * runs
 
-    def total(self, groups: Iterable[Group]) -> float:
+    def total(self, runs: Iterable[PlannedRun]) -> float:
         """Seconds of several on one core, as far as they are known."""
-        return sum(self.of(group) or 0.0 for group in groups)
+        return sum(self.of(planned) or 0.0 for planned in runs)
 
 
-def _factor(group: Group) -> float:
-    return FACTORS.get(group.chosen.policy, 1.0)
+def _factor(planned: PlannedRun) -> float:
+    return FACTORS.get(planned.chosen.policy, 1.0)
 
 
-def attack_seconds(group: Group) -> float:
-    """A guess at what the attacks of a group take."""
+def attack_seconds(planned: PlannedRun) -> float:
+    """A guess at what the attacks on a run take."""
     seconds = 0.0
-    for attack in group.variant.attacks:
-        many = sum(adversary in group.who for adversary in attack.adversaries)
-        seconds += many * (ATTACK if not attack.searches else 3 * group.effort if group.effort else SEARCH)
+    for attack in planned.variant.attacks:
+        many = sum(adversary in planned.who for adversary in attack.adversaries)
+        seconds += many * (
+            ATTACK if not attack.searches else 3 * planned.effort if planned.effort else SEARCH
+        )
     return seconds
 
 
-def most_informative_first(groups: Iterable[Group], costs: Costs | None = None) -> list[Group]:
-    """The groups in their order, the most informative first.
+def most_informative_first(runs: Iterable[PlannedRun], costs: Costs | None = None) -> list[PlannedRun]:
+    """The runs in their order, the most informative first.
 
     Attacks on unprotected runs come first: without them an attack that reads nothing shows nothing. Then come
     the policies that should stop them, which also show what is left; then the attacks' controls, unprotected
-    and then under the policies; then further seeds. Algorithms take turns; in each turn the cheaper groups
+    and then under the policies; then further seeds. Algorithms take turns; in each turn the cheaper runs
     come first.
     """
     turns: dict[tuple[int, str], int] = {}
 
-    def place(group: Group) -> tuple[int, int]:
-        bare = group.chosen.policy == PLAIN
-        rank = (0 if group.configured else 2) + (0 if bare else 1)
-        rank += 4 * seeds.index(group.chosen.seed)
-        turn = turns[rank, group.chosen.algorithm] = turns.get((rank, group.chosen.algorithm), 0) + 1
+    def place(planned: PlannedRun) -> tuple[int, int]:
+        bare = planned.chosen.policy == PLAIN
+        rank = (0 if planned.configured else 2) + (0 if bare else 1)
+        rank += 4 * seeds.index(planned.chosen.seed)
+        turn = turns[rank, planned.chosen.algorithm] = turns.get((rank, planned.chosen.algorithm), 0) + 1
         return rank, turn
 
-    listed = list(groups)
-    seeds = list(dict.fromkeys(group.chosen.seed for group in listed))
-    places = {id(group): place(group) for group in listed}
-    return sorted(listed, key=lambda group: (*places[id(group)], (costs and costs.of(group)) or 0.0))
+    listed = list(runs)
+    seeds = list(dict.fromkeys(planned.chosen.seed for planned in listed))
+    places = {id(planned): place(planned) for planned in listed}
+    return sorted(listed, key=lambda planned: (*places[id(planned)], (costs and costs.of(planned)) or 0.0))
 
 
 def in_words(seconds: float) -> str:
@@ -173,19 +175,21 @@ def in_words(seconds: float) -> str:
     return f"{seconds / DAY:.1f} days"
 
 
-def cost_estimate(groups: list[Group], costs: Costs, workers: int, budget: float | None) -> Mapping[str, Any]:
+def cost_estimate(
+    runs: list[PlannedRun], costs: Costs, workers: int, budget: float | None
+) -> Mapping[str, Any]:
     """The estimate as ``audit.json`` has it, with a sentence."""
-    seconds = costs.total(groups) / workers
-    known = sum(costs.of(group) is not None for group in groups)
+    seconds = costs.total(runs) / workers
+    known = sum(costs.of(planned) is not None for planned in runs)
     least = any(not one.whole for one in costs.rehearsals.values())
-    about = "at least" if least or known < len(groups) else "about"
-    sentence = f"{len(groups)} runs, {about} {in_words(seconds)} on {workers} process{'es' * (workers > 1)}"
+    about = "at least" if least or known < len(runs) else "about"
+    sentence = f"{len(runs)} runs, {about} {in_words(seconds)} on {workers} process{'es' * (workers > 1)}"
     if budget is not None and seconds > budget:
         sentence += f"; the most telling go first, for {in_words(budget)}"
     elif budget is None and seconds > DAY:
         sentence += ": with --budget-minutes 60 only the most telling run, for an hour"
     return {
-        "runs": len(groups),
+        "runs": len(runs),
         "estimated_runs": known,
         "seconds": round(seconds, 1),
         "workers": workers,

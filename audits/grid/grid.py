@@ -34,8 +34,8 @@ from secure_fedgraph.audits.grid.estimates import (
     rounds_of,
 )
 from secure_fedgraph.audits.grid.folders import audit_folder, read_folder
-from secure_fedgraph.audits.grid.groups import Group, read_cells, write_cells
 from secure_fedgraph.audits.grid.options import checked_attacks, checked_options
+from secure_fedgraph.audits.grid.planned_runs import PlannedRun, read_cells, write_cells
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.errors import wrong_type
 from secure_fedgraph.experiment.config import Experiment
@@ -57,7 +57,7 @@ __all__ = [
     "checked_options",
     "choose",
     "controls",
-    "groups",
+    "planned_runs",
     "played_by",
     "read_folder",
     "readers",
@@ -126,7 +126,7 @@ def audit(
         probes,
     )  # fmt: skip
     controls = asked.controls
-    wanted = groups(
+    wanted = planned_runs(
         asked.experiments, asked.policies, asked.attacks, asked.seeds, adversary, controls, effort, canaries,
         probes,
     )  # fmt: skip
@@ -138,7 +138,7 @@ def audit(
 
 
 def _without_their_settings(
-    wanted: Sequence[Group], attacks: Sequence[type[Attack]], controls: Collection[str] | None
+    wanted: Sequence[PlannedRun], attacks: Sequence[type[Attack]], controls: Collection[str] | None
 ) -> list[dict[str, Any]]:
     """The cells of controls whose settings an algorithm lacks: no run was ever wanted for them."""
     chosen = {(g.chosen.algorithm, g.chosen.policy, g.chosen.seed): g for g in wanted}
@@ -154,14 +154,14 @@ def _without_their_settings(
             "reason": reason,
             "failed": False,
         }
-        for (algorithm, policy, seed), group in chosen.items()
-        for attack, name, reason in left_out(group.chosen, attacks, controls)
+        for (algorithm, policy, seed), planned in chosen.items()
+        for attack, name, reason in left_out(planned.chosen, attacks, controls)
         for adversary in attack.adversaries
-        if adversary in group.who
+        if adversary in planned.who
     ]
 
 
-def groups(
+def planned_runs(
     experiments: Sequence[Experiment],
     policies: Sequence[str],
     attacks: Sequence[type[Attack]],
@@ -171,7 +171,7 @@ def groups(
     effort: float | None = None,
     canaries: int = 0,
     probes: bool = False,
-) -> list[Group]:
+) -> list[PlannedRun]:
     """The runs of a grid, in the order of its table.
 
     An attack whose channel an algorithm lacks is left out, where others of the attacks have theirs.
@@ -186,32 +186,32 @@ def groups(
                 for variant in variants(chosen, mine, controls):
                     # probes depend on no seed, and controls are settings of what is attacked
                     probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]
-                    listed.append(Group(chosen, variant, who, named, effort, probed=probed))
+                    listed.append(PlannedRun(chosen, variant, who, named, effort, probed=probed))
                 if canaries and chosen.adds_noise and seed == seeds[0]:
                     alone = Variant(CANARIES, {}, ())
-                    listed.append(Group(chosen, alone, who, canaries=canaries))
+                    listed.append(PlannedRun(chosen, alone, who, canaries=canaries))
     return listed
 
 
-def _earlier(group: Group, out: Path | None) -> dict[str, Any] | None:
-    group.experiment.make_algorithm()
-    return None if out is None else read_cells(out, group)
+def _earlier(planned: PlannedRun, out: Path | None) -> dict[str, Any] | None:
+    planned.experiment.make_algorithm()
+    return None if out is None else read_cells(out, planned)
 
 
-def _is_long(group: Group) -> bool:
-    return rounds_of(group.experiment) > ROUNDS
+def _is_long(planned: PlannedRun) -> bool:
+    return rounds_of(planned.experiment) > ROUNDS
 
 
-def _rehearse(group: Group) -> Rehearsed:
-    return rehearsed(group.experiment)
+def _rehearse(planned: PlannedRun) -> Rehearsed:
+    return rehearsed(planned.experiment)
 
 
 class _GridRunner:
-    """One call over a grid: the cells of earlier calls, the groups to run, and their cells."""
+    """One call over a grid: the cells of earlier calls, the runs that are left, and their cells."""
 
     def __init__(
         self,
-        wanted: list[Group],
+        wanted: list[PlannedRun],
         out: Path | None,
         progress: Progress,
         workers: int | None,
@@ -228,14 +228,14 @@ class _GridRunner:
         self.estimate: dict[str, Any] | None = None
 
     def run(self) -> None:
-        for group in self.wanted:
-            earlier = tried(_earlier, group, self.out)
+        for planned in self.wanted:
+            earlier = tried(_earlier, planned, self.out)
             if isinstance(earlier, Failed):  # a control whose settings do not go together
-                self._take_or_note(group, earlier)
+                self._take_or_note(planned, earlier)
             elif earlier is not None:
-                self._take(group, earlier)
+                self._take(planned, earlier)
         done = {*self.contents, *self.missing}
-        todo = most_informative_first([group for group in self.wanted if id(group) not in done])
+        todo = most_informative_first([planned for planned in self.wanted if id(planned) not in done])
         large = self.budget is not None or len(self.wanted) >= MANY or any(map(_is_long, todo))
         if todo and not large and self.workers is None:
             self._run_here(todo.pop(0))  # its time shows whether processes are worth starting
@@ -244,73 +244,73 @@ class _GridRunner:
             if todo and large:
                 self._foresee(todo, workers, pool)
             if self.budget is None and (workers == 1 or self._is_small(todo)):
-                for group in todo:
-                    self._run_here(group)
+                for planned in todo:
+                    self._run_here(planned)
             else:
                 self._side_by_side(pool, todo)
         self._check_any()
 
-    def _is_small(self, todo: list[Group]) -> bool:
+    def _is_small(self, todo: list[PlannedRun]) -> bool:
         """Whether processes would cost more than they save."""
-        known = all(self.costs.of(group) is not None for group in todo)
+        known = all(self.costs.of(planned) is not None for planned in todo)
         return self.workers is None and known and self.costs.total(todo) < SMALL
 
     def audit(self, controls: Collection[str] | None, effort: float | None) -> Audit:
         """The cells in the order of the grid's table, and what was not run."""
         audited = Audit(controls=None if controls is None else tuple(controls), effort=effort)
         audited.estimate = self.estimate
-        for group in self.wanted:
-            made = self.contents.get(id(group))
+        for planned in self.wanted:
+            made = self.contents.get(id(planned))
             if made is None:
-                reason = self.missing[id(group)].reason
-                failed = self.missing[id(group)].unforeseen
-                audited.not_run += [{**cell, "reason": reason, "failed": failed} for cell in group.cells()]
+                reason = self.missing[id(planned)].reason
+                failed = self.missing[id(planned)].unforeseen
+                audited.not_run += [{**cell, "reason": reason, "failed": failed} for cell in planned.cells()]
                 continue
             for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):
                 getattr(audited, name).extend(made[name])
             audited.not_run += made.get("not_run", [])
         return audited
 
-    def _run_here(self, group: Group) -> None:
-        self._take_or_note(group, tried(attacked, group, self.out))
+    def _run_here(self, planned: PlannedRun) -> None:
+        self._take_or_note(planned, tried(attacked, planned, self.out))
 
-    def _side_by_side(self, pool: Pool, todo: list[Group]) -> None:
+    def _side_by_side(self, pool: Pool, todo: list[PlannedRun]) -> None:
         waiting = most_informative_first(todo, self.costs)
         while waiting or pool.working:
             while waiting and pool.free:
-                group = next((one for one in waiting if self._fits(one)), None)
-                if group is None:
+                planned = next((one for one in waiting if self._fits(one)), None)
+                if planned is None:
                     break
-                waiting.remove(group)
-                pool.start(group, quietly, group, self.out)
+                waiting.remove(planned)
+                pool.start(planned, quietly, planned, self.out)
             if not pool.working:
                 break
-            for group, made in pool.finished(self.deadline):
-                self._take_or_note(group, made)
-        for group in waiting:
+            for planned, made in pool.finished(self.deadline):
+                self._take_or_note(planned, made)
+        for planned in waiting:
             left = max(0.0, (self.deadline or 0.0) - time.monotonic())
-            cost = self.costs.of(group) or 0.0
-            self.missing[id(group)] = Failed(
+            cost = self.costs.of(planned) or 0.0
+            self.missing[id(planned)] = Failed(
                 f"about {cost:.0f} s are estimated for its run and {left:.0f} s of the budget were left",
                 stopped=True,
             )
 
-    def _fits(self, group: Group) -> bool:
+    def _fits(self, planned: PlannedRun) -> bool:
         left = float("inf") if self.deadline is None else self.deadline - time.monotonic()
-        return left > 0 and (self.costs.of(group) or 0.0) <= left
+        return left > 0 and (self.costs.of(planned) or 0.0) <= left
 
-    def _foresee(self, todo: list[Group], workers: int, pool: Pool) -> None:
+    def _foresee(self, todo: list[PlannedRun], workers: int, pool: Pool) -> None:
         """Reports the estimate before the first run, after rehearsals of kinds that were never measured."""
-        unknown: dict[Kind, Group] = {}
-        for group in todo:
-            if not self.costs.measured(group) and not group.canaries:
-                unknown.setdefault(kind_of(group), group)
+        unknown: dict[Kind, PlannedRun] = {}
+        for planned in todo:
+            if not self.costs.measured(planned) and not planned.canaries:
+                unknown.setdefault(kind_of(planned), planned)
         until = min(time.monotonic() + PATIENCE, self.deadline or float("inf"))
         waiting = sorted(unknown.items(), key=lambda one: not one[1].configured)
         while pool.working or (waiting and time.monotonic() < until):
             while waiting and pool.free:
-                kind, group = waiting.pop(0)
-                pool.start(kind, _rehearse, group)
+                kind, planned = waiting.pop(0)
+                pool.start(kind, _rehearse, planned)
             for kind, made in pool.finished(until):
                 if isinstance(made, Rehearsed):  # an error comes again in its runs, and is reported then
                     self.costs.rehearsals[kind] = made
@@ -319,22 +319,22 @@ class _GridRunner:
         self.estimate = dict(cost_estimate(todo, self.costs, workers, self.budget))
         self.say(self.estimate["sentence"])
 
-    def _take_or_note(self, group: Group, made: Any) -> None:
+    def _take_or_note(self, planned: PlannedRun, made: Any) -> None:
         if isinstance(made, Failed):
-            self.missing[id(group)] = made
-            self.progress(f"{group.name}: {made.reason}")
+            self.missing[id(planned)] = made
+            self.progress(f"{planned.name}: {made.reason}")
             return
         whole = not made.get("not_run")  # what failed is tried again by a later call
-        unwritten = tried(write_cells, self.out, group, made) if self.out is not None and whole else None
+        unwritten = tried(write_cells, self.out, planned, made) if self.out is not None and whole else None
         if isinstance(unwritten, Failed):
-            self._take_or_note(group, unwritten)
+            self._take_or_note(planned, unwritten)
         else:
-            self._take(group, made)
+            self._take(planned, made)
 
-    def _take(self, group: Group, made: dict[str, Any]) -> None:
-        self.contents[id(group)] = made
-        self.costs.seconds[id(group)] = (group, float(made["seconds"]))
-        self.progress(group.name)
+    def _take(self, planned: PlannedRun, made: dict[str, Any]) -> None:
+        self.contents[id(planned)] = made
+        self.costs.seconds[id(planned)] = (planned, float(made["seconds"]))
+        self.progress(planned.name)
 
     def _check_any(self) -> None:
         """Raises the first error where no run succeeded and one or more failed."""

@@ -1,4 +1,4 @@
-"""Processes that work through groups side by side; one that dies or overruns costs its own group alone."""
+"""Processes that work through runs side by side; one that dies or takes too long costs its own run alone."""
 
 from __future__ import annotations
 

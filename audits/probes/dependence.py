@@ -179,12 +179,12 @@ def _first_differences(one: Answers, other: Answers) -> dict[str, str]:
 def randomised_data(rehearsal: Rehearsal, rounds: int = 3) -> list[Finding]:
     """That clients with randomised data use one randomised copy for all, and never their own values."""
     findings = []
-    for one in rehearsal.policy.drawn:
-        findings += _drawn_once(rehearsal, one, rounds) + _own_unused(rehearsal, one)
+    for one in rehearsal.policy.randomizers:
+        findings += _randomised_once(rehearsal, one, rounds) + _own_unused(rehearsal, one)
     return findings
 
 
-def _drawn_once(rehearsal: Rehearsal, randomizer: InputRandomizer, rounds: int) -> list[Finding]:
+def _randomised_once(rehearsal: Rehearsal, randomizer: InputRandomizer, rounds: int) -> list[Finding]:
     """One randomised copy for all answers, different from the owner's data as often as its epsilon says."""
     seen: dict[str, list[torch.Tensor]] = {}
 
@@ -224,8 +224,8 @@ def _drawn_once(rehearsal: Rehearsal, randomizer: InputRandomizer, rounds: int) 
 def _own_unused(rehearsal: Rehearsal, randomizer: InputRandomizer) -> list[Finding]:
     """With known values in place of randomised ones, an owner's own values change nothing that it sends."""
     classes, graphs = rehearsal.federation.schema.classes, rehearsal.federation.owners
-    drawn = tuple(_known(each, graphs, classes) for each in rehearsal.policy.drawn)
-    policy = replace(rehearsal.policy, drawn=drawn)
+    randomizers = tuple(_known(each, graphs, classes) for each in rehearsal.policy.randomizers)
+    policy = replace(rehearsal.policy, randomizers=randomizers)
     known = _values(randomizer, graphs, classes)
     unused: list[str] = []
 
@@ -266,9 +266,11 @@ def _known(randomizer: InputRandomizer, graphs: Mapping[str, Data], classes: int
     """A randomizer of the same kind and cost that gives known values in the shape of the owner's own."""
     values = _values(randomizer, graphs, classes)
 
-    def anew(_: InputRandomizer, graph: Data, classes: int) -> torch.Tensor:
+    def randomize(_: InputRandomizer, graph: Data, classes: int) -> torch.Tensor:
         shape = getattr(graph, randomizer.place).shape
         return next(value for value in values if value.shape == shape).clone()
 
-    kind: type[InputRandomizer] = type(type(randomizer).__name__, (type(randomizer),), {"anew": anew})
+    kind: type[InputRandomizer] = type(
+        type(randomizer).__name__, (type(randomizer),), {"randomize": randomize}
+    )
     return kind(**vars(randomizer))

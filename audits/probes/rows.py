@@ -69,18 +69,18 @@ def probe_rows(run: Run, only: Collection[str] = ()) -> list[dict[str, Any]]:
     sent = [b for b in bounds.values() if b.channel.reveal is not Reveal.NOTHING]
     noised = any(noise_of(b) for b in sent)
     hidden = noised or any(not b.carrier.gives.readable for b in sent)
-    stepped, drawn = run.policy.steps is not None, run.policy.drawn
+    stepped, randomizers = run.policy.steps is not None, run.policy.randomizers
     wanted: dict[str, bool] = {
         "written ahead": bool(sent),
         "width": noised,
         "correlation": noised,
         "clip": noised,
-        "predictable": noised or stepped or bool(drawn),
+        "predictable": noised or stepped or bool(randomizers),
         "answer alone": hidden,
         "any answer": hidden,
         "behaviour": hidden,
-        "randomised data": bool(drawn),
-        "own links": any(one.kind == "links" for one in drawn),
+        "randomised data": bool(randomizers),
+        "own links": any(one.kind == "links" for one in randomizers),
         "records": stepped,
         "steps": stepped,
         "trained": stepped,
@@ -177,10 +177,10 @@ class _Probes:
 
     def _noises(self) -> list[Noise]:
         if self._noise is None:
-            self._noise = list(self._drawn_noises())
+            self._noise = list(self._noises_of_channels())
         return self._noise
 
-    def _drawn_noises(self) -> Iterator[Noise]:
+    def _noises_of_channels(self) -> Iterator[Noise]:
         examples = self._examples()
         for name, by_client in examples.items():
             bound = self._bounds()[name]
@@ -205,7 +205,7 @@ class _Probes:
     def _sample(self) -> Sample:
         """What must be random, as a copy of this process makes it."""
         examples, bounds = self._examples(), self._bounds()
-        how, drawn = self._rehearsal.policy.steps, self._rehearsal.policy.drawn
+        how, randomizers = self._rehearsal.policy.steps, self._rehearsal.policy.randomizers
         graph = max(self._rehearsal.federation.owners.values(), key=lambda one: int(one.num_nodes or 0))
         classes = self._rehearsal.federation.schema.classes
 
@@ -219,8 +219,8 @@ class _Probes:
                 made["noise of steps"] = np.rint(watched.noise.values * 4096)
                 if how.rate < 1:
                     made["coins of steps"] = watched.asked
-            for one in drawn:
-                value = type(one)(**{**vars(one), "epsilon": 1.0}).anew(
+            for one in randomizers:
+                value = type(one)(**{**vars(one), "epsilon": 1.0}).randomize(
                     graph, classes
                 )  # so that coins change many values
                 made[f"coins of {one.kind}"] = value.numpy().astype(np.float64)

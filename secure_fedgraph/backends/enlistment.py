@@ -16,7 +16,7 @@ from torch import nn
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
-from secure_fedgraph.privacy.input_dp.registry import drawing
+from secure_fedgraph.privacy.input_dp.registry import randomizer_of
 from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.privacy.policy import BoundPolicy, PlaintextWarning, Policy
 from secure_fedgraph.registry import import_from
@@ -105,7 +105,7 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "settings": settings,
         "relation": policy.relation,
         "steps": steps,
-        "drawn": [one.to_config() for one in policy.drawn],
+        "randomizers": [one.to_config() for one in policy.randomizers],
     }
 
 
@@ -114,8 +114,8 @@ def _recipe(config: Mapping[str, Any]) -> Policy:
     several = [_recipe(one) for one in settings.pop("policies", ())]
     policy = RECIPES[config["name"]](*several, **settings)
     steps = PrivateSteps(**config["steps"]) if config["steps"] else None
-    drawn = tuple(drawing(one) for one in config["drawn"])
-    return replace(policy, relation=config["relation"], steps=steps, drawn=drawn)
+    randomizers = tuple(randomizer_of(one) for one in config["randomizers"])
+    return replace(policy, relation=config["relation"], steps=steps, randomizers=randomizers)
 
 
 def _terms(bound: BoundPolicy) -> Any:

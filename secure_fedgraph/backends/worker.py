@@ -146,14 +146,14 @@ def _client(settings: dict[str, Any], identity: Identity, roster: dict[str, byte
         run=settings["run"],
         ledger=Ledger(Path(settings["ledger"]), Budget(**settings["budget"]) if settings["budget"] else None),
         seed=settings["seed"],
-        store=_shelf(Path(settings["shelf"]), name) if settings["shelf"] else None,
+        store=_party_store(Path(settings["shelf"]), name) if settings["shelf"] else None,
         after=settings["after"],
         data=digest_of_data(graph),
         layouts={channel: Layout.from_text(text) for channel, text in settings["layouts"].items()},
     )
 
 
-def _shelf(folder: Path, name: str) -> PartyStore:
+def _party_store(folder: Path, name: str) -> PartyStore:
     return PartyStore(
         folder, name, folder.parents[2]
     )  # the root is the folder of the run, which the user named

@@ -74,7 +74,9 @@ def audit(
         )  # fmt: skip
         check_own(*rows)
         out = _folder_for_grid(flags, experiments, policies, seeds, controls, effort)
-        total = len(grid.groups(experiments, policies, attacks, seeds, adversary, controls, effort, canaries))
+        total = len(
+            grid.planned_runs(experiments, policies, attacks, seeds, adversary, controls, effort, canaries)
+        )
         with screen.bar("auditing", total) as advance, plain_warnings():
             audited = grid.audit(
                 experiments,

@@ -62,7 +62,7 @@ class Attacks:
 
         experiment, kinds = self._fitting(config)
         wanted = (
-            grid.groups([experiment], [experiment.policy], kinds, [experiment.seed], controls=())
+            grid.planned_runs([experiment], [experiment.policy], kinds, [experiment.seed], controls=())
             if kinds
             else []
         )

@@ -28,7 +28,7 @@ from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
-from secure_fedgraph.privacy.input_dp.registry import DRAWINGS
+from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
 from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.privacy.policies.strictest import LADDER, NOISED, strictest
 from secure_fedgraph.privacy.policy import Policy
@@ -71,7 +71,7 @@ class Experiment(BaseModel):
         budget: the channels' weights in it, e.g. ``budget.update``; 1 each by default.
         steps: noisy training steps in the clients, e.g. ``steps.noise``, ``steps.clip``, ``steps.rate``.
         links, labels, features: an epsilon each: every client draws these of its own anew with it, once.
-        feature_range: what features lie between, which is public; drawn ones need it.
+        feature_range: what features lie between, which is public; randomised ones need it.
         ledger: a file that runs over the same data share, so that what they spend adds up.
         relation: the neighbouring relation of sensitivities.
         evaluation: ``referee`` (outside the guarantee) or ``in_band``.
@@ -186,7 +186,7 @@ class Experiment(BaseModel):
                 "clip; leave one of the two out"
             )
         free = "norm" not in self.protection and not {"clip", "weighted"} & self.training.keys()
-        noised = self.planned and not (self._steps_pay or self._drawn_pays)
+        noised = self.planned and not (self._steps_pay or self._randomizer_pays)
         return {"clip": ADAPTIVE} if free and noised else {}
 
     def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
@@ -204,7 +204,7 @@ class Experiment(BaseModel):
                     f"{steps['unit']}"
                 )
             steps["noise"] = noises.pop(TRAINING, 1.0)
-        elif self.planned and not self._drawn_pays:
+        elif self.planned and not self._randomizer_pays:
             protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
         elif self.training.get("clip") == ADAPTIVE:
             protection = {"norm": NORM, **protection}
@@ -215,8 +215,8 @@ class Experiment(BaseModel):
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
         if self.draws:
             shares = {kind: getattr(self, kind) or 1 / noises.get(kind, 1.0) for kind in self.draws}
-            drawn = tuple(self._redrawn(kind, share) for kind, share in shares.items())
-            policy = replace(policy, drawn=drawn, relation=self.relation)
+            randomizers = tuple(self._randomizer(kind, share) for kind, share in shares.items())
+            policy = replace(policy, randomizers=randomizers, relation=self.relation)
         if self.trains_under_noise:
             policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
         return policy
@@ -226,15 +226,17 @@ class Experiment(BaseModel):
         """The kinds of what clients randomise: those that are set, and the one that a budget is about where
         the policy has no noise of its own."""
         about = self.unit if self.epsilon is not None and not self._noised else None
-        return tuple(k for k, kind in DRAWINGS.items() if getattr(self, k) is not None or kind.unit == about)
+        return tuple(
+            k for k, kind in RANDOMIZERS.items() if getattr(self, k) is not None or kind.unit == about
+        )
 
     @property
-    def _drawn_pays(self) -> str | None:
-        """The kind that a budget's unit is covered by, where one is drawn."""
-        return next((k for k in self.draws if DRAWINGS[k].unit == self.unit), None)
+    def _randomizer_pays(self) -> str | None:
+        """The kind that a budget's unit is covered by, where an input of that unit is randomised."""
+        return next((k for k in self.draws if RANDOMIZERS[k].unit == self.unit), None)
 
-    def _redrawn(self, kind: str, epsilon: float) -> InputRandomizer:
-        return DRAWINGS[kind](epsilon, *(self.feature_range if kind == "features" else ()))
+    def _randomizer(self, kind: str, epsilon: float) -> InputRandomizer:
+        return RANDOMIZERS[kind](epsilon, *(self.feature_range if kind == "features" else ()))
 
     @property
     def _noised(self) -> bool:
@@ -277,8 +279,8 @@ class Experiment(BaseModel):
         by_hand = "multiplier" in self.protection
         if self._steps_pay:
             by_hand = "noise" in self.steps
-        elif self._drawn_pays:
-            by_hand = getattr(self, self._drawn_pays) is not None
+        elif self._randomizer_pays:
+            by_hand = getattr(self, self._randomizer_pays) is not None
         return self.epsilon is not None and not by_hand
 
     @property

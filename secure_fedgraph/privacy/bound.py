@@ -63,7 +63,7 @@ class Bound:
     """A protection fitted to a channel: it seals in the client and opens at the reader."""
 
     protection: Chain
-    terms: BindContext
+    bind_context: BindContext
     stages: tuple[Stage, ...]
     carrier: Carrier
     sensitivity: Sensitivity
@@ -73,7 +73,7 @@ class Bound:
     @property
     def channel(self) -> Channel:
         """The channel it protects."""
-        return self.terms.channel
+        return self.bind_context.channel
 
     @property
     def quorum(self) -> int:
@@ -88,7 +88,8 @@ class Bound:
     @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
-        sentences = self.carrier.excess(self.terms, "".join(f", {s.traces}" for s in self.stages if s.traces))
+        traces = "".join(f", {stage.traces}" for stage in self.stages if stage.traces)
+        sentences = self.carrier.excess(self.bind_context, traces)
         touches = self.channel.touches
         if touches is not None and not touches.alone and any(stage.noise() for stage in self.stages):
             unit = self.channel.unit.value
@@ -100,7 +101,7 @@ class Bound:
                 f"a server that lies may give one client anything on {channels}, where each client gets its "
                 "own values, and so learn that client's part of a sum",
             )
-        too_few = len(self.terms.clients) < self.channel.least
+        too_few = len(self.bind_context.clients) < self.channel.least
         return (*sentences, self.channel.below) if too_few else sentences
 
     @property
@@ -112,7 +113,7 @@ class Bound:
     def relation(self) -> str:
         """The relation that its sensitivity holds under, as charges name it."""
         frozen = isinstance(self.channel.touches, UnitContributionTrees)
-        return self.terms.relation + FROZEN * frozen
+        return self.bind_context.relation + FROZEN * frozen
 
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
         """For each reader what one upload of so many values costs :attr:`unit`; without noise no entry.
@@ -170,7 +171,7 @@ class Bound:
             matrix = stage.apply(matrix, scope)
         if self.tallies:
             matrix = np.concatenate([matrix.reshape(-1), *tally]).reshape(1, -1)
-        public = {key: value for stage in self.stages for key, value in stage.terms().items()}
+        public = {key: value for stage in self.stages for key, value in stage.public().items()}
         reply = {
             "domain": self.carrier.opens.value,
             "layout": layout.to_text(),

@@ -103,7 +103,7 @@ class Stage(ABC):
     The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
 
     @abstractmethod
-    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, context: BindContext) -> tuple[Stage, Sensitivity]:
         """This stage with its numbers filled in, and the sensitivity after it."""
 
     @abstractmethod
@@ -122,7 +122,7 @@ class Stage(ABC):
         """What the ledger may count for this stage."""
         return None
 
-    def terms(self) -> dict[str, Any]:
+    def public(self) -> dict[str, Any]:
         """Public parameters, for the reader of an upload and for reports."""
         return {}
 
@@ -147,7 +147,7 @@ class Carrier(ABC):
     """The step that shows a client that the sum it uploaded for is complete: from then on the client keeps
     its changed memory. Empty where no client can know: it then keeps that once the upload is sealed."""
 
-    def bind(self, terms: BindContext) -> Carrier:
+    def bind(self, context: BindContext) -> Carrier:
         """This carrier with its parameters filled in.
 
         Raises:
@@ -155,7 +155,7 @@ class Carrier(ABC):
         """
         return self
 
-    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
         """What a reader could learn beyond the declaration, one sentence each.
 
         Args:

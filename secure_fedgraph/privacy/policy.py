@@ -52,7 +52,7 @@ class Policy:
     relation: str = Relation.ZERO_OUT
     steps: PrivateSteps | None = None
     """How clients train, where they train under noise."""
-    drawn: tuple[InputRandomizer, ...] = ()
+    randomizers: tuple[InputRandomizer, ...] = ()
     """What clients randomise of their own data before they use it: links, labels, features."""
     made_with: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What its recipe was called with, so that another process can make it too; None for one made by hand."""
@@ -64,7 +64,7 @@ class Policy:
             raise BadInput(f"relation {self.relation!r}: use one of {', '.join(Relation)}")
         if self.steps is not None:
             self.steps.check_relation(self.relation)
-        for one in self.drawn:
+        for one in self.randomizers:
             one.check_relation(self.relation)
             if self.steps is not None and self.steps.unit == "node" and one.place == "edge_index":
                 raise BadInput(
@@ -72,8 +72,10 @@ class Policy:
                     "together, so one node's removal changes more records than noisy steps count; use one of "
                     "the two"
                 )
-        if len({one.kind for one in self.drawn}) < len(self.drawn):
-            raise BadInput(f"{', '.join(one.kind for one in self.drawn)} are randomised: name each once")
+        if len({one.kind for one in self.randomizers}) < len(self.randomizers):
+            raise BadInput(
+                f"{', '.join(one.kind for one in self.randomizers)} are randomised: name each once"
+            )
 
     def check_amounts(self, declared: Collection[str], whose: str) -> None:
         """That every number that was given by channel is for a channel that there is.
@@ -141,9 +143,9 @@ class BoundPolicy:
         return self.policy.steps
 
     @property
-    def drawn(self) -> tuple[InputRandomizer, ...]:
+    def randomizers(self) -> tuple[InputRandomizer, ...]:
         """What clients randomise, in that order."""
-        return in_order(self.policy.drawn)
+        return in_order(self.policy.randomizers)
 
     def __getitem__(self, channel: str) -> Bound:
         if channel not in self.bounds:

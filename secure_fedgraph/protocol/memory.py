@@ -30,7 +30,7 @@ class Before:
         self._memory = _copied(memory) if deep else dict(memory)
         self._scratch = _copied(scratch) if deep else dict(scratch)
 
-    def go_back(self, memory: dict[str, Any], scratch: dict[str, Any]) -> None:
+    def restore(self, memory: dict[str, Any], scratch: dict[str, Any]) -> None:
         """Restores both, in place. Values of the scratch that cannot be restored are ended (``abandon``)."""
         lasting = {name: value for name, value in memory.items() if name.startswith(LASTING)}
         memory.clear()

@@ -81,8 +81,8 @@ class Prepared:
                 for name, b in bound.bounds.items()
             },
             "steps": asdict(bound.steps) if bound.steps else None,
-            "drawn": [one.to_config() for one in bound.drawn],
-            "stages": {name: [stage.terms() for stage in b.stages] for name, b in bound.bounds.items()},
+            "randomizers": [one.to_config() for one in bound.randomizers],
+            "stages": {name: [stage.public() for stage in b.stages] for name, b in bound.bounds.items()},
             "clients": list(self.federation.names),
             "data": {key: value for key, value in self.federation.facts.items() if key != "source"},
             "rounds": self.rounds,
@@ -184,7 +184,7 @@ def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:
     """Checks, before anything is sent, that noise inside the clients fits the data and the algorithm."""
     kind, carried = federation.schema.kind, federation.schema.edge_fields
-    if carried and any(one.place == "edge_index" for one in bound.drawn):
+    if carried and any(one.place == "edge_index" for one in bound.randomizers):
         raise BadInput(
             f"links are randomised, and new links have no {' or '.join(carried)}: leave it out of the data"
         )
@@ -195,9 +195,10 @@ def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federati
             raise BadInput(
                 f"steps.unit = {bound.steps.unit!r}: records of these data are {record}s; set unit={record}"
             )
-    if bound.drawn and kind != GraphDataset.kind:
+    if bound.randomizers and kind != GraphDataset.kind:
         raise BadInput(
-            f"{bound.drawn[0].kind} are randomised in one graph of nodes, and these data are of kind {kind!r}"
+            f"{bound.randomizers[0].kind} can be randomised in one graph of nodes only, and these data are "
+            f"of kind {kind!r}"
         )
 
 

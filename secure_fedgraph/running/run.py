@@ -120,7 +120,9 @@ class Run:
         check_number("delta", delta)
         if not 0 < delta < 1:
             raise BadInput(f"delta = {delta}: give a number between 0 and 1; 1e-5 is usual")
-        other_units = [one.unit for one in self.policy.drawn] + ([self.budget.unit] if self.budget else [])
+        other_units = [one.unit for one in self.policy.randomizers] + (
+            [self.budget.unit] if self.budget else []
+        )
         units = tuple(dict.fromkeys((*self.federation.units, *other_units)))
         entries = report(self.charges, delta, self.federation.holders, units)
         if unit is None:

@@ -171,7 +171,7 @@ def opened_sums(made: sfg.Run) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("policy", PROTECTED)
 def test_the_same_sum_as_in_plaintext_within_rounding(name, policy, federation):
     plain, hidden = run(name, "plaintext", federation), run(name, policy, federation)
-    step = hidden.policy["update"].stages[0].terms()["grid"]
+    step = hidden.policy["update"].stages[0].public()["grid"]
     expected, found = opened_sums(plain), opened_sums(hidden)
     assert set(expected) == set(found)
     apart = max(float(np.abs(expected[k] - found[k]).max()) for k in expected)
@@ -229,7 +229,7 @@ class TestTheServersView:
             bits = np.unpackbits(found.view(np.uint8).reshape(-1, 4), axis=1)
             # every bit position half ones, within six and a half standard errors: 6 * 32 tests at 1e-10
             assert np.abs(bits.mean(0) - 0.5).max() < 6.5 * 0.5 / len(found) ** 0.5
-        step = runs["masked"].policy["update"].stages[0].terms()["grid"]
+        step = runs["masked"].policy["update"].stages[0].public()["grid"]
         for values in sealed(runs["plaintext"]):  # the control: the same words before the masks
             grid = np.rint(values.astype(np.float64) / step).astype(np.int64).astype(np.uint32)
             assert chi_square(grid.tobytes()) > 10 * UNIFORM
@@ -263,7 +263,7 @@ class TestTheServersView:
         assert len(pieces) > 100
         everything_plain = b"".join(sent_up(runs["plaintext"]))
         assert all(piece in everything_plain for piece in pieces)
-        step = runs["masked"].policy["update"].stages[0].terms()["grid"]
+        step = runs["masked"].policy["update"].stages[0].public()["grid"]
         rounded = [
             (np.frombuffer(p, "<f4").astype(np.float64) / step)
             .round()

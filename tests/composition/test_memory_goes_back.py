@@ -39,7 +39,7 @@ def parts(value: Any) -> list[tuple[Any, int]]:
 def test_no_answer_changes_in_place_what_was_kept(name, monkeypatch):
     held: dict[str, list[tuple[Any, int]]] = {}
     changed: list[str] = []
-    real = Client._remembers, Client._keep
+    real = Client._save_memory, Client._commit_memory
 
     def remembers(self: Client) -> None:
         held[self.name] = [part for value in self.memory.values() for part in parts(value)]
@@ -52,8 +52,8 @@ def test_no_answer_changes_in_place_what_was_kept(name, monkeypatch):
                 changed.append(f"{request.channel}: {type(value).__name__}")
         real[1](self, request, *rest)
 
-    monkeypatch.setattr(Client, "_remembers", remembers)
-    monkeypatch.setattr(Client, "_keep", keep)
+    monkeypatch.setattr(Client, "_save_memory", remembers)
+    monkeypatch.setattr(Client, "_commit_memory", keep)
     algorithm = small.algorithm(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

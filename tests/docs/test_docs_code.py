@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+NOT_THERE = {"secure_fedgraph/train.py", "attacks.py", "audits.py"}
+"""Modules that a page names to say that there is none, or that they are the reader's own."""
 NO_RUN = "<!-- no-run -->"
 FENCE = re.compile(r"^(?P<fence>```+|~~~+)(?P<language>[\w+-]*).*$")
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)")
@@ -104,6 +106,18 @@ def test_the_block_runs(block: Block, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_internal_link_resolves(page: Path) -> None:
     assert dead_links(page, page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_module_that_a_page_names_is_there(page: Path) -> None:
+    """A page names a module by the end of its path. Code blocks and names of its own are left out."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    named = set(re.findall(r"`([\w/]+\.py)\b", prose)) - NOT_THERE
+    rooms = ("secure_fedgraph", "attacks", "audits", "tests", "examples", "benchmarks", "docs")
+    modules = [
+        f"/{path.relative_to(ROOT).as_posix()}" for room in rooms for path in ROOT.glob(f"{room}/**/*.py")
+    ]
+    assert [name for name in sorted(named) if not any(m.endswith(f"/{name}") for m in modules)] == []
 
 
 def test_the_blocks_are_found_and_the_mark_is_read() -> None:

@@ -277,10 +277,10 @@ def test_a_field_that_a_model_needs_and_the_data_lack() -> None:
 def test_links_drawn_anew_have_no_weights() -> None:
     from dataclasses import replace
 
-    from secure_fedgraph.privacy.input_dp.registry import DRAWINGS
+    from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
 
     made = sfg.federate(graph(edge_weight=torch.ones(graph().num_edges)), 2, "random")
-    policy = replace(sfg.policies.masked(), drawn=(DRAWINGS["links"](4.0),))
+    policy = replace(sfg.policies.masked(), randomizers=(RANDOMIZERS["links"](4.0),))
     with pytest.raises(BadInput, match="edge_weight"):
         sfg.train(sfg.FedAvg(), made, policy, rounds=1)
 

@@ -156,13 +156,13 @@ class TestQuorum:
     def test_below_one_it_is_a_share_of_the_clients(self, share, clients, least):
         protection = Protection(Masked(), (FixedPoint(8.0),), share, "masked")
         bound = protection.bind(SUM, tuple(f"c{i}" for i in range(clients)))
-        assert bound.protection.quorum == bound.terms.quorum == bound.carrier.quorum == least
+        assert bound.protection.quorum == bound.bind_context.quorum == bound.carrier.quorum == least
 
     def test_a_peer_that_reads_a_sum_does_not_contribute(self):
         protection = Protection(Pairwise(), (FixedPoint(8.0),), 0.8, "masked")
         names = tuple(f"c{i}" for i in range(11))
-        assert protection.bind(Channel("feedback", Reveal.SUM, to="peer"), names).terms.quorum == 8
-        assert protection.bind(SUM, names).terms.quorum == 9
+        assert protection.bind(Channel("feedback", Reveal.SUM, to="peer"), names).bind_context.quorum == 8
+        assert protection.bind(SUM, names).bind_context.quorum == 9
 
     def test_a_share_of_one_client_is_still_two(self):
         with pytest.raises(Refused, match=r"masked needs at least 2 \w+ and there is 1"):

@@ -143,7 +143,7 @@ def test_noise_on_rows_is_scaled_to_the_whole_upload_and_speaks_for_the_client(n
 def test_distributed_noise_for_a_sum_that_a_peer_reads():
     bound = distributed_dp(1.0, 2.0).bind([Channel("feedback", Reveal.SUM, to="peer")], many(6))["feedback"]
     assert bound.carrier.gives is Domain.SEALED
-    assert bound.terms.quorum == 4  # of the five that contribute, 0.8
+    assert bound.bind_context.quorum == 4  # of the five that contribute, 0.8
     assert bound.stages[1].honest == 3
     assert bound.releases(3)["peers"][0].noise_multiplier >= 2.0
     with pytest.raises(Incompatible):

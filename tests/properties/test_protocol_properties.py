@@ -243,8 +243,8 @@ class TestNoise:
     @pytest.mark.parametrize("multiplier", [0.1, 1.0, 30.0])
     @pytest.mark.parametrize("norm", [0.01, 5.0])
     def test_scale(self, multiplier, norm):
-        terms = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
-        stage, _ = Gaussian(multiplier).bind(Clip(norm).bind(Sensitivity(), terms)[1], terms)
+        context = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
+        stage, _ = Gaussian(multiplier).bind(Clip(norm).bind(Sensitivity(), context)[1], context)
         drawn = stage.apply(np.zeros((10, 10_000)), scope())
         # 3 % of a standard deviation is 13 standard errors at 1e5 draws
         assert drawn.std() == pytest.approx(multiplier * norm, rel=0.03)
@@ -259,9 +259,9 @@ class TestNoise:
     )
     @settings(max_examples=15)
     def test_rows_on_the_grid_are_never_longer_and_the_noise_never_less(self, multiplier, norm, by, rows):
-        terms = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
-        clip, sensitivity = Clip(norm).bind(Sensitivity(), terms)
-        stage, _ = Gaussian(multiplier, by).bind(sensitivity, terms)
+        context = BindContext(Channel("update", Reveal.SUM), NAMES, "zero-out")
+        clip, sensitivity = Clip(norm).bind(Sensitivity(), context)
+        stage, _ = Gaussian(multiplier, by).bind(sensitivity, context)
         assert stage.sigma * stage.step >= multiplier * norm * (1 - 2**-40)  # as is the longest row, at least
         assert stage.release(12)[0].noise_multiplier == multiplier
         silent = replace(stage, by="server")  # what the client's half does without its noise
@@ -298,7 +298,7 @@ def test_a_round_under_masks_opens_what_it_opens_in_plaintext(count, asks, data)
     made = session(masked(), names=names, width=7).set_up()
     least = max(2, count // 2 + 1)  # the quorum: a majority of all
     cohort = tuple(data.draw(st.permutations(names)))[: data.draw(st.integers(least, count))]
-    step = made.policy["update"].stages[0].terms()["grid"]
+    step = made.policy["update"].stages[0].public()["grid"]
     round = made.round(1, cohort)
     for _ in range(asks):
         times = data.draw(st.floats(-8, 8, width=32))

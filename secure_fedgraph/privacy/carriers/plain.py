@@ -28,9 +28,9 @@ class Plain(Carrier):
     gives = Domain.REAL
     reveals = frozenset(Reveal) - {Reveal.VALUES}  # what is to be valued unread is not sent in the clear
 
-    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
         """On a SUM channel every single upload; on a peer channel without a seal, the courier's reading."""
-        channel, excesses = terms.channel, []
+        channel, excesses = context.channel, []
         if channel.to == "peer" and SEAL not in traces:
             excesses.append(f"the server, which carries it, reads every single upload{traces}")
         if channel.reveal is Reveal.SUM:

@@ -69,13 +69,13 @@ class Sealed(Carrier):
         """The ring of the carrier under the seal."""
         return self.over.ring
 
-    def bind(self, terms: BindContext) -> Sealed:
+    def bind(self, context: BindContext) -> Sealed:
         """Binds the carrier under the seal."""
-        return replace(self, over=self.over.bind(terms))
+        return replace(self, over=self.over.bind(context))
 
-    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
         """What the carrier under the seal lets the reader learn beyond the declaration."""
-        return self.over.excess(terms, f"{traces}, {SEAL}")
+        return self.over.excess(context, f"{traces}, {SEAL}")
 
     def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
         """The set-up of the carrier under the seal."""

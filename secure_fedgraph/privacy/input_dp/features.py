@@ -66,13 +66,13 @@ class MultiBitFeatures(InputRandomizer):
         """
         return max(1, min(columns, math.floor(self.epsilon / A_BIT)))
 
-    def anew(self, graph: Data, classes: int) -> Tensor:
+    def randomize(self, graph: Data, classes: int) -> Tensor:
         """Estimates ``[nodes, features]``."""
         x = graph.x
         assert x is not None
-        return self.drawn(x)
+        return self.randomized(x)
 
-    def drawn(self, x: Tensor) -> Tensor:
+    def randomized(self, x: Tensor) -> Tensor:
         """Estimates ``[nodes, features]`` in place of a client's own."""
         columns = x.shape[1]
         if not len(x) or not columns:

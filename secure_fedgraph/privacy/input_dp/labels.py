@@ -37,7 +37,7 @@ class RandomisedLabels(InputRandomizer):
         Warner 1965; Kairouz et al., JMLR 2016 (k-ary randomised response); Ghazi et al., NeurIPS 2021
         (label differential privacy).
 
-    >>> RandomisedLabels(50.0).drawn(torch.tensor([0, 2, -1, 1]), classes=3).tolist()
+    >>> RandomisedLabels(50.0).randomized(torch.tensor([0, 2, -1, 1]), classes=3).tolist()
     [0, 2, -1, 1]
     """
 
@@ -45,13 +45,13 @@ class RandomisedLabels(InputRandomizer):
     unit: ClassVar[str] = "label"
     place: ClassVar[str] = "y"
 
-    def anew(self, graph: Data, classes: int) -> Tensor:
+    def randomize(self, graph: Data, classes: int) -> Tensor:
         """Labels ``[nodes]``."""
         y = graph.y
         assert isinstance(y, Tensor)
-        return self.drawn(y, classes)
+        return self.randomized(y, classes)
 
-    def drawn(self, y: Tensor, classes: int) -> Tensor:
+    def randomized(self, y: Tensor, classes: int) -> Tensor:
         """Labels ``[nodes]`` in place of a client's own; those below 0, of nodes without one, stay.
 
         Args:

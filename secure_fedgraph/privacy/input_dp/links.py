@@ -46,14 +46,14 @@ class RandomisedLinks(InputRandomizer):
         "costs twice the epsilon: set relation=zero-out"
     }
 
-    def anew(self, graph: Data, classes: int) -> Tensor:
+    def randomize(self, graph: Data, classes: int) -> Tensor:
         """Links in both directions ``[2, E]``."""
         edge_index, x = graph.edge_index, graph.x
         assert edge_index is not None
         assert x is not None
-        return self.drawn(edge_index, x)
+        return self.randomized(edge_index, x)
 
-    def drawn(self, edge_index: Tensor, x: Tensor) -> Tensor:
+    def randomized(self, edge_index: Tensor, x: Tensor) -> Tensor:
         """Links in both directions ``[2, E]``, in place of a client's own.
 
         Args:

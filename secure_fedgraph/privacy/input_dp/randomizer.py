@@ -56,7 +56,7 @@ class InputRandomizer(ABC):
             raise BadInput(f"{self.kind}.epsilon = {self.epsilon}: give a positive number")
 
     @abstractmethod
-    def anew(self, graph: Data, classes: int) -> Tensor:
+    def randomize(self, graph: Data, classes: int) -> Tensor:
         """The randomised tensor, which replaces the client's own from now on.
 
         Args:

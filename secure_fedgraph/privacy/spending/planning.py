@@ -78,7 +78,7 @@ def plan(
     ]
     if trained:
         paying.append(TRAINING)
-    kinds = [one.kind for one in trial.drawn if one.unit == budget.unit]
+    kinds = [one.kind for one in trial.randomizers if one.unit == budget.unit]
     paying = kinds or paying  # all that is sent is computed from these
     parts = _parts(shares or {}, paying)
     asked = {name: max(uses.get(name, 1), 1) for name in paying}
@@ -196,18 +196,19 @@ def _charged(
     bound: BoundPolicy, uses: Mapping[str, int], occurrences: int
 ) -> Iterator[tuple[str, Cost, int]]:
     """What the ledger will charge one client in a run: name, cost of one use, number of uses."""
-    free = {one.unit: () for one in bound.drawn}
+    free = {one.unit: () for one in bound.randomizers}
     for name, one in bound.bounds.items():
         if one.protection in (OUTSIDE, SILENT) or not uses.get(name):
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
         taken: dict[str, tuple[Event, ...]] = dict(free)
         if steps is not None and one.channel.trained:
-            taken[steps.unit] = steps.events(occurrences, one.terms.relation, WIDTH)
-        yield name, Cost(one.unit.value, one.terms.relation, releases, frozenset(taken.items())), uses[name]
-    for drawn in bound.drawn:
-        costs = frozenset(drawn.costs().items())
-        yield drawn.kind, Cost(drawn.unit, bound.policy.relation, frozenset(), costs), 1
+            taken[steps.unit] = steps.events(occurrences, one.bind_context.relation, WIDTH)
+        relation, costs = one.bind_context.relation, frozenset(taken.items())
+        yield name, Cost(one.unit.value, relation, releases, costs), uses[name]
+    for randomizer in bound.randomizers:
+        costs = frozenset(randomizer.costs().items())
+        yield randomizer.kind, Cost(randomizer.unit, bound.policy.relation, frozenset(), costs), 1
 
 
 def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurrences: int) -> Counter[Cost]:

@@ -44,19 +44,19 @@ class Clip(Stage):
         if not (math.isfinite(self.norm) and self.norm > 0):
             raise BadInput(f"norm {self.norm}: the clip must be a positive number; set --norm 1.0")
 
-    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, context: BindContext) -> tuple[Stage, Sensitivity]:
         """Zeroing a unit moves its row by at most the norm, replacing it by twice that.
 
         Raises:
             Incompatible: behind noise, where a zeroed row is not at zero any more.
         """
         if sensitivity.noised_by:
-            raise Incompatible(f"channel {terms.channel.name!r}: put Clip before the noise, not behind it")
-        if terms.channel.touches is not None:
+            raise Incompatible(f"channel {context.channel.name!r}: put Clip before the noise, not behind it")
+        if context.channel.touches is not None:
             return replace(self, aside=True), sensitivity
-        moved = 2 * self.norm if terms.relation == "replace" else self.norm
+        moved = 2 * self.norm if context.relation == "replace" else self.norm
         return self, Sensitivity(
-            moved, Unit.CLIENT if self.whole or terms.channel.unit is Unit.CLIENT else None
+            moved, Unit.CLIENT if self.whole or context.channel.unit is Unit.CLIENT else None
         )
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:

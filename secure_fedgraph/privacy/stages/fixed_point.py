@@ -46,37 +46,38 @@ class FixedPoint(Stage):
         if not (math.isfinite(self.limit) and self.limit > 0):
             raise BadInput(f"limit {self.limit}: fixed point needs a positive number; set protection.limit=8")
 
-    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, context: BindContext) -> tuple[Stage, Sensitivity]:
         """Chooses the step from the ring, the limit and everybody who may contribute."""
         if sensitivity.noised_by == "server":
             raise Incompatible(
-                f"channel {terms.channel.name!r}: the server's noise follows the rounding, which its scale "
+                f"channel {context.channel.name!r}: the server's noise follows the rounding, which its scale "
                 "leaves out: add the noise in the client"
             )
-        if not terms.ring:
+        if not context.ring:
             raise Incompatible(
-                f"channel {terms.channel.name!r}: FixedPoint needs a carrier that adds in a ring "
+                f"channel {context.channel.name!r}: FixedPoint needs a carrier that adds in a ring "
                 "(masked, homomorphic)"
             )
-        if terms.channel.largest > self.limit:
+        if context.channel.largest > self.limit:
             raise BadInput(
-                f"channel {terms.channel.name!r} holds values up to {terms.channel.largest_is} = "
-                f"{terms.channel.largest:g}, and protection.limit = {self.limit:g} is less: set "
-                f"protection.limit={terms.channel.largest:g}, or {terms.channel.largest_is}={self.limit:g}"
+                f"channel {context.channel.name!r} holds values up to {context.channel.largest_is} = "
+                f"{context.channel.largest:g}, and protection.limit = {self.limit:g} is less: set "
+                f"protection.limit={context.channel.largest:g}, or "
+                f"{context.channel.largest_is}={self.limit:g}"
             )
-        room = terms.ring / 2 / len(terms.clients) - 1
+        room = context.ring / 2 / len(context.clients) - 1
         if room < 1:
-            raise Incompatible(f"{len(terms.clients)} clients do not fit a ring of {terms.ring} values")
+            raise Incompatible(f"{len(context.clients)} clients do not fit a ring of {context.ring} values")
         step = 2.0 ** math.ceil(math.log2(self.limit / room))
         if step > self.limit / 2**8:
             raise Incompatible(
-                f"channel {terms.channel.name!r}: a ring of {terms.ring} values leaves {len(terms.clients)} "
-                f"clients less than 8 bits each at limit {self.limit}: use a larger ring (under masked, "
-                "protection.bits=32)"
+                f"channel {context.channel.name!r}: a ring of {context.ring} values leaves "
+                f"{len(context.clients)} clients less than 8 bits each at limit {self.limit}: use a larger "
+                "ring (under masked, protection.bits=32)"
             )
         if step >= 1:
             raise BadInput(
-                f"channel {terms.channel.name!r}: limit {self.limit:g} makes a grid of {step:.3g}, coarser "
+                f"channel {context.channel.name!r}: limit {self.limit:g} makes a grid of {step:.3g}, coarser "
                 "than whole numbers: set protection.limit=8, or what your values need"
             )
         # Rounding moves a row by up to sqrt(width)/2 steps, and the width is not known at binding: no
@@ -110,6 +111,6 @@ class FixedPoint(Stage):
         values: np.ndarray = np.multiply(matrix, self.step, dtype=np.float64)
         return values
 
-    def terms(self) -> dict[str, Any]:
+    def public(self) -> dict[str, Any]:
         """The public grid step."""
         return {"grid": self.step}

@@ -105,9 +105,9 @@ class Gaussian(Stage):
         """The step that parts of sums over units are rounded to before they are added up."""
         return self.step
 
-    def bind(self, sensitivity: Sensitivity, terms: BindContext) -> tuple[Stage, Sensitivity]:
+    def bind(self, sensitivity: Sensitivity, context: BindContext) -> tuple[Stage, Sensitivity]:
         """Takes the scale from the sensitivity, and the grid from the scale and the ring."""
-        channel = terms.channel
+        channel = context.channel
         if not sensitivity.bounded:
             raise Unbound(
                 f"channel {channel.name!r}: Gaussian noise needs a bounded upload and nothing before "
@@ -119,7 +119,7 @@ class Gaussian(Stage):
                 f"channel {channel.name!r}: noise is added by the {sensitivity.noised_by} already: keep one "
                 "Gaussian, with the larger multiplier"
             )
-        honest, room = self._honest(terms), self._room(terms)
+        honest, room = self._honest(context), self._room(context)
         deviation = self.multiplier * sensitivity.l2 / math.sqrt(honest)
         # a client's upload has no coordinate beyond its norm; a sum over units often no bound of its own
         touches = channel.touches
@@ -136,8 +136,8 @@ class Gaussian(Stage):
             if sigma == COARSEST or self.by != "shares":
                 raise Incompatible(
                     f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
-                    f"{needed:.3g} and noise of {deviation:.3g} among {len(terms.clients)} clients: use more "
-                    "noise, a larger ring (under masks protection.bits=32) or a smaller protection.limit"
+                    f"{needed:.3g} and noise of {deviation:.3g} among {len(context.clients)} clients: use "
+                    "more noise, a larger ring (under masks protection.bits=32) or a smaller protection.limit"
                 )
             sigma //= 2
         step = deviation / sigma
@@ -186,7 +186,7 @@ class Gaussian(Stage):
         """Noise that the server adds is not on an upload that it sees."""
         return {"client": "noised", "server": "", "shares": "with a share of the noise"}[self.by]
 
-    def terms(self) -> dict[str, float]:
+    def public(self) -> dict[str, float]:
         """The public grid step and the noise on one upload, in steps."""
         return {"grid": self.step, "sigma": self.sigma}
 
@@ -206,26 +206,26 @@ class Gaussian(Stage):
             ),
         )
 
-    def _honest(self, terms: BindContext) -> int:
+    def _honest(self, context: BindContext) -> int:
         if self.by != "shares":
             return 1
-        if not terms.ring or terms.channel.reveal is not Reveal.SUM:
+        if not context.ring or context.channel.reveal is not Reveal.SUM:
             raise Incompatible(
-                f"channel {terms.channel.name!r}: noise in shares is whole in a sum only, which a carrier "
+                f"channel {context.channel.name!r}: noise in shares is whole in a sum only, which a carrier "
                 "that adds in a ring has to show alone"
             )
         # a sum of a quorum may hold everybody who colludes in the whole cohort
-        counted = terms.quorum - max(1, math.ceil(self.colluders * len(terms.clients) - 1e-9))
+        counted = context.quorum - max(1, math.ceil(self.colluders * len(context.clients) - 1e-9))
         if counted < 1:
             raise BadInput(
-                f"channel {terms.channel.name!r}: of a quorum of {terms.quorum} nobody is left beside the "
-                "colluders to add noise: set protection.quorum=3 or more, or fewer protection.colluders"
+                f"channel {context.channel.name!r}: of a quorum of {context.quorum} nobody is left beside "
+                "the colluders to add noise: set protection.quorum=3 or more, or fewer protection.colluders"
             )
         return counted
 
-    def _room(self, terms: BindContext) -> float:
+    def _room(self, context: BindContext) -> float:
         """Steps up to which one upload, noise included, may go."""
-        return terms.ring / 2 / len(terms.clients) - 1 if self.by == "shares" else EXACT[self.by]
+        return context.ring / 2 / len(context.clients) - 1 if self.by == "shares" else EXACT[self.by]
 
     def _sampler(self, sigma: int) -> DiscreteGaussian:
         return discrete_gaussian(sigma) if self.by == "shares" else rounded_gaussian(sigma)

@@ -29,8 +29,8 @@ class Valued:
     """Three clients with keys, and a server that has their ciphertexts of one exchange."""
 
     def __init__(self) -> None:
-        terms = BindContext(Channel("valued", Reveal.VALUES), NAMES, "zero-out")
-        self.carrier = EncryptedValues(holder=HOLDER).bind(terms)
+        context = BindContext(Channel("valued", Reveal.VALUES), NAMES, "zero-out")
+        self.carrier = EncryptedValues(holder=HOLDER).bind(context)
         self.parties, self.place = introduced(NAMES), scope(20, "valued", NAMES)
         self.carrier.set_up(self.ask, NAMES)
         generator = np.random.default_rng(3)
@@ -169,5 +169,5 @@ class TestWhatABlindOpenerGives:
         assert np.array_equal(np.rint(key), np.rint(true))
 
     def test_the_channel_says_so(self) -> None:
-        terms = BindContext(Channel("valued", Reveal.VALUES), NAMES, "zero-out")
-        assert any("lies" in line and "the key" in line for line in EncryptedValues().excess(terms))
+        context = BindContext(Channel("valued", Reveal.VALUES), NAMES, "zero-out")
+        assert any("lies" in line and "the key" in line for line in EncryptedValues().excess(context))

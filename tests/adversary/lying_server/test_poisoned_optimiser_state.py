@@ -60,13 +60,13 @@ def alone(made: Played) -> float:
     """How far the sum of a later round points along the victim's update."""
     own: dict[str, dict[str, torch.Tensor]] = {}
     for client in made.clients.values():
-        real = client._remember
+        real = client._record_contribution
 
         def seen(bound, upload, scope, name=client.name, real=real):
             own[name] = {k: v.detach().clone() for k, v in upload.values.items()}
             real(bound, upload, scope)
 
-        client._remember = seen
+        client._record_contribution = seen
     for number in range(TIMES + 1, TIMES + 1 + AFTER):
         found = made.round(number).reduce(made.algorithm.UPDATE, given=made.state)
     assert set(found.contributors) == set(made.names)
@@ -86,7 +86,7 @@ def squares(made: Played) -> dict[str, float]:
 
 
 def kept_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Client, "_keep", lambda self, *_: setattr(self, "_before", None))
+    monkeypatch.setattr(Client, "_commit_memory", lambda self, *_: setattr(self, "_before", None))
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +253,7 @@ class TestLasting:
         memory, scratch = {"released mashes": 1, "model": 1}, {}
         before = Before(memory, scratch, deep=False)
         memory.update({"released mashes": 2, "frozen occurrences": 3, "drawn links": 4, "model": 5, "new": 6})
-        before.go_back(memory, scratch)
+        before.restore(memory, scratch)
         assert memory == {
             "released mashes": 2, "frozen occurrences": 3, "drawn links": 4, "model": 1,
         }  # fmt: skip

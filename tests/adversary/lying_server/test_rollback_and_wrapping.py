@@ -101,8 +101,8 @@ class TestWrapping:
     def test_a_step_that_leaves_the_others_out_would_turn_the_sum_round(self, monkeypatch):
         real = FixedPoint.bind
 
-        def alone(self: Any, sensitivity: Any, terms: BindContext) -> Any:
-            one = BindContext(terms.channel, terms.clients[:1], terms.relation, terms.ring)
+        def alone(self: Any, sensitivity: Any, context: BindContext) -> Any:
+            one = BindContext(context.channel, context.clients[:1], context.relation, context.ring)
             return real(self, sensitivity, one)
 
         monkeypatch.setattr(fixed_point.FixedPoint, "bind", alone)

@@ -17,9 +17,8 @@ from test_secure_aggregation import CHANNEL, Server
 
 from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage, Refused
-from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
+from secure_fedgraph.privacy.carriers.secagg import advertisements, neighbours
 from secure_fedgraph.privacy.carriers.secagg import client as masking_session
-from secure_fedgraph.privacy.carriers.secagg import neighbours
 from secure_fedgraph.privacy.carriers.secagg import server as masking
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, around, circle, shape
@@ -61,19 +60,19 @@ class Grinding(Server):
     def suited(self, adverts: dict[str, Any]) -> bool:
         count, settings = len(self.names), self.carrier
         degree = masking.shape(count, count, settings.colluders, settings.dropouts).degree
-        deck = KeyAdvertisements(self.names, *(stacked(adverts, key) for key in decks.FIELDS))
-        self.victim = self.suits(around(circle(deck.names, deck.digest), degree)) or ""
+        advertised = KeyAdvertisements(self.names, *(stacked(adverts, key) for key in advertisements.FIELDS))
+        self.victim = self.suits(around(circle(advertised.names, advertised.digest), degree)) or ""
         return bool(self.victim)
 
     def read(self) -> bool:
         """Whether the victim's upload is open, once everybody has helped with the sum of all."""
         revealed = self.unmask(self.sign(self.names))
-        plus, minus = [], [decks.own_key(self.seed(self.victim, revealed), self.bound_to)]
-        info = decks.pair_info(self.bound_to)
-        for other in set(self.dealt.neighbours[self.victim]) & set(self.secrets):
+        plus, minus = [], [advertisements.own_key(self.seed(self.victim, revealed), self.bound_to)]
+        info = advertisements.pair_info(self.bound_to)
+        for other in set(self.session.neighbours[self.victim]) & set(self.secrets):
             key = self.secrets[other].key
             if isinstance(key, AgreementKey):  # a copied one cancels by itself
-                pair = key.shared_with(self.dealt.deck.row(self.victim, "public"), info)
+                pair = key.shared_with(self.session.advertised.row(self.victim, "public"), info)
                 (minus if self.victim < other else plus).append(pair)
         return bool(self.reads(self.strip(self.victim, plus, minus), self.victim))
 
@@ -146,7 +145,7 @@ class Copying(Grinding):
     def signed(self, name: str, public: bytes, committed: bytes) -> dict[str, Any]:
         party = self.parties[name]
         place = party.secrets["masked/session"].scope
-        row = party.identity.sign(decks.statement(place, name, public, committed))
+        row = party.identity.sign(advertisements.statement(place, name, public, committed))
         fields = {"public": public, "commitment": committed, "signature": row}
         return {key: np.frombuffer(value, "u1") for key, value in fields.items()}
 
@@ -179,13 +178,13 @@ class TestCopiedKeys:
             self.read()  # the server's own half looks, too
 
     def test_clients_look_for_themselves(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(decks, "check_not_copied", lambda *_: None)
+        monkeypatch.setattr(advertisements, "check_not_copied", lambda *_: None)
         with pytest.raises(HostileMessage, match="one key twice"):
             self.read()
 
     def test_if_nobody_looked_a_copy_would_take_each_mask_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(decks, "check_not_copied", lambda *_: None)
-        monkeypatch.setattr(decks, "check_no_copies", lambda *_: None)
+        monkeypatch.setattr(advertisements, "check_not_copied", lambda *_: None)
+        monkeypatch.setattr(advertisements, "check_no_copies", lambda *_: None)
         assert self.read()
 
     def test_a_deck_with_a_key_twice_is_refused(self) -> None:
@@ -217,8 +216,11 @@ class TestCopiedKeys:
 
         prepared = server.carrier.prepare(Ask(), FORTY, "update")
         assert sorted(left) == ["n01", "n05"]
-        assert not {"n01", "n05"} & set(prepared.dealt.deck.names)
+        assert not {"n01", "n05"} & set(prepared.session.advertised.names)
 
 
 def deck_of(adverts: dict[str, Any]) -> dict[str, Any]:
-    return {"names": "\n".join(sorted(adverts)), **{key: stacked(adverts, key) for key in decks.FIELDS}}
+    return {
+        "names": "\n".join(sorted(adverts)),
+        **{key: stacked(adverts, key) for key in advertisements.FIELDS},
+    }

@@ -150,7 +150,7 @@ class TestWhatIsOpenedOfARefusedSum:
         server.take_uploads()
         revealed = server.unmask(server.sign(TWELVE))
         minus = [
-            unmasking.decks.own_key(server.seed(name, revealed), server.bound_to)
+            unmasking.advertisements.own_key(server.seed(name, revealed), server.bound_to)
             for name in TWELVE
             if name != POISONER
         ]

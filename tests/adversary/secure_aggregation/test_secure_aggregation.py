@@ -20,8 +20,7 @@ from secure_fedgraph.policies import homomorphic, masked
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, SecretKey
 from secure_fedgraph.privacy.carriers.key_agreement import shared_key
-from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
-from secure_fedgraph.privacy.carriers.secagg import client, neighbours
+from secure_fedgraph.privacy.carriers.secagg import advertisements, client, neighbours
 from secure_fedgraph.privacy.carriers.secagg import server as masking
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
 from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centred
@@ -60,7 +59,7 @@ class Server:
 
     def take_uploads(self, change=lambda name, part: part):
         self.prepared = self.carrier.prepare(self.ask, self.names, "update")
-        self.dealt = self.prepared.dealt
+        self.session = self.prepared.session
         self.place = scope(next(self.numbers), cohort=self.names)
         self.secrets = {}
         for name, part in self.prepared.parts(self.names).items():
@@ -72,7 +71,7 @@ class Server:
 
     @property
     def bound_to(self):
-        return decks.context(self.place, self.dealt.deck)
+        return advertisements.context(self.place, self.session.advertised)
 
     def sign(self, survivors, who=None):
         given = {"survivors": "\n".join(sorted(survivors))}
@@ -86,9 +85,9 @@ class Server:
     def shares_of(self, owner, revealed):
         found = {}
         for holder, tree in revealed.items():
-            if owner in self.dealt.held[holder]:
-                row = tree["shares"][self.dealt.held[holder].index(owner)]
-                found[self.dealt.deck.places[holder] + 1] = int.from_bytes(row.tobytes(), "little")
+            if owner in self.session.held[holder]:
+                row = tree["shares"][self.session.held[holder].index(owner)]
+                found[self.session.advertised.places[holder] + 1] = int.from_bytes(row.tobytes(), "little")
         return found
 
     def seed(self, owner, *revealed):
@@ -96,17 +95,17 @@ class Server:
         shares = {}
         for one in revealed:
             shares.update(self.shares_of(owner, one))
-        needed = self.dealt.shape.shares
+        needed = self.session.shape.shares
         some = dict(list(shares.items())[:needed])
         return combine(some).to_bytes(32, "little")
 
     def open(self, name, mask_seed, own_seed):
         """One upload, from both of its owner's seeds."""
-        key, info = AgreementKey.from_seed(mask_seed), decks.pair_info(self.bound_to)
-        plus, minus = [], [decks.own_key(own_seed, self.bound_to)]
-        for other in self.dealt.held[name]:
+        key, info = AgreementKey.from_seed(mask_seed), advertisements.pair_info(self.bound_to)
+        plus, minus = [], [advertisements.own_key(own_seed, self.bound_to)]
+        for other in self.session.held[name]:
             if other != name:
-                pair = key.shared_with(self.dealt.deck.row(other, "public"), info)
+                pair = key.shared_with(self.session.advertised.row(other, "public"), info)
                 (minus if name < other else plus).append(pair)
         return self.strip(name, plus, minus)
 
@@ -163,7 +162,7 @@ class TestTwoLists:
             pays=("c0",), carrier=Masked(colluders=0.2).bind(BindContext(CHANNEL, SIX, "zero-out"))
         )
         server.take_uploads()
-        assert 2 * server.dealt.shape.signatures > 6 + 1
+        assert 2 * server.session.shape.signatures > 6 + 1
 
 
 class TestListsThatMix:
@@ -187,14 +186,16 @@ class TestListsThatMix:
         for name in others:
             revealed |= server.unmask(signed, (name,))
         own = server.seed(names[0], revealed)
-        plus, minus = [], [decks.own_key(own, server.bound_to)]
-        info = decks.pair_info(server.bound_to)
+        plus, minus = [], [advertisements.own_key(own, server.bound_to)]
+        info = advertisements.pair_info(server.bound_to)
         kinds = {n: [m for m in others if m not in (n, others[others.index(n) - 1])] for n in others}
         for name in others:  # holders that were told it is gone hold back nothing of its mask's key
             shares = server.shares_of(name, {m: revealed[m] for m in kinds[name]})
-            needed = server.dealt.shape.shares
+            needed = server.session.shape.shares
             seed = combine(dict(list(shares.items())[:needed])).to_bytes(32, "little")
-            pair = AgreementKey.from_seed(seed).shared_with(server.dealt.deck.row(names[0], "public"), info)
+            pair = AgreementKey.from_seed(seed).shared_with(
+                server.session.advertised.row(names[0], "public"), info
+            )
             minus.append(pair)  # the victim's name is the lowest
         return server.reads(server.strip(names[0], plus, minus), names[0])
 
@@ -268,7 +269,7 @@ class TestADropOutThatIsNone:
         server = Server().take_uploads()
         revealed = server.unmask(server.sign(REST))
         mask_seed = server.seed(VICTIM, revealed)
-        assert AgreementKey.from_seed(mask_seed).public == server.dealt.deck.row(VICTIM, "public")
+        assert AgreementKey.from_seed(mask_seed).public == server.session.advertised.row(VICTIM, "public")
         return server, mask_seed
 
     def test_the_own_mask_is_still_on_it(self):
@@ -278,7 +279,7 @@ class TestADropOutThatIsNone:
         assert np.abs(left.astype(np.int64)).max() > 2**20  # forty words below that by chance: 2**-440
 
     def test_with_single_masks_it_would_be_open(self, monkeypatch):
-        monkeypatch.setattr(decks, "own_key", lambda seed, bound_to: bytes(32))
+        monkeypatch.setattr(advertisements, "own_key", lambda seed, bound_to: bytes(32))
         server, mask_seed = self.declared_dead()
         assert server.reads(server.open(VICTIM, mask_seed, b""))
 
@@ -314,20 +315,24 @@ class TestSecretsThatServeTwice:
         replayed = old.ask("advertise", {n: {} for n in SIX})["c5"]
         new = Server(parties, exchange=50)
         adverts = new.ask("advertise", {n: {} for n in SIX})
-        deck = decks.KeyAdvertisements.of({**adverts, "c5": replayed})
+        advertised = advertisements.KeyAdvertisements.of({**adverts, "c5": replayed})
         with pytest.raises(HostileMessage, match="A signature does not belong to identity"):
-            new.ask("share", {"c0": deck.to_tree()})
+            new.ask("share", {"c0": advertised.to_tree()})
 
     def test_if_signatures_named_no_exchange_it_would_be_taken(self, monkeypatch):
-        real = decks.statement
+        real = advertisements.statement
         monkeypatch.setattr(
-            decks, "statement", lambda place, *rest: real(dataclasses.replace(place, exchange=0), *rest)
+            advertisements,
+            "statement",
+            lambda place, *rest: real(dataclasses.replace(place, exchange=0), *rest),
         )
         parties = introduced(SIX)
         replayed = Server(parties).ask("advertise", {n: {} for n in SIX})["c5"]
         new = Server(parties, exchange=50)
-        deck = decks.KeyAdvertisements.of({**new.ask("advertise", {n: {} for n in SIX}), "c5": replayed})
-        assert new.ask("share", {"c0": deck.to_tree()})["c0"]["shares"].shape == (5, 92)
+        advertised = advertisements.KeyAdvertisements.of(
+            {**new.ask("advertise", {n: {} for n in SIX}), "c5": replayed}
+        )
+        assert new.ask("share", {"c0": advertised.to_tree()})["c0"]["shares"].shape == (5, 92)
 
     def test_a_client_that_came_back_from_a_checkpoint_has_no_old_secrets(self):
         server = Server().take_uploads()
@@ -383,11 +388,11 @@ class TestMiddle:
         server = Server()
         adverts = server.ask("advertise", {n: {} for n in SIX})
         adverts["c4"] = {**adverts["c4"], "public": np.frombuffer(AgreementKey.generate().public, "u1")}
-        deck = decks.KeyAdvertisements.of(adverts)
+        advertised = advertisements.KeyAdvertisements.of(adverts)
         with pytest.raises(HostileMessage, match="A signature does not belong"):
-            server.ask("share", {"c0": deck.to_tree()})
+            server.ask("share", {"c0": advertised.to_tree()})
         with pytest.raises(HostileMessage, match="c4's own key came back changed"):
-            server.ask("share", {"c4": deck.to_tree()})
+            server.ask("share", {"c4": advertised.to_tree()})
 
 
 class TestQuorum:
@@ -424,7 +429,7 @@ class TestQuorum:
         server = Server().take_uploads()
         monkeypatch.setattr(client, "_next", lax)
         revealed = server.unmask(server.sign((VICTIM,)))
-        assert len(server.shares_of(VICTIM, revealed)) == 1 < server.dealt.shape.shares
+        assert len(server.shares_of(VICTIM, revealed)) == 1 < server.session.shape.shares
 
     def test_a_threshold_that_the_server_named_would_open_it(self, monkeypatch):
         for module in (masking, client):
@@ -432,10 +437,12 @@ class TestQuorum:
         monkeypatch.setattr(client, "_large_enough", lambda *_: None)
         server = Server().take_uploads()
         revealed = server.unmask(server.sign((VICTIM,)))
-        plus, minus = [], [decks.own_key(server.seed(VICTIM, revealed), server.bound_to)]
+        plus, minus = [], [advertisements.own_key(server.seed(VICTIM, revealed), server.bound_to)]
         for other in REST:
             key = AgreementKey.from_seed(server.seed(other, revealed))
-            pair = key.shared_with(server.dealt.deck.row(VICTIM, "public"), decks.pair_info(server.bound_to))
+            pair = key.shared_with(
+                server.session.advertised.row(VICTIM, "public"), advertisements.pair_info(server.bound_to)
+            )
             (minus if other > VICTIM else plus).append(pair)
         assert server.reads(server.strip(VICTIM, plus, minus))
 
@@ -460,14 +467,16 @@ class TestNeighbours:
     PAID = NAMES[1:19]  # more than it is assumed to have
 
     def surrounded(self):
-        terms = BindContext(CHANNEL, self.NAMES, "zero-out")
-        server = Server(names=self.NAMES, carrier=Masked().bind(terms), pays=self.PAID).take_uploads()
+        context = BindContext(CHANNEL, self.NAMES, "zero-out")
+        server = Server(names=self.NAMES, carrier=Masked().bind(context), pays=self.PAID).take_uploads()
         victim = self.NAMES[0]
         own = server.seed(victim, server.unmask(server.sign(self.NAMES)))
-        plus, minus = [], [decks.own_key(own, server.bound_to)]
-        info = decks.pair_info(server.bound_to)
-        for other in set(server.dealt.neighbours[victim]) & set(self.PAID):
-            pair = server.secrets[other].key.shared_with(server.dealt.deck.row(victim, "public"), info)
+        plus, minus = [], [advertisements.own_key(own, server.bound_to)]
+        info = advertisements.pair_info(server.bound_to)
+        for other in set(server.session.neighbours[victim]) & set(self.PAID):
+            pair = server.secrets[other].key.shared_with(
+                server.session.advertised.row(victim, "public"), info
+            )
             (minus if victim < other else plus).append(pair)
         return server.reads(server.strip(victim, plus, minus), victim)
 
@@ -488,12 +497,12 @@ class TestWithheldShares:
     NAMES = tuple(f"n{i:02d}" for i in range(33))
 
     def withheld(self):
-        victim, terms = self.NAMES[0], BindContext(CHANNEL, self.NAMES, "zero-out")
-        server = Server(names=self.NAMES, carrier=Masked().bind(terms))
+        victim, context = self.NAMES[0], BindContext(CHANNEL, self.NAMES, "zero-out")
+        server = Server(names=self.NAMES, carrier=Masked().bind(context))
         few: list[str] = []
 
         def fewer(part):
-            few.extend(part[client.SENDERS].split("\n")[: server.prepared.dealt.shape.shares - 1])
+            few.extend(part[client.SENDERS].split("\n")[: server.prepared.session.shape.shares - 1])
             rows = part[client.SHARES][: len(few)]
             return {client.SENDERS: "\n".join(few), client.SHARES: rows}
 
@@ -502,16 +511,16 @@ class TestWithheldShares:
         for name in survivors[1:]:  # the victim would not sign: some of them never shared with it
             with contextlib.suppress(HostileMessage):  # nor would those with too many of the few around
                 signed |= server.sign(survivors, (name,))
-        if len(signed) < server.dealt.shape.signatures:
+        if len(signed) < server.session.shape.signatures:
             return False
         revealed = server.unmask(signed)
-        if len(server.shares_of(victim, revealed)) < server.dealt.shape.shares:
+        if len(server.shares_of(victim, revealed)) < server.session.shape.shares:
             return False
-        plus, minus = [], [decks.own_key(server.seed(victim, revealed), server.bound_to)]
-        info = decks.pair_info(server.bound_to)
+        plus, minus = [], [advertisements.own_key(server.seed(victim, revealed), server.bound_to)]
+        info = advertisements.pair_info(server.bound_to)
         for other in few:
             key = AgreementKey.from_seed(server.seed(other, revealed))
-            minus.append(key.shared_with(server.dealt.deck.row(victim, "public"), info))
+            minus.append(key.shared_with(server.session.advertised.row(victim, "public"), info))
         return server.reads(server.strip(victim, plus, minus), victim)
 
     def test_those_who_open_its_own_mask_and_those_it_masked_with_overlap(self):
@@ -570,9 +579,11 @@ class TestBroadcasts:
 
     def test_masks_that_do_not_bind_it_open_one_update(self, monkeypatch):
         monkeypatch.setattr(history, "given_digest", lambda given: "")
-        real = decks.context
+        real = advertisements.context
         monkeypatch.setattr(
-            decks, "context", lambda place, deck: real(dataclasses.replace(place, given=""), deck)
+            advertisements,
+            "context",
+            lambda place, advertised: real(dataclasses.replace(place, given=""), advertised),
         )
         assert self.lie() < 1e-6
 
@@ -601,7 +612,7 @@ class TestShares:
             new.carrier.accept(stale, scope(90, cohort=SIX), parties["c0"])
 
     def test_if_seals_did_not_name_the_sum_it_would(self, monkeypatch):
-        monkeypatch.setattr(decks, "parcel", lambda deck, sender, reader: b"shares")
+        monkeypatch.setattr(advertisements, "parcel", lambda advertised, sender, reader: b"shares")
         self.stale_opens()
 
     def stale_opens(self):
@@ -619,7 +630,11 @@ class TestShares:
         part = server.prepared.parts(SIX)["c1"]
         key = shared_key(played, "c0", scope(0, "", ()), "masked: shares")
         with pytest.raises(HostileMessage, match="does not open"):
-            client.unseal(key, part[client.SHARES][0].tobytes(), decks.parcel(server.dealt.deck, "c0", "c1"))
+            client.unseal(
+                key,
+                part[client.SHARES][0].tobytes(),
+                advertisements.parcel(server.session.advertised, "c0", "c1"),
+            )
 
 
 class TestLiars:
@@ -668,8 +683,8 @@ class TestLiars:
             self.opened(("c1",), leave=("c4", "c5"))
 
     def test_unchecked_shares_would_open_a_wrong_sum(self, monkeypatch):
-        real = decks.commitment
-        monkeypatch.setattr(masking.decks, "commitment", lambda seed: self.any(real(seed)))
+        real = advertisements.commitment
+        monkeypatch.setattr(masking.advertisements, "commitment", lambda seed: self.any(real(seed)))
         assert not self.opened(("c0",))
 
     @staticmethod

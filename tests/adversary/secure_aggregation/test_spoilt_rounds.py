@@ -20,8 +20,7 @@ from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.policies import homomorphic, masked, plaintext
 from secure_fedgraph.privacy.bound import CutWarning
 from secure_fedgraph.privacy.carriers import tolerant_ask
-from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
-from secure_fedgraph.privacy.carriers.secagg import server
+from secure_fedgraph.privacy.carriers.secagg import advertisements, server
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.protocol import DirectCalls, Layout, Message, wire
 
@@ -170,7 +169,7 @@ def lows(made: Session) -> Callable[[bytes], bytes]:
         message = Message.from_bytes(raw)
         tree = message.tree()
         place = dataclasses.replace(_scope(message), cohort=NAMES)
-        said = decks.statement(place, LIAR, LOW_ORDER, bytes(tree["commitment"]))
+        said = advertisements.statement(place, LIAR, LOW_ORDER, bytes(tree["commitment"]))
         signed = made.parties[LIAR].identity.sign(said)
         tree = {**tree, "public": np.zeros(32, "u1"), "signature": np.frombuffer(signed, "u1")}
         return dataclasses.replace(message, body=wire.encode(tree)).to_bytes()

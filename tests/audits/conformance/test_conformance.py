@@ -91,7 +91,7 @@ def sage(policy: Any, rounds: int = 2, **more: Any) -> sfg.Run:
         P.masked(bits=20),
         P.local_dp(1.0, 2.0, "replace"),
         replace(P.masked(), steps=PrivateSteps(4.0, rate=0.2, steps=2)),
-        replace(P.plaintext(), drawn=(RandomisedLinks(2.0),)),
+        replace(P.plaintext(), randomizers=(RandomisedLinks(2.0),)),
     ],
     ids=["central_dp", "homomorphic", "20 bits", "replaced", "steps", "links"],
 )

@@ -150,8 +150,8 @@ def test_pooled_data_have_no_canaries():
 
 def test_strictest_with_a_budget_has_canaries_too():
     strict = made(policy="strictest", epsilon=8.0)
-    found = grid.groups([strict], ["strictest"], [VocabularySupport], [0], canaries=50)
-    assert [group.canaries for group in found if group.canaries] == [50]
+    found = grid.planned_runs([strict], ["strictest"], [VocabularySupport], [0], canaries=50)
+    assert [planned.canaries for planned in found if planned.canaries] == [50]
 
 
 def test_steps_need_more_canaries_than_there_are():

@@ -202,21 +202,21 @@ def clip_by_layer(patch):
 
 
 def clip_after_the_noise(patch):
-    patch.setattr(Clip, "bind", lambda self, sensitivity, terms: (self, Sensitivity(self.norm, Unit.CLIENT)))
+    patch.setattr(Clip, "bind", lambda self, *_: (self, Sensitivity(self.norm, Unit.CLIENT)))
     kept = Gaussian.apply
     patch.setattr(Gaussian, "apply", lambda self, matrix, scope: clip.clipped(kept(self, matrix, scope), 99))
     patch.setattr(clip.Clip, "apply", lambda self, matrix, scope: matrix)
 
 
 def replaced_as_zeroed(patch):
-    patch.setattr(Clip, "bind", lambda self, sensitivity, terms: (self, Sensitivity(self.norm, Unit.CLIENT)))
+    patch.setattr(Clip, "bind", lambda self, *_: (self, Sensitivity(self.norm, Unit.CLIENT)))
 
 
 def mean_on_the_sum(patch):
     kept = Gaussian.bind
 
-    def bind(self, sensitivity, terms):
-        return kept(self, replace(sensitivity, l2=sensitivity.l2 / len(terms.clients)), terms)
+    def bind(self, sensitivity, context):
+        return kept(self, replace(sensitivity, l2=sensitivity.l2 / len(context.clients)), context)
 
     patch.setattr(Gaussian, "bind", bind)
 
@@ -321,7 +321,7 @@ def test_shares_of_the_fewest_honest_survivors_are_enough(channel):
     ],
 )
 def test_shares_that_are_too_small_are_caught(counted, colluders, trials, monkeypatch):
-    monkeypatch.setattr(Gaussian, "_honest", lambda self, terms: counted)
+    monkeypatch.setattr(Gaussian, "_honest", lambda self, context: counted)
     bound = in_shares(SUMS)
     found = audit(
         bound, pooled_parts(bound, answering=3), "server", trials=trials, colluders=colluders or ("owner-1",)

@@ -44,7 +44,7 @@ from secure_fedgraph.privacy.accounting.epsilon import (
 )
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.carriers.secagg import ring_words
-from secure_fedgraph.privacy.contracts import Sensitivity
+from secure_fedgraph.privacy.contracts import BindContext, Sensitivity
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp import features, labels
 from secure_fedgraph.privacy.input_dp import randomizer as drawings
@@ -142,7 +142,7 @@ def a_run(policy: Callable[[], Any]) -> Callable[[], Found]:
 
 
 def a_vertical_run() -> Found:
-    policy = replace(P.plaintext(), drawn=(RandomisedLinks(3.0),))
+    policy = replace(P.plaintext(), randomizers=(RandomisedLinks(3.0),))
     glasu = sfg.Glasu(hidden=4, steps=2, sampler="public", public_nodes=20)
     return names(checks.check(sfg.train(glasu, vertical(), policy, rounds=1, keep=everything)))
 
@@ -190,7 +190,7 @@ def ahead() -> Found:
 
 
 def own_links() -> Found:
-    policy = replace(P.plaintext(), drawn=(RandomisedLinks(1.0),))
+    policy = replace(P.plaintext(), randomizers=(RandomisedLinks(1.0),))
     return names(calls.own_links(sage(), federation(), policy))
 
 
@@ -206,7 +206,7 @@ def label_seeds() -> Found:
     told = []
     for _ in range(2):
         with same_seeds():
-            told.append(RandomisedLabels(1.0).drawn(torch.zeros(100, dtype=torch.long), 7))
+            told.append(RandomisedLabels(1.0).randomized(torch.zeros(100, dtype=torch.long), 7))
     return {"seeded labels"} if torch.equal(*told) else set()
 
 
@@ -350,7 +350,7 @@ COINS, WHOLE_STEPS, ASSIGN, EVENTS = (
     dp_sgd._assign,
     PrivateSteps.events,
 )
-CHARGE, COUNTED, DRAWN = Ledger.charge, accounting.counted, RandomisedLinks.drawn
+CHARGE, COUNTED, DRAWN = Ledger.charge, accounting.counted, RandomisedLinks.randomized
 
 
 def short_batch(patch: Patch) -> None:
@@ -371,8 +371,8 @@ def sign_flip(patch: Patch) -> None:
 
 
 def knob(patch: Patch) -> None:
-    def bind(self: Clip, sensitivity: Sensitivity, terms: Any) -> Any:
-        made, found = BIND(self, sensitivity, terms)
+    def bind(self: Clip, sensitivity: Sensitivity, context: Any) -> Any:
+        made, found = BIND(self, sensitivity, context)
         return made, replace(found, l2=0.3)
 
     patch.setattr(Clip, "bind", bind)
@@ -458,11 +458,14 @@ def one_holder(patch: Patch) -> None:
 
 
 def of_the_cohort(patch: Patch) -> None:
-    patch.setattr(Gaussian, "_honest", lambda self, terms: len(terms.clients) if self.by == "shares" else 1)
+    def everybody(self: Gaussian, context: BindContext) -> int:
+        return len(context.clients) if self.by == "shares" else 1
+
+    patch.setattr(Gaussian, "_honest", everybody)
 
 
 def of_the_quorum(patch: Patch) -> None:
-    patch.setattr(Gaussian, "_honest", lambda self, terms: terms.quorum if self.by == "shares" else 1)
+    patch.setattr(Gaussian, "_honest", lambda self, context: context.quorum if self.by == "shares" else 1)
 
 
 def against_the_server(patch: Patch) -> None:
@@ -662,13 +665,13 @@ def link_seed(patch: Patch) -> None:
 def own_beside(patch: Patch) -> None:
     patch.setattr(
         RandomisedLinks,
-        "drawn",
+        "randomized",
         lambda self, edges, x: torch.cat([edges, edges.flip(0), DRAWN(self, edges, x)], dim=1),
     )
 
 
 def never_taken(patch: Patch) -> None:
-    patch.setattr(clients.Client, "_take_drawn", lambda self, one: None)
+    patch.setattr(clients.Client, "_use_randomized", lambda self, one: None)
 
 
 # of labels and features

@@ -233,9 +233,9 @@ def test_randomised_labels_are_drawn_once_and_used(wrong: Any, monkeypatch: pyte
 
 def test_own_labels_behind_drawn_ones_are_seen(monkeypatch: pytest.MonkeyPatch):
     """Whatever the epsilon is: at 50 randomised labels are the owner's own."""
-    labels = replace(rehearsal("randomised labels").policy.drawn[0], epsilon=50.0)
+    labels = replace(rehearsal("randomised labels").policy.randomizers[0], epsilon=50.0)
     one = rehearsal("randomised labels")
-    one = replace(one, policy=replace(one.policy, drawn=(labels,)))
+    one = replace(one, policy=replace(one.policy, randomizers=(labels,)))
     assert randomised_data(one) == []
     update = sfg.FedSage.update
 

@@ -213,8 +213,8 @@ def test_algorithms_learn_with_unlabelled_nodes(name: str) -> None:
 
 
 def test_labels_drawn_anew_leave_the_unlabelled_alone() -> None:
-    from secure_fedgraph.privacy.input_dp.registry import DRAWINGS
+    from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
 
     y = unlabelled().y
-    drawn = DRAWINGS["labels"](0.1).anew(Data(y=y), 3)
+    drawn = RANDOMIZERS["labels"](0.1).randomize(Data(y=y), 3)
     assert torch.equal(drawn < 0, y < 0) and not torch.equal(drawn, y)

@@ -56,7 +56,7 @@ def test_about_as_many_links_as_before_and_the_most_alike():
     x = torch.eye(NODES)[torch.arange(NODES) // 4 * 4]  # in fours, alike within
     fours = [(4 * g + i, 4 * g + j) for g in range(NODES // 4) for i in range(4) for j in range(i + 1, 4)]
     links = torch.tensor(fours).T
-    drawn = RandomisedLinks(4.0).drawn(links, x)
+    drawn = RandomisedLinks(4.0).randomized(links, x)
     assert torch.equal(drawn[:, : drawn.shape[1] // 2].flip(0), drawn[:, drawn.shape[1] // 2 :])
     pairs = drawn[:, : drawn.shape[1] // 2]
     assert len(fours) * 0.5 < pairs.shape[1] < len(fours) * 1.6
@@ -64,8 +64,11 @@ def test_about_as_many_links_as_before_and_the_most_alike():
 
 
 def test_no_links_and_no_nodes_to_link():
-    assert RandomisedLinks(50.0).drawn(torch.empty(2, 0, dtype=torch.long), torch.ones(5, 2)).shape == (2, 0)
-    assert RandomisedLinks(1.0).drawn(torch.tensor([[0], [0]]), torch.ones(1, 2)).shape == (2, 0)
+    assert RandomisedLinks(50.0).randomized(torch.empty(2, 0, dtype=torch.long), torch.ones(5, 2)).shape == (
+        2,
+        0,
+    )
+    assert RandomisedLinks(1.0).randomized(torch.tensor([[0], [0]]), torch.ones(1, 2)).shape == (2, 0)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
@@ -81,7 +84,7 @@ def federation() -> sfg.Federation:
 
 class TestRuns:
     def run(self, federation: sfg.Federation, **arguments: object) -> sfg.Run:
-        policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLinks(3.0),))
+        policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLinks(3.0),))
         return sfg.train(sfg.FedAvg(hidden=(8, 8), fanout=(2, 2)), federation, policy, **arguments)
 
     def test_links_are_paid_once_and_nothing_else_is_covered(self, federation):
@@ -92,7 +95,7 @@ class TestRuns:
 
     def test_who_holds_a_link_pays_for_it(self):
         split = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, partition="vertical")
-        policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLinks(3.0),))
+        policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLinks(3.0),))
         made = sfg.train(sfg.Glasu(hidden=8, sampler="public", public_nodes=20), split, policy, rounds=1)
         assert made.privacy("edge")["epsilon"] == pytest.approx(9.0, abs=1e-3)
 
@@ -113,14 +116,14 @@ class TestRuns:
 
     def test_training_never_sees_the_clients_own(self, federation, monkeypatch):
         seen = []
-        drawn = RandomisedLinks.drawn
+        drawn = RandomisedLinks.randomized
 
         def spy(self: RandomisedLinks, edge_index: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
             made = drawn(self, edge_index, x)
             seen.append(made)
             return made
 
-        monkeypatch.setattr(RandomisedLinks, "drawn", spy)
+        monkeypatch.setattr(RandomisedLinks, "randomized", spy)
         trained = []
         monkeypatch.setattr(
             sfg.FedAvg,

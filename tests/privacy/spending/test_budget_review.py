@@ -72,7 +72,7 @@ class TestRelations:
 
     def test_a_link_that_is_there_or_not_is_one_answer(self):
         found = planned(experiment(policy="masked", unit="edge", relation="add-remove"))
-        assert found.policy.drawn[0].epsilon == pytest.approx(8.0, rel=1e-3)
+        assert found.policy.randomizers[0].epsilon == pytest.approx(8.0, rel=1e-3)
 
     def test_the_number_of_records_is_public(self):
         """A step is a whole number over rate * records: who reads one knows how many records there are."""
@@ -83,7 +83,7 @@ class TestRelations:
 
     def test_a_link_put_elsewhere_is_two_answers(self):
         with pytest.raises(BadInput, match="changes two pairs"):
-            replace(sfg.policies.local_dp(1.0, 1.0, "replace"), drawn=(RandomisedLinks(1.0),))
+            replace(sfg.policies.local_dp(1.0, 1.0, "replace"), randomizers=(RandomisedLinks(1.0),))
         with pytest.raises(BadInput, match="relation 'replace'"):
             planned(experiment(policy="masked", unit="edge", relation="replace"))
 
@@ -233,7 +233,7 @@ class Overheard(Algorithm):
 
 def test_who_reads_before_it_was_asked_reads_with_drawn_links():
     data = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
-    policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLinks(0.5),))
+    policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLinks(0.5),))
     made = sfg.train(Overheard(), data, policy, rounds=1)
     for name, graph in data.owners.items():
         sent = made.state[name].long()
@@ -245,7 +245,7 @@ def test_who_reads_before_it_was_asked_reads_with_drawn_links():
 
 @pytest.mark.parametrize("epsilon", [1e-17, 710.0, 1e6])
 def test_extreme_links_are_drawn(epsilon):
-    drawn = RandomisedLinks(epsilon).drawn(torch.tensor([[0, 1], [1, 2]]), torch.eye(6))
+    drawn = RandomisedLinks(epsilon).randomized(torch.tensor([[0, 1], [1, 2]]), torch.eye(6))
     assert drawn.shape[0] == 2
 
 

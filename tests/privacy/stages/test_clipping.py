@@ -14,7 +14,7 @@ from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol import Channel, Reveal, Unit
 
 
-def terms(relation: str) -> BindContext:
+def context(relation: str) -> BindContext:
     return BindContext(Channel("update", Reveal.SUM), NAMES, relation)
 
 
@@ -48,7 +48,7 @@ def test_zeros_and_giants():
 
 @pytest.mark.parametrize(("relation", "moved"), [("zero-out", 2.0), ("replace", 4.0)])
 def test_sensitivity_by_relation(relation, moved):
-    assert Clip(2.0).bind(Sensitivity(), terms(relation))[1] == Sensitivity(moved, Unit.CLIENT)
+    assert Clip(2.0).bind(Sensitivity(), context(relation))[1] == Sensitivity(moved, Unit.CLIENT)
 
 
 @pytest.mark.parametrize("unit", [Unit.NODE, Unit.EDGE, Unit.GRAPH])
@@ -57,7 +57,7 @@ def test_whose_data_is_bounded(unit):
     rows = BindContext(Channel("egos", Reveal.SUM, unit), NAMES, "zero-out")
     assert Clip(2.0).bind(Sensitivity(), rows)[1] == Sensitivity(2.0, None)
     assert Clip(2.0, whole=True).bind(Sensitivity(), rows)[1] == Sensitivity(2.0, Unit.CLIENT)
-    assert Clip(2.0, whole=True).bind(Sensitivity(), terms("replace"))[1] == Sensitivity(4.0, Unit.CLIENT)
+    assert Clip(2.0, whole=True).bind(Sensitivity(), context("replace"))[1] == Sensitivity(4.0, Unit.CLIENT)
 
 
 def test_the_whole_is_scaled_as_one():
@@ -78,7 +78,7 @@ def test_nothing_to_clip(shape):
 def test_behind_noise_it_does_not_bind():
     """A zeroed row that carries noise is not at zero: clipping it again bounds nothing that was promised."""
     with pytest.raises(Incompatible, match="put Clip before the noise"):
-        Clip(2.0).bind(Sensitivity(1.0, noised_by="client"), terms("zero-out"))
+        Clip(2.0).bind(Sensitivity(1.0, noised_by="client"), context("zero-out"))
 
 
 @pytest.mark.parametrize("norm", [0.0, -1.0, math.inf, math.nan])

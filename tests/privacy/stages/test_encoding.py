@@ -39,7 +39,7 @@ def fitted(limit: float, clients: int, ring: int) -> FixedPoint:
 def test_step(limit, clients, ring, step):
     stage = fitted(limit, clients, ring)
     assert stage.step == step
-    assert stage.terms() == {"grid": step}
+    assert stage.public() == {"grid": step}
     assert clients * (limit / step + 1) < ring / 2  # everybody at the limit does not wrap
     assert clients * (limit / (step / 2) + 1) >= ring / 2  # and half the step would
 

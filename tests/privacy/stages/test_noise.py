@@ -149,7 +149,7 @@ class TestShares:
 
     def test_the_policys_quorum_reaches_the_client(self):
         bound = distributed_dp(1.0, 1.0, quorum=0.8).bind([SUM], many(11))["update"]
-        assert bound.protection.quorum == bound.terms.quorum == bound.carrier.quorum == 9
+        assert bound.protection.quorum == bound.bind_context.quorum == bound.carrier.quorum == 9
 
     def test_it_is_whole_in_a_sum_only(self):
         stage = Gaussian(1.0, "shares")
@@ -171,7 +171,7 @@ class TestGrid:
     @pytest.mark.parametrize(("multiplier", "l2"), [(0.013, 0.7), (1.0, 1.0), (55.5, 123.4)])
     def test_as_many_steps_to_a_deviation_whatever_it_is(self, multiplier, l2, by):
         stage = bound(multiplier, l2, by)
-        assert stage.terms() == {"grid": stage.step, "sigma": stage.sigma}
+        assert stage.public() == {"grid": stage.step, "sigma": stage.sigma}
         if by == "server":
             assert STEPS <= stage.sigma <= 2 * STEPS
             assert math.frexp(stage.step)[0] == 0.5

@@ -57,12 +57,12 @@ class Homomorphic(Carrier):
     ring = 2**30
     agrees_on_keys = True
 
-    def bind(self, terms: BindContext) -> Homomorphic:
+    def bind(self, context: BindContext) -> Homomorphic:
         """Sizes the plaintext ring for everybody who may contribute."""
-        clients = len(terms.clients)
+        clients = len(context.clients)
         return replace(self, parameters=RingParameters(self.ring // 2 // clients, clients, self.scheme))
 
-    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
         """The shared key, and what sums give away by subtraction."""
         return (
             DIFFERENCES,

@@ -88,31 +88,32 @@ class EncryptedValues(Carrier):
     longest = LONGEST
     agrees_on_keys = True
 
-    def bind(self, terms: BindContext) -> EncryptedValues:
+    def bind(self, context: BindContext) -> EncryptedValues:
         """Checks the holder's name.
 
         Raises:
             BadInput: for a holder that is no client, or ``least`` of 1 or below.
             Refused: for so few clients that unequal weights leave too few effective contributors.
         """
-        if self.holder and self.holder not in terms.clients:
-            raise BadInput(f"protection.holder = {self.holder!r}: name one of {', '.join(terms.clients)}")
+        if self.holder and self.holder not in context.clients:
+            raise BadInput(f"protection.holder = {self.holder!r}: name one of {', '.join(context.clients)}")
         if not self.least > 1:
             raise BadInput(f"least = {self.least}: a sum of one effective contributor is its update")
-        if len(terms.clients) <= self.least:
+        if len(context.clients) <= self.least:
             raise Refused(
-                f"channel {terms.channel.name!r}: {len(terms.clients)} clients make {self.least:g} effective "
-                "contributors only while all have the same weight, which values change after a round: give "
-                f"{math.floor(self.least) + 1} clients or more, or set training.valuation=plain"
+                f"channel {context.channel.name!r}: {len(context.clients)} clients make {self.least:g} "
+                "effective contributors only while all have the same weight, and values change the weights "
+                f"after a round: give {math.floor(self.least) + 1} clients or more, or set "
+                "training.valuation=plain"
             )
         return replace(self, public={})
 
-    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
         """What the declared values leave out, and what lying and colluding parties get."""
         return (
             "the server learns the length of every single update",
             "the key holder learns every contributor's weight, which is its value in the round before",
-            *((SUBTRACTION,) if len(terms.clients) == 2 else ()),
+            *((SUBTRACTION,) if len(context.clients) == 2 else ()),
             "a key holder that colludes with the server opens every update",
             "a server that lies can have the key holder open a single update, or the key, and with it every "
             "update of the run: it opens blindly",

@@ -136,7 +136,7 @@ def _place(run: str, round: int, exchange: int, channel: str, cohort: tuple[str,
     return hashlib.sha256(encode(facts)).digest()
 
 
-def context(scope: Scope, deck: KeyAdvertisements) -> bytes:
+def context(scope: Scope, advertised: KeyAdvertisements) -> bytes:
     """What every mask of the sum is bound to; the broadcast that the client was given is part of it."""
     facts = {
         "run": scope.run,
@@ -145,7 +145,7 @@ def context(scope: Scope, deck: KeyAdvertisements) -> bytes:
         "channel": scope.channel,
         "cohort": _hashed(scope.cohort),
         "given": scope.given,
-        "deck": deck.digest,
+        "deck": advertised.digest,
     }
     return hashlib.sha256(encode(facts)).digest()
 
@@ -170,9 +170,9 @@ def pair_info(bound_to: bytes) -> bytes:
     return b"masked: pair" + bound_to
 
 
-def parcel(deck: KeyAdvertisements, sender: str, reader: str) -> bytes:
+def parcel(advertised: KeyAdvertisements, sender: str, reader: str) -> bytes:
     """What the seal of a pair of shares is bound to."""
-    return b"masked: shares" + deck.digest + _hashed((sender, reader))
+    return b"masked: shares" + advertised.digest + _hashed((sender, reader))
 
 
 def _hashed(names: tuple[str, ...]) -> bytes:

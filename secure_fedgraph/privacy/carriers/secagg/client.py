@@ -12,7 +12,7 @@ import numpy as np
 from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, seal, unseal
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
-from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
+from secure_fedgraph.privacy.carriers.secagg import advertisements
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, circle, near, shape
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret, split
@@ -52,7 +52,7 @@ class Session:
     own_seed: int = field(repr=False)
     key: AgreementKey = field(repr=False)
     next: str = SHARE
-    deck: KeyAdvertisements | None = None
+    advertised: KeyAdvertisements | None = None
     shape: Shape | None = None
     neighbours: tuple[str, ...] = ()
     held: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
@@ -80,36 +80,38 @@ def advertise(scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
         )
     mask_seed, own_seed = random_secret(), random_secret()
     key = AgreementKey.from_seed(_bytes(mask_seed))
-    committed = decks.commitment(_bytes(own_seed))
+    committed = advertisements.commitment(_bytes(own_seed))
     party.secrets[_SESSION] = Session(scope, mask_seed, own_seed, key)  # the session before it is over
-    signed = party.identity.sign(decks.statement(scope, party.name, key.public, committed))
+    signed = party.identity.sign(advertisements.statement(scope, party.name, key.public, committed))
     return {"public": _array(key.public), "commitment": _array(committed), "signature": _array(signed)}
 
 
 def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
     """Shares of both seeds, sealed to each neighbour, once the neighbours' signatures were checked."""
     session = _next(scope, party, SHARE)
-    deck = KeyAdvertisements.from_tree(given)
-    if not set(deck.names) <= set(scope.cohort) or party.name not in deck.places:
+    advertised = KeyAdvertisements.from_tree(given)
+    if not set(advertised.names) <= set(scope.cohort) or party.name not in advertised.places:
         raise HostileMessage(f"{party.name} was handed keys of clients outside the cohort, or not its own")
-    if deck.row(party.name, "public") != session.key.public:
+    if advertised.row(party.name, "public") != session.key.public:
         raise HostileMessage(f"{party.name}'s own key came back changed")
-    numbers = shape(len(scope.cohort), len(deck.names), insists.colluders, insists.dropouts, insists.roster)
-    _large_enough(scope, party, len(deck.names), max(numbers.signatures, insists.quorum))
-    order = circle(deck.names, deck.digest)
+    numbers = shape(
+        len(scope.cohort), len(advertised.names), insists.colluders, insists.dropouts, insists.roster
+    )
+    _large_enough(scope, party, len(advertised.names), max(numbers.signatures, insists.quorum))
+    order = circle(advertised.names, advertised.digest)
     neighbours = near(order, numbers.degree, order.index(party.name))
     for name in neighbours:
-        public, committed = deck.row(name, "public"), deck.row(name, "commitment")
-        signed = decks.statement(session.scope, name, public, committed)
-        party.verify(name, deck.row(name, "signature"), signed)
-    points = {name: deck.places[name] + 1 for name in (*neighbours, party.name)}
+        public, committed = advertised.row(name, "public"), advertised.row(name, "commitment")
+        signed = advertisements.statement(session.scope, name, public, committed)
+        party.verify(name, advertised.row(name, "signature"), signed)
+    points = {name: advertised.places[name] + 1 for name in (*neighbours, party.name)}
     shares = split((session.mask_seed, session.own_seed), numbers.shares, list(points.values()))
     pieces = {name: tuple(_bytes(one) for one in shares[point]) for name, point in points.items()}
     sealed = np.empty((len(neighbours), SEALED_SHARES), dtype=np.uint8)
     for row, name in zip(sealed, neighbours, strict=True):
-        binding = decks.parcel(deck, party.name, name)
+        binding = advertisements.parcel(advertised, party.name, name)
         row[:] = _array(seal(_pair(party, name, scope), b"".join(pieces[name]), binding))
-    session.deck, session.shape, session.neighbours = deck, numbers, neighbours
+    session.advertised, session.shape, session.neighbours = advertised, numbers, neighbours
     session.held = {party.name: (pieces[party.name][0], pieces[party.name][1])}
     session.next = "accept"
     return {"shares": sealed}
@@ -118,7 +120,7 @@ def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) 
 def accept(part: Tree, scope: Scope, party: Party) -> None:
     """Takes the shares that came with the request for the upload: only their senders may be survivors."""
     session = _next(scope, party, "accept")
-    deck, numbers = _settled(session)
+    advertised, numbers = _settled(session)
     senders, rows = part.get(SENDERS), part.get(SHARES)
     names = tuple(senders.split("\n")) if isinstance(senders, str) and senders else ()
     if (
@@ -134,27 +136,27 @@ def accept(part: Tree, scope: Scope, party: Party) -> None:
         )
     held = {}
     for name, row in zip(names, rows, strict=True):
-        opened = _unsealed(party, name, row.tobytes(), scope, deck)
+        opened = _unsealed(party, name, row.tobytes(), scope, advertised)
         held[name] = (opened[:BYTES], opened[BYTES:])
     session.held.update(held)
-    session.scope, session.bound_to, session.next = scope, decks.context(scope, deck), "upload"
+    session.scope, session.bound_to, session.next = scope, advertisements.context(scope, advertised), "upload"
 
 
 def mask_keys(scope: Scope, party: Party) -> tuple[list[bytes], list[bytes]]:
     """The keys of the streams that mask the upload, those added and those subtracted; given out once."""
     session = _next(scope, party, "upload")
-    deck, _ = _settled(session)
+    advertised, _ = _settled(session)
     if scope != session.scope:
         raise HostileMessage(f"{party.name} was asked for its upload in another sum than it prepared")
     session.next = AGREE
     party.secrets[_UPLOADED] = party.secrets.get(_UPLOADED, 0) + 1
     party.secrets[_UNFINISHED] = party.secrets.get(_UNFINISHED, 0) + 1  # until it unmasks
-    plus = [decks.own_key(_bytes(session.own_seed), session.bound_to)]
+    plus = [advertisements.own_key(_bytes(session.own_seed), session.bound_to)]
     minus: list[bytes] = []
-    info = decks.pair_info(session.bound_to)
+    info = advertisements.pair_info(session.bound_to)
     for name in session.held:
         if name != party.name:
-            key = session.key.shared_with(deck.row(name, "public"), info)
+            key = session.key.shared_with(advertised.row(name, "public"), info)
             (plus if party.name < name else minus).append(key)
     return plus, minus
 
@@ -168,10 +170,14 @@ def bound_to(party: Party) -> bytes:
 def agree(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
     """Signs the list of survivors, once, if this client accepts it."""
     session = _next(scope, party, AGREE)
-    deck, numbers = _settled(session)
+    advertised, numbers = _settled(session)
     text = given.get("survivors")
     names = tuple(text.split("\n")) if isinstance(text, str) else ()
-    if list(names) != sorted(set(names)) or not set(names) <= set(deck.names) or party.name not in names:
+    if (
+        list(names) != sorted(set(names))
+        or not set(names) <= set(advertised.names)
+        or party.name not in names
+    ):
         raise HostileMessage(f"{party.name} was shown survivors that repeat, are strangers, or lack it")
     around = set(session.neighbours) & set(names)
     if not around <= set(session.held):
@@ -184,7 +190,7 @@ def agree(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) 
     if insists.whole(names) != names:
         raise HostileMessage(f"{party.name} was shown survivors that are not whole batches")
     session.survivors, session.next = names, UNMASK
-    return {"signature": _array(party.identity.sign(decks.agreement(session.bound_to, names)))}
+    return {"signature": _array(party.identity.sign(advertisements.agreement(session.bound_to, names)))}
 
 
 def unmask(given: Tree, scope: Scope, party: Party) -> Tree:
@@ -215,7 +221,7 @@ def _check_signatures(given: Tree, session: Session, party: Party, needed: int) 
             f"{party.name} was asked to unmask with {len(names)} signatures on the survivors; {needed} are "
             "needed, so that no two lists are answered"
         )
-    signed = decks.agreement(session.bound_to, session.survivors)
+    signed = advertisements.agreement(session.bound_to, session.survivors)
     for name, row in zip(names, rows, strict=True):
         try:
             party.verify(name, bytes(row), signed)
@@ -225,9 +231,9 @@ def _check_signatures(given: Tree, session: Session, party: Party, needed: int) 
             ) from None
 
 
-def _unsealed(party: Party, name: str, raw: bytes, scope: Scope, deck: KeyAdvertisements) -> bytes:
+def _unsealed(party: Party, name: str, raw: bytes, scope: Scope, advertised: KeyAdvertisements) -> bytes:
     try:
-        return unseal(_pair(party, name, scope), raw, decks.parcel(deck, name, party.name))
+        return unseal(_pair(party, name, scope), raw, advertisements.parcel(advertised, name, party.name))
     except HostileMessage:
         raise HostileMessage(f"what {name} shared with {party.name} does not open as its shares") from None
 
@@ -248,8 +254,8 @@ def _next(scope: Scope, party: Party, step: str) -> Session:
 
 
 def _settled(session: Session) -> tuple[KeyAdvertisements, Shape]:
-    assert session.deck is not None and session.shape is not None
-    return session.deck, session.shape
+    assert session.advertised is not None and session.shape is not None
+    return session.advertised, session.shape
 
 
 def _large_enough(scope: Scope, party: Party, found: int, needed: int) -> None:

@@ -57,9 +57,9 @@ class Pairwise(Carrier):
     ring = 2**32
     agrees_on_keys = True
 
-    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
-        return (DIFFERENCES, SUBTRACTION) if len(terms.clients) == 2 else (DIFFERENCES,)
+        return (DIFFERENCES, SUBTRACTION) if len(context.clients) == 2 else (DIFFERENCES,)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:
         """The masked words, one for each value."""

@@ -11,8 +11,7 @@ import numpy as np
 
 from secure_fedgraph.crypto import verify
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
-from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
-from secure_fedgraph.privacy.carriers.secagg import client, ring_words
+from secure_fedgraph.privacy.carriers.secagg import advertisements, client, ring_words
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     COMPLETE,
@@ -79,7 +78,7 @@ class Masked(Carrier):
         abandoned: how many of the sums that a client uploads for may stay unfinished in a run, beyond the
             share ``dropouts`` of them; after that it takes part in no more.
         quorum, batches, roster: filled in by binding.
-        dealt: the server's half of one sum, filled in by :meth:`prepare`.
+        session: the server's half of one sum, filled in by :meth:`prepare`.
 
     Raises:
         BadInput: for settings out of range.
@@ -98,7 +97,7 @@ class Masked(Carrier):
     quorum: int = 2
     roster: int = 0
     batches: tuple[tuple[str, ...], ...] = ()
-    dealt: SumSession | None = field(default=None, repr=False, compare=False)
+    session: SumSession | None = field(default=None, repr=False, compare=False)
 
     name = "masked"
     takes = Domain.RING
@@ -125,49 +124,49 @@ class Masked(Carrier):
         """Words are added modulo this."""
         return 1 << self.bits
 
-    def bind(self, terms: BindContext) -> Masked:
+    def bind(self, context: BindContext) -> Masked:
         """Fixes the quorum and the batches.
 
         Raises:
             BadInput: for batches larger than the federation.
         """
-        names, size = sorted(terms.clients), self.batch
+        names, size = sorted(context.clients), self.batch
         if size > len(names):
             raise BadInput(f"batch {size}: there are {len(names)} clients; set protection.batch=1, or fewer")
         count = len(names) // size  # the last batch takes what is left over
         cuts = [*(size * i for i in range(count)), len(names)]
         batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
         # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
-        least = 1 if terms.channel.accepted else terms.channel.least
+        least = 1 if context.channel.accepted else context.channel.least
         # whatever the colluders subtract, two others are left in the sum
         pair = 2 + conspirators(len(names), self.colluders)
         if pair > len(names):
             raise Refused(
-                f"channel {terms.channel.name!r}: with protection.colluders = {self.colluders:g}, fewer "
+                f"channel {context.channel.name!r}: with protection.colluders = {self.colluders:g}, fewer "
                 f"than two of {len(names)} clients are left for a sum to hide: add clients, or set "
                 "protection.colluders lower"
             )
-        return replace(self, quorum=max(terms.quorum, pair, least), batches=batches, roster=len(names))
+        return replace(self, quorum=max(context.quorum, pair, least), batches=batches, roster=len(names))
 
-    def excess(self, terms: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
         difference = DIFFERENCES
         if self.batch > 1:
             difference = (
                 f"two sums that differ in one batch of {self.batch} clients give that batch's by subtraction"
             )
-        if len(terms.clients) == 2:
+        if len(context.clients) == 2:
             return difference, SUBTRACTION
-        return (difference, PARTS) if self._parts_open(terms) else (difference,)
+        return (difference, PARTS) if self._parts_open(context) else (difference,)
 
-    def _parts_open(self, terms: BindContext) -> bool:
+    def _parts_open(self, context: BindContext) -> bool:
         """Whether colluders and clients reported as gone may be as many as a client's neighbours: where they
         stand between two parts of the circle, the parts share no mask. A complete graph has no parts."""
-        count = len(terms.clients)
+        count = len(context.clients)
         if count <= COMPLETE:
             return False
         degree = shape(count, count, self.colluders, self.dropouts, count).degree
-        return degree <= conspirators(count, self.colluders) + count - max(terms.quorum, 2)
+        return degree <= conspirators(count, self.colluders) + count - max(context.quorum, 2)
 
     def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
         """Those in whole batches."""
@@ -219,15 +218,15 @@ class Masked(Carrier):
         offers = ask(client.ADVERTISE, {name: {} for name in cohort})
         scope, roster = (ask.scope, ask.roster) if isinstance(ask, TolerantAsk) else (None, {})
         adverts = keep_valid(
-            ask, offers, lambda name, tree: decks.check_advert(name, tree, scope, roster.get(name))
+            ask, offers, lambda name, tree: advertisements.check_advert(name, tree, scope, roster.get(name))
         )
         signed = dict(adverts)
-        adverts = keep_valid(ask, signed, lambda name, _: decks.check_not_copied(name, signed))
+        adverts = keep_valid(ask, signed, lambda name, _: advertisements.check_not_copied(name, signed))
         least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
         require(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
-        deck = KeyAdvertisements.of(adverts)
-        numbers = self._shape(cohort, len(deck.names))
-        neighbours = around(circle(deck.names, deck.digest), numbers.degree)
+        advertised = KeyAdvertisements.of(adverts)
+        numbers = self._shape(cohort, len(advertised.names))
+        neighbours = around(circle(advertised.names, advertised.digest), numbers.degree)
 
         def check(name: str, tree: Tree) -> None:
             if not bytes_of(tree.get("shares"), (len(neighbours[name]), client.SEALED_SHARES)):
@@ -235,14 +234,16 @@ class Masked(Carrier):
                     f"channel {channel!r}: {name} shared its secrets with others than its neighbours"
                 )
 
-        replies = keep_valid(ask, ask(client.SHARE, dict.fromkeys(deck.names, deck.to_tree())), check)
+        replies = keep_valid(
+            ask, ask(client.SHARE, dict.fromkeys(advertised.names, advertised.to_tree())), check
+        )
         require(ask, len(replies), least, len(cohort), channel, "had shared its secrets")
         shares = {name: tree["shares"] for name, tree in replies.items()}
-        return replace(self, dealt=SumSession(cohort, deck, numbers, least, neighbours, shares))
+        return replace(self, session=SumSession(cohort, advertised, numbers, least, neighbours, shares))
 
     def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Each client that is still present, with the shares that its neighbours sealed to it."""
-        return self._dealt.parts()
+        return self._session.parts()
 
     def check(self, data: Any, layout: Layout, name: str) -> None:
         """Checks that an upload holds words of this ring, as many as its layout promises."""
@@ -254,7 +255,7 @@ class Masked(Carrier):
         Raises:
             Refused: where too few clients are left, at any step; nothing was opened then.
         """
-        if not set(sealed) <= set(self._dealt.shares):
+        if not set(sealed) <= set(self._session.shares):
             raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")
         # checked before the total is made: a layout's promise allocates nothing
         uploads = {name: ring_words.unpack(data, self.bits, layout, name) for name, data in sealed.items()}
@@ -269,35 +270,35 @@ class Masked(Carrier):
 
         A server that cannot hold all uploads adds them up as they come and takes these off at the end.
         """
-        dealt, channel = self._dealt, scope.channel
-        names, of = tuple(sorted(survivors)), len(dealt.cohort)
-        bound_to = decks.context(scope, dealt.deck)
-        require(ask, len(names), dealt.least, of, channel, "had uploaded")
+        session, channel = self._session, scope.channel
+        names, of = tuple(sorted(survivors)), len(session.cohort)
+        bound_to = advertisements.context(scope, session.advertised)
+        require(ask, len(names), session.least, of, channel, "had uploaded")
         survivor_list = {"survivors": "\n".join(names)}
         roster = ask.roster if isinstance(ask, TolerantAsk) else {}
-        agreed = decks.agreement(bound_to, names)
+        agreed = advertisements.agreement(bound_to, names)
         signed = keep_valid(
             ask,
             ask(client.AGREE, dict.fromkeys(names, survivor_list)),
             lambda name, tree: _check_signature(name, tree, agreed, roster.get(name)),
         )
-        require(ask, len(signed), dealt.least, of, channel, "had signed the list of survivors")
-        signatures = _signatures(dict(list(signed.items())[: dealt.least]))  # clients check no more
+        require(ask, len(signed), session.least, of, channel, "had signed the list of survivors")
+        signatures = _signatures(dict(list(signed.items())[: session.least]))  # clients check no more
         revealed = keep_valid(
             ask,
             ask(client.UNMASK, dict.fromkeys(signed, signatures)),
-            lambda name, tree: dealt.check_shares(name, tree, channel),
+            lambda name, tree: session.check_shares(name, tree, channel),
         )
-        return dealt.keys(names, revealed, bound_to, channel, ask)
+        return session.keys(names, revealed, bound_to, channel, ask)
 
     def _shape(self, cohort: tuple[str, ...], present: int) -> Shape:
         return shape(len(cohort), present, self.colluders, self.dropouts, self.roster)
 
     @property
-    def _dealt(self) -> SumSession:
-        if self.dealt is None:
+    def _session(self) -> SumSession:
+        if self.session is None:
             raise HostileMessage("a masked sum is prepared before it is asked for")
-        return self.dealt
+        return self.session
 
 
 def _check_signature(name: str, tree: Tree, agreed: bytes, identity: bytes | None) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 
 from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage
-from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
-from secure_fedgraph.privacy.carriers.secagg import client
+from secure_fedgraph.privacy.carriers.secagg import advertisements, client
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, are_shares, candidates
@@ -29,7 +28,7 @@ class SumSession:
     """What the server knows of one sum before the uploads: keys, graph, and shares that it cannot open."""
 
     cohort: tuple[str, ...]
-    deck: KeyAdvertisements
+    advertised: KeyAdvertisements
     shape: Shape
     least: int
     neighbours: Mapping[str, tuple[str, ...]]
@@ -75,14 +74,14 @@ class SumSession:
                    channel, f"of those that hold shares of {name}'s secrets had revealed one")  # fmt: skip
         plus: list[bytes] = []
         minus: list[bytes] = []
-        info = decks.pair_info(bound_to)
+        info = advertisements.pair_info(bound_to)
         for name in needed:
             if name in alive:
-                minus.append(decks.own_key(self._own_seed(name, by_owner[name]), bound_to))
+                minus.append(advertisements.own_key(self._own_seed(name, by_owner[name]), bound_to))
                 continue
             key = self._mask_key(name, by_owner[name])
             for other in alive.intersection(self.neighbours[name]):
-                pair = key.shared_with(self.deck.row(other, "public"), info)
+                pair = key.shared_with(self.advertised.row(other, "public"), info)
                 (minus if other < name else plus).append(pair)  # the lower name had added it
         return plus, minus
 
@@ -93,18 +92,18 @@ class SumSession:
             for owner, row, is_share in zip(self.held[holder], rows, are_shares(rows), strict=True):
                 if is_share:  # a wrong one counts against its owner, not against the holder's others
                     share = int.from_bytes(row.tobytes(), "little")
-                    by_owner.setdefault(owner, {})[self.deck.places[holder] + 1] = share
+                    by_owner.setdefault(owner, {})[self.advertised.places[holder] + 1] = share
         return by_owner
 
     def _own_seed(self, name: str, shares: Mapping[int, int]) -> bytes:
-        committed = self.deck.row(name, "commitment")
+        committed = self.advertised.row(name, "commitment")
         for seed in self._seeds(shares):
-            if decks.commitment(seed) == committed:
+            if advertisements.commitment(seed) == committed:
                 return seed
         raise _wrong(name)
 
     def _mask_key(self, name: str, shares: Mapping[int, int]) -> AgreementKey:
-        public = self.deck.row(name, "public")
+        public = self.advertised.row(name, "public")
         for seed in self._seeds(shares):
             key = AgreementKey.from_seed(seed)
             if key.public == public:

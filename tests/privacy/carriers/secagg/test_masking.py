@@ -10,8 +10,7 @@ from parties import NAMES, Toy, introduced, masked_sum, people, scope, session, 
 
 from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible, Refused
 from secure_fedgraph.policies import masked
-from secure_fedgraph.privacy.carriers.secagg import advertisements as decks
-from secure_fedgraph.privacy.carriers.secagg import client
+from secure_fedgraph.privacy.carriers.secagg import advertisements, client
 from secure_fedgraph.privacy.carriers.secagg import ring_words as words
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.server import PARTS, Masked
@@ -204,7 +203,7 @@ class TestSettings:
             masked(bits=16).bind((CHANNEL,), many)
         step = masked(bits=20).bind((CHANNEL,), many)["update"].stages[0].step
         assert 200 * (8 / step + 1) < 2**19
-        assert masked(bits=16).bind((CHANNEL,), many[:100])["update"].terms.ring == 2**16
+        assert masked(bits=16).bind((CHANNEL,), many[:100])["update"].bind_context.ring == 2**16
 
     @pytest.mark.parametrize(
         ("settings", "sentence"),
@@ -284,11 +283,11 @@ class TestDeck:
         }
 
     def test_it_is_sorted_and_survives_the_wire(self):
-        deck = KeyAdvertisements.of(self.adverts())
-        assert deck.names == ("a", "b", "c")
-        assert deck.row("c", "public") == bytes(32)
-        again = KeyAdvertisements.from_tree(wire.decode(wire.encode(deck.to_tree())))
-        assert again.digest == deck.digest
+        advertised = KeyAdvertisements.of(self.adverts())
+        assert advertised.names == ("a", "b", "c")
+        assert advertised.row("c", "public") == bytes(32)
+        again = KeyAdvertisements.from_tree(wire.decode(wire.encode(advertised.to_tree())))
+        assert again.digest == advertised.digest
 
     def test_every_byte_counts(self):
         digests = {KeyAdvertisements.of(self.adverts()).digest}
@@ -325,7 +324,7 @@ class TestDeck:
                 KeyAdvertisements.of(adverts)
 
     def test_masks_hang_on_everything(self):
-        deck = KeyAdvertisements.of(self.adverts())
+        advertised = KeyAdvertisements.of(self.adverts())
         places = [
             scope(),
             scope(8),
@@ -333,7 +332,7 @@ class TestDeck:
             scope(cohort=NAMES[::-1]),
             scope(round=2),
         ]
-        assert len({decks.context(place, deck) for place in places}) == 5
+        assert len({advertisements.context(place, advertised) for place in places}) == 5
 
 
 class TestOrder:
@@ -392,5 +391,5 @@ class TestOrder:
 )
 def test_sums_that_a_lying_server_may_open_in_parts_are_told(clients, quorum, told):
     everybody = tuple(f"c{i:03d}" for i in range(clients))
-    terms = BindContext(Channel("update", Reveal.SUM), everybody, "zero-out", 2**32, quorum)
-    assert (PARTS in Masked().excess(terms)) == told
+    context = BindContext(Channel("update", Reveal.SUM), everybody, "zero-out", 2**32, quorum)
+    assert (PARTS in Masked().excess(context)) == told

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from in_this_process import InThisProcess
 
 from secure_fedgraph.attacks import GradientLabels, LabelCounts, MashLabels, VocabularySupport
-from secure_fedgraph.audits.grid import grid, groups
+from secure_fedgraph.audits.grid import grid, planned_runs
 from secure_fedgraph.audits.grid.choices import left_out, variants
 from secure_fedgraph.audits.grid.estimates import (
     Costs,
@@ -41,8 +41,8 @@ def experiment(*changes: str) -> Any:
     return load(None, {"data": "synthetic-citation"}, [*SMALL, *changes])
 
 
-def wanted(policies: list[str], seeds: list[int], *changes: str) -> list[grid.Group]:
-    return grid.groups([experiment(*changes)], policies, [VocabularySupport, LabelCounts], seeds)
+def wanted(policies: list[str], seeds: list[int], *changes: str) -> list[grid.PlannedRun]:
+    return grid.planned_runs([experiment(*changes)], policies, [VocabularySupport, LabelCounts], seeds)
 
 
 def test_a_key_is_of_everything_that_decides_the_cells():
@@ -52,18 +52,18 @@ def test_a_key_is_of_everything_that_decides_the_cells():
         other,
         wanted(["plaintext"], [0])[0],
         wanted(["masked"], [0], "training.batch=8")[0],
-        grid.groups([experiment()], ["masked"], [VocabularySupport], [0])[0],
-        grid.groups([experiment()], ["masked"], [VocabularySupport, LabelCounts], [0], effort=3.0)[0],
+        grid.planned_runs([experiment()], ["masked"], [VocabularySupport], [0])[0],
+        grid.planned_runs([experiment()], ["masked"], [VocabularySupport, LabelCounts], [0], effort=3.0)[0],
         wanted(["masked"], [0])[1],
     ]
-    assert len({first.key, *(group.key for group in changed)}) == 1 + len(changed)
+    assert len({first.key, *(planned.key for planned in changed)}) == 1 + len(changed)
 
 
 def test_a_key_follows_the_attacks_code(monkeypatch: pytest.MonkeyPatch):
-    group = wanted(["masked"], [0])[0]
-    before = group.key
-    monkeypatch.setattr(groups, "of_code", lambda kind, *rooms: "other")
-    assert group.key != before
+    planned = wanted(["masked"], [0])[0]
+    before = planned.key
+    monkeypatch.setattr(planned_runs, "of_code", lambda kind, *rooms: "other")
+    assert planned.key != before
 
 
 def test_the_most_telling_go_first():
@@ -80,7 +80,9 @@ def test_the_most_telling_go_first():
 
 def test_algorithms_take_turns():
     several = [experiment(), experiment("algorithm=fedavg")]
-    found = most_informative_first(grid.groups(several, ["plaintext"], [VocabularySupport, LabelCounts], [0]))
+    found = most_informative_first(
+        grid.planned_runs(several, ["plaintext"], [VocabularySupport, LabelCounts], [0])
+    )
     assert [g.chosen.algorithm for g in found[:2]] == ["fedsage", "fedavg"]
     costs = Costs(rehearsals={("fedsage", True): Rehearsed(9.0, 9.0), ("fedavg", True): Rehearsed(1.0, 1.0)})
     assert [g.chosen.algorithm for g in most_informative_first(found, costs)[:2]] == ["fedavg", "fedsage"]
@@ -111,27 +113,27 @@ def test_controls_are_estimated_apart_from_what_they_control(monkeypatch: pytest
     """What FedSage+ takes as configured, with twenty epochs of its generator, says nothing of one epoch."""
     made: list[bool] = []
 
-    def slow(group: Any) -> Rehearsed:
-        made.append(group.configured)
-        return Rehearsed(900.0, 9.0) if group.configured else Rehearsed(1.0, 0.5)
+    def slow(planned: Any) -> Rehearsed:
+        made.append(planned.configured)
+        return Rehearsed(900.0, 9.0) if planned.configured else Rehearsed(1.0, 0.5)
 
     monkeypatch.setattr(grid, "_rehearse", slow)
     runs = wanted(["plaintext", "masked"], [0])
     call = grid._GridRunner(runs, None, lambda text: None, 1, 600.0, lambda text: None, time.monotonic())
     call._foresee(runs, 1, InThisProcess(1))  # type: ignore[arg-type]
     assert sorted(made) == [False, True]
-    fits = [group for group in runs if call._fits(group)]
-    assert fits == [group for group in runs if not group.configured]
-    measured = next(group for group in runs if group.configured)
+    fits = [planned for planned in runs if call._fits(planned)]
+    assert fits == [planned for planned in runs if not planned.configured]
+    measured = next(planned for planned in runs if planned.configured)
     call.costs.seconds[id(measured)] = measured, 900.0
-    assert [group for group in runs if call._fits(group)] == fits
+    assert [planned for planned in runs if call._fits(planned)] == fits
 
 
 def test_long_runs_are_estimated_before_the_first_however_few(monkeypatch: pytest.MonkeyPatch):
     """A grid of two runs of hours says so before an hour has gone, and not after it."""
     order: list[str] = []
-    monkeypatch.setattr(grid, "_rehearse", lambda group: order.append("rehearsed") or Rehearsed(1.0, 1.0))
-    monkeypatch.setattr(grid, "attacked", lambda group, out: order.append("run") or MADE)
+    monkeypatch.setattr(grid, "_rehearse", lambda planned: order.append("rehearsed") or Rehearsed(1.0, 1.0))
+    monkeypatch.setattr(grid, "attacked", lambda planned, out: order.append("run") or MADE)
     monkeypatch.setattr(grid, "Pool", InThisProcess)
     monkeypatch.setattr(grid, "default_workers", lambda tasks: 1)
     for rounds, first in ((31, "rehearsed"), (2, "run")):
@@ -161,13 +163,13 @@ def test_a_key_follows_what_lies_beside_a_users_own_module(tmp_path: Path, monke
     )
     monkeypatch.syspath_prepend(tmp_path)
     mine = experiment("algorithm=own_of_a_user:Mine")
-    (group, *_) = grid.groups([mine], ["plaintext"], [VocabularySupport], [0])
-    before = group.key
+    (planned, *_) = grid.planned_runs([mine], ["plaintext"], [VocabularySupport], [0])
+    before = planned.key
     code_digest._of_file.cache_clear()
-    assert group.key == before
+    assert planned.key == before
     (tmp_path / "beside_own.py").write_text("SCALE = 0.0\n")
     code_digest._of_file.cache_clear()
-    assert group.key != before
+    assert planned.key != before
 
 
 def test_a_grid_of_days_says_so():
@@ -186,7 +188,7 @@ def test_a_second_call_takes_what_is_there(tmp_path: Path, monkeypatch: pytest.M
     files[0].unlink()
     runs = []
     real = grid.attacked
-    monkeypatch.setattr(grid, "attacked", lambda group, out: runs.append(group) or real(group, out))
+    monkeypatch.setattr(grid, "attacked", lambda planned, out: runs.append(planned) or real(planned, out))
     second = grid.audit(experiment(), ["plaintext", "masked"], [VocabularySupport], [0], tmp_path)
     assert len(runs) == 1
     keys = ("policy", "adversary", "outcome", "score", "settings")
@@ -203,7 +205,7 @@ def test_processes_find_what_one_finds(tmp_path: Path):
 
 def test_a_control_whose_settings_an_algorithm_lacks_is_named_with_the_reason():
     lacks, has = load(None, {"algorithm": "apfl", "data": "synthetic-citation"}, []), experiment()
-    runs = grid.groups([lacks, has], ["plaintext", "masked"], [LabelCounts], [0, 1])
+    runs = grid.planned_runs([lacks, has], ["plaintext", "masked"], [LabelCounts], [0, 1])
     lost = grid._without_their_settings(runs, [LabelCounts], None)
     assert [(c["policy"], c["seed"]) for c in lost] == [
         ("plaintext", 0), ("masked", 0), ("plaintext", 1), ("masked", 1)
@@ -220,12 +222,12 @@ def test_a_control_may_run_a_variant_of_the_algorithm_and_no_other() -> None:
     paper, node = (
         load(None, {"algorithm": name, "training": {"gamma": 0.3}}, []) for name in ("fedego", "fedego-node")
     )
-    configured, control = grid.groups([paper], ["plaintext"], [MashLabels], [0])
+    configured, control = grid.planned_runs([paper], ["plaintext"], [MashLabels], [0])
     assert configured.experiment.algorithm == "fedego"
     assert control.experiment.algorithm == "fedego-released"
     settings = control.experiment.make_algorithm().settings.model_dump()
     assert settings["batching"] == "released" and settings["gamma"] == 0.3  # and what was chosen
-    assert len(grid.groups([node], ["plaintext"], [MashLabels], [0])) == 1
+    assert len(grid.planned_runs([node], ["plaintext"], [MashLabels], [0])) == 1
     ((_, name, reason),) = left_out(node, [MashLabels])
     assert name == control.variant.name and "no variant of fedego-node" in reason
     assert left_out(paper, [MashLabels]) == []
@@ -246,14 +248,16 @@ def test_a_control_of_one_label_holder_runs_the_variant_of_what_is_audited(name:
     chosen = load(None, {"algorithm": name, "data": "synthetic-citation"}, [])
     controls = [v for v in variants(chosen, [GradientLabels]) if v.name == "labels at one owner"]
     who = ("server",)
-    assert [grid.Group(chosen, one, who).experiment.algorithm for one in controls] == ([runs] if runs else [])
+    assert [grid.PlannedRun(chosen, one, who).experiment.algorithm for one in controls] == (
+        [runs] if runs else []
+    )
     assert bool(left_out(chosen, [GradientLabels])) == (runs is None)
 
 
 def test_cells_of_other_judges_are_not_these(monkeypatch: pytest.MonkeyPatch):
     one = wanted(["plaintext"], [0])[0]
     before = one.key
-    monkeypatch.setattr(groups, "of_rooms", lambda *rooms: "other")
+    monkeypatch.setattr(planned_runs, "of_rooms", lambda *rooms: "other")
     assert one.key != before
 
 

@@ -26,7 +26,7 @@ from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, lying
-from secure_fedgraph.privacy.input_dp.registry import DRAWINGS, drawing
+from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS, randomizer_of
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Cost, read_ledger
 from secure_fedgraph.privacy.spending.planning import plan
@@ -70,7 +70,7 @@ class TestCoins:
     @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
     def test_each_class_is_told_as_often_as_it_may(self, epsilon):
         classes, many = 5, 60_000
-        said = RandomisedLabels(epsilon).drawn(torch.full((many,), 3), classes)
+        said = RandomisedLabels(epsilon).randomized(torch.full((many,), 3), classes)
         truth = math.exp(epsilon) / (math.exp(epsilon) + classes - 1)
         for label in range(classes):
             p = truth if label == 3 else (1 - truth) / (classes - 1)
@@ -79,16 +79,16 @@ class TestCoins:
 
     def test_who_has_no_label_gets_none(self):
         y = torch.tensor([0, -1, 2, -1])
-        said = RandomisedLabels(0.1).drawn(y, 3)
+        said = RandomisedLabels(0.1).randomized(y, 3)
         assert said[[1, 3]].tolist() == [-1, -1]
         assert set(said[[0, 2]].tolist()) <= {0, 1, 2}
-        assert RandomisedLabels(0.1).drawn(torch.zeros(4, dtype=torch.long), 1).tolist() == [0] * 4
+        assert RandomisedLabels(0.1).randomized(torch.zeros(4, dtype=torch.long), 1).tolist() == [0] * 4
 
     @pytest.mark.parametrize(("epsilon", "columns"), [(1.0, 4), (6.0, 4), (40.0, 3)])
     def test_features_are_estimated_without_bias(self, epsilon, columns):
         own = torch.linspace(-1.0, 3.0, columns).repeat(60_000, 1)
         how = MultiBitFeatures(epsilon, -1.0, 3.0)
-        said, m = how.drawn(own).double(), how.bits(columns)
+        said, m = how.randomized(own).double(), how.bits(columns)
         shown = said != 1.0  # the middle
         assert (shown.sum(1) == m).all()
         far = 2.0 * columns / m / math.tanh(epsilon / m / 2)
@@ -101,17 +101,17 @@ class TestCoins:
         how, many = MultiBitFeatures(2.0), 100_000
         low, high = binom.interval(1 - 1e-7, many, math.exp(2) / (1 + math.exp(2)))
         for value in (-7.0, 0.0, 1.0, 9.0):
-            said = how.drawn(torch.full((many, 1), value))
+            said = how.randomized(torch.full((many, 1), value))
             assert low <= int((said < 0.5).sum() if value <= 0 else (said > 0.5).sum()) <= high
 
     def test_columns_are_drawn_evenly(self):
-        said = MultiBitFeatures(4.4).drawn(torch.zeros(30_000, 6))
+        said = MultiBitFeatures(4.4).randomized(torch.zeros(30_000, 6))
         low, high = binom.interval(1 - 1e-7, 30_000, 2 / 6)
         assert all(low <= int(count) <= high for count in (said != 0.5).sum(0))
 
     def test_nothing_to_draw(self):
-        assert MultiBitFeatures(1.0).drawn(torch.zeros(0, 4)).shape == (0, 4)
-        assert MultiBitFeatures(1.0).drawn(torch.zeros(4, 0)).shape == (4, 0)
+        assert MultiBitFeatures(1.0).randomized(torch.zeros(0, 4)).shape == (0, 4)
+        assert MultiBitFeatures(1.0).randomized(torch.zeros(4, 0)).shape == (4, 0)
 
     @pytest.mark.parametrize("draw", [lambda: RandomisedLabels(1.0), lambda: MultiBitFeatures(1.0)])
     def test_no_seed_reproduces_it(self, draw):
@@ -120,15 +120,15 @@ class TestCoins:
             torch.manual_seed(0)
             one = draw()
             found.append(
-                one.drawn(torch.zeros(200, dtype=torch.long), 5)
+                one.randomized(torch.zeros(200, dtype=torch.long), 5)
                 if one.kind == "labels"
-                else one.drawn(torch.zeros(200, 5))
+                else one.randomized(torch.zeros(200, 5))
             )
         assert not torch.equal(*found)
 
 
 class TestBadInput:
-    @pytest.mark.parametrize("kind", DRAWINGS.values())
+    @pytest.mark.parametrize("kind", RANDOMIZERS.values())
     @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
     def test_epsilons_that_are_none(self, kind, epsilon):
         with pytest.raises(BadInput, match="give a positive number"):
@@ -141,12 +141,12 @@ class TestBadInput:
 
     def test_one_kind_twice(self):
         with pytest.raises(BadInput, match="name each once"):
-            replace(sfg.policies.masked(), drawn=(RandomisedLabels(1.0), RandomisedLabels(2.0)))
+            replace(sfg.policies.masked(), randomizers=(RandomisedLabels(1.0), RandomisedLabels(2.0)))
 
     @pytest.mark.parametrize("one", [RandomisedLabels(1.0), MultiBitFeatures(1.0), RandomisedLinks(1.0)])
-    def test_drawn_in_sets_of_graphs(self, one):
-        policy = replace(sfg.policies.plaintext(), drawn=(one,))
-        with pytest.raises(BadInput, match=f"{one.kind} are randomised in one graph of nodes"):
+    def test_randomised_in_sets_of_graphs(self, one):
+        policy = replace(sfg.policies.plaintext(), randomizers=(one,))
+        with pytest.raises(BadInput, match=f"{one.kind}.*kind .graph."):
             sfg.train(
                 GinFedAvg(),
                 sfg.federate(triangles(), clients=3, partition="random", seed=0),
@@ -169,14 +169,14 @@ class TestBadInput:
 
 def test_what_another_process_is_told_is_the_same():
     for one, _ in KINDS.values():
-        assert drawing(one.to_config()) == one
-    assert drawing(MultiBitFeatures(2.0, -1.0, 1.0).to_config()) == MultiBitFeatures(2.0, -1.0, 1.0)
+        assert randomizer_of(one.to_config()) == one
+    assert randomizer_of(MultiBitFeatures(2.0, -1.0, 1.0).to_config()) == MultiBitFeatures(2.0, -1.0, 1.0)
 
 
 @pytest.mark.parametrize(("one", "unit"), KINDS.values(), ids=list(KINDS))
 class TestRuns:
     def run(self, one: InputRandomizer, federation: sfg.Federation, **arguments: Any) -> sfg.Run:
-        policy = replace(sfg.policies.plaintext(), drawn=(one,))
+        policy = replace(sfg.policies.plaintext(), randomizers=(one,))
         return sfg.train(sfg.FedAvg(hidden=(8, 8), fanout=(2, 2)), federation, policy, **arguments)
 
     def test_it_is_paid_once_and_nothing_else_is_covered(self, one, unit, federation):
@@ -209,7 +209,7 @@ class TestRuns:
         self.run(one, federation, rounds=2, out=tmp_path)
         ledger = (tmp_path / "ledger.jsonl").read_bytes()
         for other in (replace(one, epsilon=4.0), RandomisedLabels(1.0)):
-            with pytest.raises(BadInput, match="drawn"):
+            with pytest.raises(BadInput, match="randomizers"):
                 self.run(other, federation, rounds=2, out=tmp_path, resume=True)
         assert (tmp_path / "ledger.jsonl").read_bytes() == ledger
 
@@ -243,23 +243,23 @@ class TestRuns:
         assert 0.98 * epsilon < row["epsilon"] <= epsilon + 1e-4
         assert shown["budget"]["spent"] == row["epsilon"]
         assert shown["budget"]["planned"] is True
-        assert made.policy.drawn[0].epsilon == pytest.approx(epsilon, rel=0.01)
+        assert made.policy.randomizers[0].epsilon == pytest.approx(epsilon, rel=0.01)
         assert any(table.title and unit in str(table.title) for table in run_tables(shown)[:3])
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"drawn": (RandomisedLabels(2.0),)}, r"drawn.*is"),
-        ({"drawn": (RandomisedLabels(3.0), RandomisedLinks(3.0))}, "drawn"),
+        ({"randomizers": (RandomisedLabels(2.0),)}, r"randomizers.*is"),
+        ({"randomizers": (RandomisedLabels(3.0), RandomisedLinks(3.0))}, "randomizers"),
         ({"steps": PrivateSteps(2.0, rate=0.5)}, "steps"),
-        ({"drawn": ()}, "drawn"),
+        ({"randomizers": ()}, "randomizers"),
         ({}, ""),
     ],
 )
 def test_a_run_that_goes_on_keeps_its_noise(changes, words, federation, tmp_path):
     """Another epsilon, another kind, other noisy steps: half of the rounds would not be what was said."""
-    policy = replace(sfg.policies.masked(), drawn=(RandomisedLabels(3.0),))
+    policy = replace(sfg.policies.masked(), randomizers=(RandomisedLabels(3.0),))
 
     def run(policy: Any, **more: Any) -> sfg.Run:
         return sfg.train(
@@ -285,14 +285,14 @@ def test_by_hand_it_is_held_to_the_budget():
 def test_three_together_and_links_by_drawn_features(federation, monkeypatch):
     """Links are the most alike of the noisy ones: by drawn features, or features would not be covered."""
     seen = []
-    own = RandomisedLinks.drawn
+    own = RandomisedLinks.randomized
 
     def look(self: Any, edge_index: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         seen.append(x)
         return own(self, edge_index, x)
 
-    monkeypatch.setattr(RandomisedLinks, "drawn", look)
-    policy = replace(sfg.policies.masked(), drawn=tuple(one for one, _ in KINDS.values()))
+    monkeypatch.setattr(RandomisedLinks, "randomized", look)
+    policy = replace(sfg.policies.masked(), randomizers=tuple(one for one, _ in KINDS.values()))
     made = sfg.train(sfg.FedSage(hidden=(8,), fanout=(2,)), federation, policy, rounds=1)
     for _, unit in KINDS.values():
         assert made.privacy(unit)["epsilon"] == pytest.approx(3.0, abs=1e-3)
@@ -302,7 +302,7 @@ def test_three_together_and_links_by_drawn_features(federation, monkeypatch):
 
 def test_whoever_holds_a_label_pays_for_it():
     split = sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, partition="vertical")
-    policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLabels(2.0),))
+    policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLabels(2.0),))
     made = sfg.train(sfg.Glasu(hidden=8, sampler="public", public_nodes=20), split, policy, rounds=1)
     assert made.privacy("label")["epsilon"] == pytest.approx(6.0, abs=1e-3)
 
@@ -325,7 +325,7 @@ class TestOwnTests:
                 left.append("marks" in client.memory)
                 return client.graph
 
-        policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLabels(0.1),))
+        policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLabels(0.1),))
         for mode in ("referee", "in_band"):
             seen["own_tests"].clear()
             sfg.train(Watched(hidden=(8, 8), fanout=(2, 2)), federation, policy, rounds=2, evaluation=mode)
@@ -364,12 +364,12 @@ class TestLargerUnits:
         asked = experiment(policy="local_dp", unit="label", epsilon=8.0)
         made = execute(asked, None)
         shown = run_result(made, asked)
-        assert not made.policy.drawn
+        assert not made.policy.randomizers
         assert 0.97 * 8 < shown["privacy"]["label"]["epsilon"] <= 8
         assert shown["plan"][0]["unit"] == "client"
 
 
 def test_a_budget_at_label_stops_the_run(federation):
-    policy = replace(sfg.policies.plaintext(), drawn=(RandomisedLabels(3.0),))
+    policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLabels(3.0),))
     with pytest.raises(BudgetExhausted, match="labels"):
         sfg.train(sfg.FedSage(), federation, policy, rounds=1, budget=Budget(2.0, unit="label"))

@@ -1,4 +1,4 @@
-"""A group of cells: one run and all attacks on it. What a group needs to run, and how its cells are kept."""
+"""A planned run of a grid with the attacks on it: what it needs to run, and how its cells are kept."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from secure_fedgraph.protocol.transcript import SERVER
 CELLS = "cells"
 SCHEMA = "secure-fedgraph/group/1"
 PARTS = {"cells", "runs", "reconstructions", "conformance", "empirical", "seconds"}
-"""What a group's file holds."""
+"""What the file of a run.s cells holds."""
 ROOMS = tuple(Path(room.__file__ or "").resolve().parent for room in (attacks, audits, secure_fedgraph))
 """The folders of the attacks, of the audits, and of the audited package."""
 
 
 @dataclass(frozen=True)
-class Group:
+class PlannedRun:
     """One run of a grid, and by whom and how it is attacked.
 
     Args:
@@ -110,14 +110,14 @@ class Group:
         return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:20]
 
 
-def write_cells(out: Path, group: Group, content: dict[str, Any]) -> None:
-    """Writes a group's cells, whole or not at all."""
-    write_json(out / CELLS / f"{group.key}.json", {"schema": SCHEMA, "group": group.name, **content}, out)
+def write_cells(out: Path, planned: PlannedRun, content: dict[str, Any]) -> None:
+    """Writes a run's cells, whole or not at all."""
+    write_json(out / CELLS / f"{planned.key}.json", {"schema": SCHEMA, "group": planned.name, **content}, out)
 
 
-def read_cells(out: Path, group: Group) -> dict[str, Any] | None:
-    """A group's cells from an earlier call of the same configuration; None where there are no whole ones."""
-    path = out / CELLS / f"{group.key}.json"
+def read_cells(out: Path, planned: PlannedRun) -> dict[str, Any] | None:
+    """A run's cells from an earlier call of the same configuration; None where there are no whole ones."""
+    path = out / CELLS / f"{planned.key}.json"
     if not path.exists():
         return None
     try:
