@@ -122,13 +122,13 @@ __all__ = sorted([*_HOMES, *_MODULES])  # pyright: ignore[reportUnsupportedDunde
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        found: Any = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+        value: Any = importlib.import_module(f"{__name__}.{_MODULES[name]}")
     elif name in _HOMES:
-        found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

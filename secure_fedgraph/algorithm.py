@@ -361,14 +361,14 @@ class Algorithm:
 
     def _marked(self, client: ClientContext, given: State) -> dict[str, torch.Tensor]:
         scores = self.predict(given or self.own_model(client), client.graph, client.schema)
-        found = {}
+        counts: dict[str, torch.Tensor] = {}
         for name, mask in (("test", client.graph.test_mask), ("validation", client.graph.val_mask)):
             right = (scores.argmax(1) == client.graph.y)[mask]
-            found[name] = torch.stack([right.sum(), mask.sum()]).float()
+            counts[name] = torch.stack([right.sum(), mask.sum()]).float()
         held_out = client.graph.val_mask
         loss = F.cross_entropy(scores[held_out], client.graph.y[held_out], reduction="sum")
-        found["loss"] = torch.stack([loss, held_out.sum()]).float()
-        return found
+        counts["loss"] = torch.stack([loss, held_out.sum()]).float()
+        return counts
 
     def findings(self, transcript: Transcript) -> dict[str, Any]:
         """What a run shows that is this algorithm's own, as named tables for its result (JSON); none here.

@@ -583,10 +583,10 @@ def is_noised(bound: Bound, policy: BoundPolicy) -> bool:
 
 def _is_of_this_package(kind: type) -> bool:
     """By where the class stands, not only by what it says of itself."""
-    found: object = sys.modules.get(kind.__module__)
+    value: object = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return kind.__module__.startswith("secure_fedgraph.") and found is kind
+        value = getattr(value, part, None)
+    return kind.__module__.startswith("secure_fedgraph.") and value is kind
 
 
 def seeded(seed: int, name: str, round: int, purpose: str) -> torch.Generator:

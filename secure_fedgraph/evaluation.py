@@ -62,7 +62,7 @@ class Evaluator:
             scores = algorithm.predictions(state, round, self.test_set.inputs, schema)
             figures |= self._marked(scores, metric)
         if self.test_set.own_tests:
-            figures |= _told(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
+            figures |= _owners_scores(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
         return {name: value for name, value in figures.items() if value == value}  # NaN: no test data
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
@@ -109,16 +109,16 @@ class Evaluator:
         return float((scores[nodes].argmax(1) == self.test_set.labels[nodes]).double().mean())
 
 
-def _told(told: Mapping[str, Mapping[str, torch.Tensor]], metric: str) -> dict[str, Any]:
+def _owners_scores(answers: Mapping[str, Mapping[str, torch.Tensor]], metric: str) -> dict[str, Any]:
     """The means over owners of what they report on their own test nodes: ``[part, whole]`` by name."""
     name = "local" if metric == "accuracy" else metric
-    owners = {owner: _share(values["test"]) for owner, values in told.items() if values["test"][1]}
+    owners = {owner: _share(values["test"]) for owner, values in answers.items() if values["test"][1]}
     figures: dict[str, Any] = {name: mean(list(owners.values())), "owners": owners}
-    for key in next(iter(told.values())):
-        if key != "test" and any(float(values[key][1]) for values in told.values()):  # some hold none out
-            figures[key] = mean([_share(values[key]) for values in told.values()])
+    for key in next(iter(answers.values())):
+        if key != "test" and any(float(values[key][1]) for values in answers.values()):  # some hold none out
+            figures[key] = mean([_share(values[key]) for values in answers.values()])
     if metric == "mae":
-        part, whole = torch.stack([values["test"] for values in told.values()]).double().sum(0).tolist()
+        part, whole = torch.stack([values["test"] for values in answers.values()]).double().sum(0).tolist()
         figures["mae_pooled"] = part / whole if whole else float("nan")
     return figures
 

@@ -281,10 +281,10 @@ def _not_a_file(path: Path) -> BadInput:
     return BadInput(f"{path} is a symbolic link, or no file at all: put the file itself there")
 
 
-def _close_to_others(found: int, mode: int) -> None:
-    if os.fstat(found).st_mode & OTHERS:
+def _close_to_others(descriptor: int, mode: int) -> None:
+    if os.fstat(descriptor).st_mode & OTHERS:
         with suppress(PermissionError):  # it belongs to somebody else
-            os.fchmod(found, mode)
+            os.fchmod(descriptor, mode)
 
 
 def _remove_below(name: str, around: int) -> None:

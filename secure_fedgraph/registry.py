@@ -239,24 +239,25 @@ def import_from(folder: Path, name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def check_subclass(name: str, found: object, base: type[T], attribute: str) -> type[T]:
+def check_subclass(name: str, candidate: object, base: type[T], attribute: str) -> type[T]:
     """Checks that an entry point gives a class of the right kind, under the entry point's name.
 
     Raises:
         BadInput: where it is not.
     """
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise BadInput(f"give a subclass of {base.__module__}.{base.__name__}, not {found!r}")
-    if inspect.isabstract(found):
+    if not (isinstance(candidate, type) and issubclass(candidate, base)):
+        raise BadInput(f"give a subclass of {base.__module__}.{base.__name__}, not {candidate!r}")
+    if inspect.isabstract(candidate):
         raise BadInput(
-            f"{found.__name__} does not define {', '.join(sorted(getattr(found, '__abstractmethods__', ())))}"
+            f"{candidate.__name__} does not define "
+            f"{', '.join(sorted(getattr(candidate, '__abstractmethods__', ())))}"
         )
-    if getattr(found, attribute, None) != name:
+    if getattr(candidate, attribute, None) != name:
         raise BadInput(
-            f"{found.__name__}.{attribute} is {getattr(found, attribute, None)!r}: the entry point needs the "
-            "same name"
+            f"{candidate.__name__}.{attribute} is {getattr(candidate, attribute, None)!r}: the entry point "
+            "needs the same name"
         )
-    return found
+    return candidate
 
 
 def points_of(group: str) -> tuple[list[EntryPoint], list[str]]:
@@ -268,7 +269,7 @@ def points_of(group: str) -> tuple[list[EntryPoint], list[str]]:
     """
     with suppress(Exception):  # a damaged line anywhere raises what the parser happens to stumble over
         return list(entry_points(group=group)), []
-    found: list[EntryPoint] = []
+    points: list[EntryPoint] = []
     damaged: list[str] = []
     seen: set[str] = set()
     for one in distributions():
@@ -277,12 +278,12 @@ def points_of(group: str) -> tuple[list[EntryPoint], list[str]]:
             continue
         seen.add(name)
         try:
-            found += one.entry_points.select(group=group)
+            points += one.entry_points.select(group=group)
         except Exception as error:
             if "secure_fedgraph." in (one.read_text("entry_points.txt") or ""):
                 why = f"its entry_points.txt is damaged ({type(error).__name__}: {error})"
                 damaged.append(printable(f"no plugin of {name} can be used: {why}"))
-    return found, damaged
+    return points, damaged
 
 
 def named_settings(function: Callable[..., object]) -> dict[str, inspect.Parameter]:

@@ -232,14 +232,14 @@ class Round:
             self._reader, self.number, channel.name, ANSWER, among, given, without, alike
         )
 
-    def _note_cut(self, request: Message, uploads: int, of: int, limit: float, told: str) -> None:
+    def _note_cut(self, request: Message, uploads: int, of: int, limit: float, what: str) -> None:
         """Warns the operator, once for each channel."""
         transcript = self._courier.transcript
         first = all(one.channel != request.channel for one in transcript.cut)
         transcript.note_cut(self._reader, request, uploads, of, limit)
         if first:
             warnings.warn(
-                f"round {request.round}, channel {request.channel!r}: {uploads} of {of} uploads {told}",
+                f"round {request.round}, channel {request.channel!r}: {uploads} of {of} uploads {what}",
                 CutWarning,
                 stacklevel=3,
             )

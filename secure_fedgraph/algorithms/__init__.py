@@ -27,12 +27,12 @@ from secure_fedgraph.registry import Registry, check_subclass, classes_below
 
 
 def _own() -> dict[str, type[Algorithm]]:
-    found = classes_below(sys.modules[__name__], Algorithm, "name")
-    return dict(sorted(found.items()))
+    classes = classes_below(sys.modules[__name__], Algorithm, "name")
+    return dict(sorted(classes.items()))
 
 
-def _checked(name: str, found: object) -> type[Algorithm]:
-    return check_subclass(name, found, Algorithm, "name")
+def _checked(name: str, candidate: object) -> type[Algorithm]:
+    return check_subclass(name, candidate, Algorithm, "name")
 
 
 ALGORITHMS: Registry[type[Algorithm]] = Registry("algorithm", "secure_fedgraph.algorithms", _own, _checked)

@@ -71,13 +71,14 @@ class FedAvg(NodeClassifier):
 
     def round(self, round: RoundApi, state: State) -> State:
         """Adds the mean update."""
-        found, s, params = round.reduce(self.UPDATE, given=state), self.settings, adaptive_clip.without(state)
+        opened = round.reduce(self.UPDATE, given=state)
+        s, params = self.settings, adaptive_clip.without(state)
         if self._adaptive:
-            mean, clip = adaptive_clip.mean(found.total, len(found.contributors), state[adaptive_clip.CLIP])
+            mean, clip = adaptive_clip.mean(opened.total, len(opened.contributors), state[adaptive_clip.CLIP])
             return total(params, mean) | {adaptive_clip.CLIP: clip}
         if isinstance(s, AveragingSettings) and s.weighted:
-            return total(params, weighted_mean(found.total, len(found.contributors), s.heaviest))
-        return total(params, found.mean)
+            return total(params, weighted_mean(opened.total, len(opened.contributors), s.heaviest))
+        return total(params, opened.mean)
 
     @UPDATE.answer
     def update(self, client: ClientContext, given: State) -> Upload:

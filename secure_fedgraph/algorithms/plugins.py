@@ -35,19 +35,19 @@ def algorithm_named(name: str) -> type[Algorithm]:
             raise unknown_name("algorithm", name, ALGORITHMS)
         return ALGORITHMS[name]
     module, _, place = name.partition(":")
-    found: Any
+    candidate: Any
     try:
-        found = import_from(Path.cwd(), module)
+        candidate = import_from(Path.cwd(), module)
         for part in place.split("."):
-            found = getattr(found, part)
+            candidate = getattr(candidate, part)
     except (Exception, SystemExit) as error:  # the user's own code runs on import, and raises what it likes
         why = error if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
         raise BadInput(
             f"algorithm {name[:120]!r} cannot be imported ({printable(str(why))}): give module:Class"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+    if not (isinstance(candidate, type) and issubclass(candidate, Algorithm)):
         raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
-    return found
+    return candidate
 
 
 def refuse_inside(name: object, folder: Path) -> None:

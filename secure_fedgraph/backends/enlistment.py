@@ -126,15 +126,15 @@ def _definer(kind: type, attribute: str) -> type:
     return next(base for base in kind.__mro__ if attribute in vars(base))
 
 
-def _name(found: Any, what: str) -> str:
-    module, name = getattr(found, "__module__", ""), getattr(found, "__qualname__", "")
+def _name(value: Any, what: str) -> str:
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
     try:
-        if module != "__main__" and _named(f"{module}:{name}") is found:
+        if module != "__main__" and _named(f"{module}:{name}") is value:
             return f"{module}:{name}"
     except (ImportError, AttributeError, ValueError):
         pass
     raise BadInput(
-        f"{ISOLATED} and imports {what} {name or type(found).__name__!r} by name: put it at the top level of "
+        f"{ISOLATED} and imports {what} {name or type(value).__name__!r} by name: put it at the top level of "
         "a module, so that module:name finds it"
     )
 

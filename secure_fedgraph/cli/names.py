@@ -135,8 +135,8 @@ def _key(kind: str) -> str:
     """Changes with what could change a list: this package's files, plugins, and the data folders."""
     seen = hashlib.sha256(f"{__version__} {sys.version} {sys.path} {os.environ.get(DATA)}".encode())
     plugins = list(_entry_points())
-    for found in sorted(f"{point.group} {point.name} {point.value} {_version(point)}" for point in plugins):
-        seen.update(found.encode())
+    for line in sorted(f"{point.group} {point.name} {point.value} {_version(point)}" for point in plugins):
+        seen.update(line.encode())
     own = {path for folder in (PACKAGE, PACKAGE / "attacks") for path in folder.rglob("*.py")}
     for path in sorted(own.union(*map(_files, plugins))):
         with suppress(OSError):
@@ -163,17 +163,17 @@ def _version(point: metadata.EntryPoint) -> str:
 
 def _files(point: metadata.EntryPoint) -> set[Path]:
     """The files of a plugin: those that its package lists, and those of its module, which is not imported."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     with suppress(Exception):  # as above, and an importer may be anybody's
         if point.dist is not None:
-            found.update(Path(str(point.dist.locate_file(file))) for file in point.dist.files or ())
+            paths.update(Path(str(point.dist.locate_file(file))) for file in point.dist.files or ())
     with suppress(Exception):
         spec = importlib.util.find_spec(point.module.partition(".")[0])
         if spec is not None and spec.origin is not None:
-            found.add(Path(spec.origin))
+            paths.add(Path(spec.origin))
         for folder in (spec and spec.submodule_search_locations) or ():
-            found.update(Path(folder).rglob("*.py"))
-    return found
+            paths.update(Path(folder).rglob("*.py"))
+    return paths
 
 
 def _below(root: str | None, depth: int) -> Iterator[str]:

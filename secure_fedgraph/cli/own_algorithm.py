@@ -125,19 +125,19 @@ def _fresh(work: Callable[..., Result], *arguments: Any) -> Result:
     """In a process of its own, in which nothing is left of another run."""
     with Pool(1) as pool:
         pool.start("work", work, *arguments)
-        ((_, found),) = pool.finished()
-    result: Result = _of(found)
+        ((_, outcome),) = pool.finished()
+    result: Result = _of(outcome)
     return result
 
 
-def _of(found: Any) -> Any:
+def _of(outcome: Any) -> Any:
     """A process's result, or the error that it ended with."""
-    if not isinstance(found, Failed):
-        return found
-    if not found.kind:
-        raise Refused(f"an algorithm that is not of this package is tried before it runs: {found.reason}")
-    kind = getattr(errors, found.kind, SecureFedGraphError)
-    raise kind(found.reason)
+    if not isinstance(outcome, Failed):
+        return outcome
+    if not outcome.kind:
+        raise Refused(f"an algorithm that is not of this package is tried before it runs: {outcome.reason}")
+    kind = getattr(errors, outcome.kind, SecureFedGraphError)
+    raise kind(outcome.reason)
 
 
 def _in_one_process(

@@ -85,13 +85,13 @@ class Screen:
             elif not self._quiet:
                 click.echo(visible(text))
 
-    def finish(self, result: dict[str, Any], found: list[Any], page: Path) -> None:
+    def finish(self, result: dict[str, Any], tables: list[Any], page: Path) -> None:
         with to_a_pipe():
             if self._json:
                 click.echo(json.dumps(result))
             elif not self._quiet:
                 console = PlainConsole()
-                for table in found:
+                for table in tables:
                     console.print(table)
                 console.print(f"Report: {page}", soft_wrap=True)
 

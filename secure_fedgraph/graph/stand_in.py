@@ -45,7 +45,7 @@ def _nodes(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]
     here = torch.arange(max(nodes - 1, 0))
     here = here[of[here] == of[here + 1]][:: 1 + variant % 2]
     links = torch.stack([torch.cat([here, here + 1]), torch.cat([here + 1, here])])
-    found: dict[str, Tensor | int] = {
+    fields: dict[str, Tensor | int] = {
         "edge_index": links,
         "edge_weight": torch.ones(links.shape[1]),
         "y": _labels(graph, items, schema, variant),
@@ -56,12 +56,12 @@ def _nodes(graph: Data, schema: Schema, variant: int) -> dict[str, Tensor | int]
         **_split(items, variant),
     }
     if "x" in graph:
-        found["x"] = _columns(nodes, graph.x.shape[1], schema.atoms, variant)
+        fields["x"] = _columns(nodes, graph.x.shape[1], schema.atoms, variant)
     if "edge_attr" in graph:
         whole = graph.edge_attr.dim() == 1
         columns = _columns(links.shape[1], 1 if whole else graph.edge_attr.shape[1], schema.bonds, variant)
-        found["edge_attr"] = columns.squeeze(1) if whole else columns
-    return found
+        fields["edge_attr"] = columns.squeeze(1) if whole else columns
+    return fields
 
 
 def _ratings(graph: Data, variant: int) -> dict[str, Tensor | int]:

@@ -130,8 +130,8 @@ def decode(body: bytes | memoryview, *, views: bool = False) -> Tree:
     promised = sum(size for *_, size in described)
     if promised != reader.left:
         raise HostileMessage(f"a message body promises {promised} bytes and holds {reader.left}")
-    found = {name: _value(code, shape, reader.take(size)) for name, code, shape, size in described}
-    return found if views else {n: bytes(v) if isinstance(v, memoryview) else v for n, v in found.items()}
+    values = {name: _value(code, shape, reader.take(size)) for name, code, shape, size in described}
+    return values if views else {n: bytes(v) if isinstance(v, memoryview) else v for n, v in values.items()}
 
 
 def _describe(name: str, value: Value) -> tuple[int, tuple[int, ...], list[Any]]:

@@ -49,7 +49,7 @@ def with_layouts(prepared: Prepared) -> Prepared:
     if not noised or prepared.algorithm.pools or not is_foreign(type(prepared.algorithm)):
         return prepared
     seen = rehearse(prepared, noised)
-    found: dict[str, dict[str, Layout]] = defaultdict(dict)
+    by_client: dict[str, dict[str, Layout]] = defaultdict(dict)
     for (client, channel), layouts in seen.items():
         if channel not in noised:
             continue
@@ -59,8 +59,8 @@ def with_layouts(prepared: Prepared) -> Prepared:
                 "one round to the next, and noise does not cover names and shapes: send the same in each, or "
                 "declare a channel for each"
             )
-        found[client][channel] = layouts[0]
-    return replace(prepared, layouts=found)
+        by_client[client][channel] = layouts[0]
+    return replace(prepared, layouts=by_client)
 
 
 def rehearse(prepared: Prepared, until: frozenset[str] | set[str] = frozenset(), variant: int = 0) -> Seen:
@@ -129,11 +129,11 @@ def _played(staged: Prepared, until: frozenset[str] | set[str]) -> Transcript:
 
 
 def _seen(transcript: Transcript) -> Seen:
-    found: dict[tuple[str, str], list[Layout]] = defaultdict(list)
+    layouts_of: dict[tuple[str, str], list[Layout]] = defaultdict(list)
     for client, channel, layout in _layouts(transcript):
-        if layout not in found[client, channel]:
-            found[client, channel].append(layout)
-    return {key: tuple(layouts) for key, layouts in found.items()}
+        if layout not in layouts_of[client, channel]:
+            layouts_of[client, channel].append(layout)
+    return {key: tuple(layouts) for key, layouts in layouts_of.items()}
 
 
 def _layouts(transcript: Transcript) -> Iterator[tuple[str, str, Layout]]:

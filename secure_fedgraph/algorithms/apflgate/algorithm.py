@@ -118,10 +118,10 @@ class ApflGate(Algorithm):
 
     def round(self, round: RoundApi, state: State) -> State:
         """A step along the mean update, which is told to those who track it."""
-        found = round.reduce(self.UPDATE, given=state)
-        mean = found.mean
+        opened = round.reduce(self.UPDATE, given=state)
+        mean = opened.mean
         if self.tracks:
-            round.scatter(self.MEAN, dict.fromkeys(found.contributors, mean))
+            round.scatter(self.MEAN, dict.fromkeys(opened.contributors, mean))
         return {name: value + self.settings.server_rate * mean[name] for name, value in state.items()}
 
     # ---- the client's half
@@ -227,12 +227,12 @@ class ApflGate(Algorithm):
         shared = self.predict(state, inputs, schema)
         if not self.personalises:
             return {EVERYBODY: shared}
-        found = {}
+        scores = {}
         for owner, values in round.gather(self.PERSONAL).items():
             alpha = float(values[ALPHA])
             personal = {name.removeprefix(MODEL): v for name, v in values.items() if name.startswith(MODEL)}
-            found[owner] = alpha * self.predict(personal, inputs, schema) + (1 - alpha) * shared
-        return found
+            scores[owner] = alpha * self.predict(personal, inputs, schema) + (1 - alpha) * shared
+        return scores
 
     def _marked(self, client: ClientContext, given: State) -> dict[str, Tensor]:
         task = self.task(client.schema)
@@ -301,6 +301,6 @@ def _step(model: nn.Module, loss: Tensor, settings: SharedSettings, delta: State
 
 
 def _clipped(delta: State, norm: float) -> State:
-    found = torch.stack([value.square().sum() for value in delta.values()]).sum().sqrt()
-    factor = (norm / found.clamp(min=norm)).float()
+    length = torch.stack([value.square().sum() for value in delta.values()]).sum().sqrt()
+    factor = (norm / length.clamp(min=norm)).float()
     return {name: factor * value for name, value in delta.items()}

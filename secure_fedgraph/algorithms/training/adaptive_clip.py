@@ -48,8 +48,8 @@ def scaled(update: Mapping[str, torch.Tensor], clip: object) -> Parameters:
         raise HostileMessage(f"the round's clip is {clip!r}, no positive number")
     update = all_finite(update)  # a norm that is none would scale the rest away
     norm = math.sqrt(sum(float(value.double().square().sum()) for value in update.values()))
-    found = {name: value * (PART / max(norm, clip)) for name, value in update.items()}
-    return {**found, WITHIN: torch.tensor([BIT if norm <= clip else 0.0])}
+    clipped = {name: value * (PART / max(norm, clip)) for name, value in update.items()}
+    return {**clipped, WITHIN: torch.tensor([BIT if norm <= clip else 0.0])}
 
 
 def mean(
@@ -62,10 +62,10 @@ def mean(
     """
     share = min(max(float(total[WITHIN]) / (clients * BIT), 0.0), 1.0)
     now = float(clip)
-    found = {
+    average = {
         name: (value * (now / (PART * clients))).to(torch.float32)
         for name, value in total.items()
         if name != WITHIN
     }
     then = min(max(now * math.exp(RATE * (0.5 - share)), SMALLEST), LARGEST)
-    return found, torch.tensor(then)
+    return average, torch.tensor(then)

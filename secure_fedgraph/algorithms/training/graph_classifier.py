@@ -83,14 +83,14 @@ class Classifying:
 
     def marked(self, outputs: Tensor, graph: Data) -> dict[str, Tensor]:
         """Right answers and their number; ``loss`` on the validation items."""
-        found = {}
+        scores = {}
         for name, mask in (("test", graph.test_mask), ("validation", graph.val_mask)):
             right = (outputs.argmax(1) == graph.y)[mask]
-            found[name] = torch.stack([right.sum(), mask.sum()]).float()
+            scores[name] = torch.stack([right.sum(), mask.sum()]).float()
         held_out = graph.val_mask
         loss = F.cross_entropy(outputs[held_out], graph.y[held_out], reduction="sum")
-        found["loss"] = torch.stack([loss, held_out.sum()]).float()
-        return found
+        scores["loss"] = torch.stack([loss, held_out.sum()]).float()
+        return scores
 
 
 @dataclass(frozen=True)
@@ -198,11 +198,11 @@ def batches(
     if size == "full" or size >= len(items):
         return [items] * steps
     walk = len(items) // size
-    found: list[Tensor] = []
-    while len(found) < steps:
+    taken: list[Tensor] = []
+    while len(taken) < steps:
         order = items[torch.randperm(len(items), generator=generator)]
-        found += order[: walk * size].split(size)
-    return found[:steps]
+        taken += order[: walk * size].split(size)
+    return taken[:steps]
 
 
 def _answers(graph: Data, chosen: Tensor | None) -> Tensor:

@@ -81,8 +81,8 @@ class RatingTask:
             "mae_client_mean": training.mean(),
             "mae_client_median": training.median(),
         }
-        found = {name: _errors(guess, graph.rating, graph.test_mask) for name, guess in said.items()}
-        return found | {"validation": _errors(said["test"], graph.rating, graph.val_mask)}
+        errors = {name: _errors(guess, graph.rating, graph.test_mask) for name, guess in said.items()}
+        return errors | {"validation": _errors(said["test"], graph.rating, graph.val_mask)}
 
 
 def _errors(guess: Tensor, rating: Tensor, mask: Tensor) -> Tensor:

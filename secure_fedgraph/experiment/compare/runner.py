@@ -135,7 +135,7 @@ class _Call:
         self.jobs = [*first, *(job for job in runs if job not in first)]
         self.jobs += [Job(point, None) for point in chosen] if leaks is not None else []
         self.keys = {job: self._key(job) for job in self.jobs}
-        self.found: dict[Job, dict[str, Any]] = {}
+        self.outcomes: dict[Job, dict[str, Any]] = {}
         self.failed: dict[Job, Failure] = {}
 
     def _key(self, job: Job) -> str:
@@ -165,7 +165,7 @@ class _Call:
             if (outcome := self._kept(job)) is None:
                 waiting.append(job)
             else:
-                self.found[job] = outcome
+                self.outcomes[job] = outcome
                 progress(job.name, None)
         todo, foreseen = list(waiting), False
         while waiting or pool.working:
@@ -195,16 +195,18 @@ class _Call:
             return None
         outcome = self._kept(job)
         assert outcome is not None, f"{job.name} ended and left nothing"
-        self.found[job] = outcome
+        self.outcomes[job] = outcome
         return None if "reason" in outcome else made
 
     def row(self, point: Point) -> dict[str, Any]:
         """A point's row, whatever came of it."""
         jobs = [Job(point, seed) for seed in self.seeds]
-        outcomes = {job.seed: self.found[job] for job in jobs if job in self.found and job.seed is not None}
+        outcomes = {
+            job.seed: self.outcomes[job] for job in jobs if job in self.outcomes and job.seed is not None
+        }
         failed = {job.seed: self.failed[job] for job in jobs if job in self.failed and job.seed is not None}
         attacks = Job(point, None)
-        row = row_of(point, outcomes, failed, self.found.get(attacks))
+        row = row_of(point, outcomes, failed, self.outcomes.get(attacks))
         if attacks in self.failed:
             row["leak_failed"] = self.failed[attacks].reason
         return row

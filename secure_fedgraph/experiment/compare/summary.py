@@ -30,14 +30,14 @@ class Failure(Protocol):
 
 def row_of(
     point: Point,
-    found: Mapping[int, Mapping[str, Any]],
+    outcomes: Mapping[int, Mapping[str, Any]],
     failed: Mapping[int, Failure],
     leaks: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A point's means over seeds, or why there are none.
 
     Args:
-        found: seed -> the run's result, or its refusal.
+        outcomes: seed -> the run's result, or its refusal.
         failed: seed -> why a run did not finish.
         leaks: the attacks' results.
     """
@@ -51,14 +51,14 @@ def row_of(
         "epsilon": "inf" if point.epsilon is None else point.epsilon,
         "budget": point.epsilon,
     }
-    refused = [one["reason"] for one in found.values() if "reason" in one]
+    refused = [one["reason"] for one in outcomes.values() if "reason" in one]
     if refused:
         return {**row, "outcome": REFUSED, "reason": refused[0], "seeds": 0}
     if failed:
         seed, why = next(iter(failed.items()))
         failure = {"reason": f"seed {seed}: {why.reason}", "class": why.kind}
-        return {**row, "outcome": FAILED, **failure, "seeds": len(found)}
-    results = list(found.values())
+        return {**row, "outcome": FAILED, **failure, "seeds": len(outcomes)}
+    results = list(outcomes.values())
     keys = [k for k, v in results[0]["accuracy"].items() if isinstance(v, float)]
     scores = {key: [r["accuracy"][key] for r in results if key in r["accuracy"]] for key in keys}
     held = results[0]["privacy"].get(unit, {})
@@ -77,7 +77,8 @@ def row_of(
         "interval": {key: _interval(values) for key, values in scores.items()},
         "seeds": len(results),
         "each": [
-            {"seed": seed, "accuracy": {k: r["accuracy"].get(k) for k in keys}} for seed, r in found.items()
+            {"seed": seed, "accuracy": {k: r["accuracy"].get(k) for k in keys}}
+            for seed, r in outcomes.items()
         ],
         "bytes": round(fmean(r["bytes"]["up"] for r in results)),
         "seconds": round(fmean(r["seconds"] for r in results), 1),

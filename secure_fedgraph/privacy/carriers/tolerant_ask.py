@@ -76,18 +76,18 @@ def keep_valid(ask: Ask, replies: Mapping[str, Tree], check: Callable[[str, Tree
     return valid
 
 
-def require(ask: Ask, found: int, needed: int, of: int, channel: str, had: str) -> None:
+def require(ask: Ask, count: int, needed: int, of: int, channel: str, had: str) -> None:
     """Checks that enough clients are left for a sum.
 
     Raises:
         Refused: with the reasons why some were left out.
     """
-    if found >= needed:
+    if count >= needed:
         return
     reasons = ask.reasons() if isinstance(ask, TolerantAsk) else []
     why = "".join(f"; {reason}" for reason in reasons[:TOLD])
     more = f"; and {len(reasons) - TOLD} more" if len(reasons) > TOLD else ""
     raise Refused(
-        f"channel {channel!r}: only {found} of {of} clients {had} and {needed} are needed: "
+        f"channel {channel!r}: only {count} of {of} clients {had} and {needed} are needed: "
         f"nothing was opened{why}{more}"
     )

@@ -20,23 +20,23 @@ def _own() -> dict[str, Callable[..., Policy]]:
     return {one.__name__: one for one in recipes}
 
 
-def _checked(name: str, found: object) -> Callable[..., Policy]:
+def _checked(name: str, candidate: object) -> Callable[..., Policy]:
     """Another package's recipe: as one of this folder, its arguments are checked, and kept for processes."""
-    if not inspect.isfunction(found):
-        raise BadInput(f"give a function that returns a Policy, not {found!r}")
+    if not inspect.isfunction(candidate):
+        raise BadInput(f"give a function that returns a Policy, not {candidate!r}")
     spelled = [
         one.replace(annotation=getattr(one.annotation, "__name__", one.annotation))
-        for one in inspect.signature(found).parameters.values()
+        for one in inspect.signature(candidate).parameters.values()
     ]
 
-    @functools.wraps(found)
+    @functools.wraps(candidate)
     def make(*args: Any, **kwargs: Any) -> Policy:
-        with named_if_it_fails(f"policy {name!r}", found):
-            policy = found(*args, **kwargs)
+        with named_if_it_fails(f"policy {name!r}", candidate):
+            policy = candidate(*args, **kwargs)
         if not isinstance(policy, Policy) or policy.name != name:
             what = repr(policy.name) if isinstance(policy, Policy) else f"a {type(policy).__name__}"
             raise BadInput(
-                f"policy {name!r}: {found.__module__}.{found.__name__} gave {what}; give a Policy "
+                f"policy {name!r}: {candidate.__module__}.{candidate.__name__} gave {what}; give a Policy "
                 f"of that name"
             )
         return policy

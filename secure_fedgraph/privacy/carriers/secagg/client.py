@@ -258,11 +258,11 @@ def _settled(session: Session) -> tuple[KeyAdvertisements, Shape]:
     return session.advertised, session.shape
 
 
-def _large_enough(scope: Scope, party: Party, found: int, needed: int) -> None:
-    if found < needed:
+def _large_enough(scope: Scope, party: Party, count: int, needed: int) -> None:
+    if count < needed:
         raise HostileMessage(
             f"channel {scope.channel!r}: {party.name} answers cohorts of at least {needed} and was asked in "
-            f"one of {found}: ask more, or set protection.quorum or protection.colluders lower"
+            f"one of {count}: ask more, or set protection.quorum or protection.colluders lower"
         )
 
 
