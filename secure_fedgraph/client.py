@@ -29,7 +29,7 @@ from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.history import History, parted
-from secure_fedgraph.protocol.memory import Before
+from secure_fedgraph.protocol.memory import Before, copied
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
@@ -120,7 +120,9 @@ class Client:
         if policy.steps:  # before anything is answered: no refusal later may depend on the graph
             algorithm.check_touched(graph, policy.steps.unit)
         self.training = Training(policy.steps, policy.policy.relation) if policy.steps else None
-        self._algorithm = algorithm
+        self._foreign = is_foreign(type(algorithm))
+        # its own: what other people's code keeps on ``self`` would reach the others past every channel
+        self._algorithm = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
         self._policy = policy
         self._run = run
         self._ledger = ledger
@@ -138,7 +140,6 @@ class Client:
         self._alike = frozenset(b.channel.name for b in bounds if b.channel.alike and b.channel.to != REFEREE)
         once = [b.channel.name for b in bounds if b.channel.once]
         self._history = History(run, once) if policy.agrees_on_keys else None
-        self._foreign = is_foreign(type(algorithm))
         self._layouts = layouts or {}
         self._before: Before | None = None
         self._unconfirmed: tuple[str, Before, History | None] | None = None
@@ -328,7 +329,7 @@ class Client:
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
         name = self._algorithm.answers[channel.name]
-        answer: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._algorithm, name)
+        answer: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._answering(channel), name)
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
@@ -363,7 +364,7 @@ class Client:
             # before the charge, and no refusal: neither the layout, nor the width that is charged, nor
             # whether an answer comes depends on the data
             layout = self._layouts.get(channel.name) if is_noised(bound, self._policy) else None
-            upload = upload if layout is None else upload.laid_out(layout, channel.unit)
+            upload = upload if layout is None else bound.laid_out(upload, layout)
             public = layout is not None or not self._foreign
             self._ledger.charge(
                 Charge(
@@ -382,6 +383,16 @@ class Client:
             )
         self._record_contribution(bound, upload, scope)
         return bound.seal(upload, scope, self._party)
+
+    def _answering(self, channel: Channel) -> Algorithm:
+        """The algorithm as it answers on a channel.
+
+        No guarantee covers what the referee reads, so an algorithm that is not of this package gives it with
+        a copy: what the answer keeps on ``self`` is gone afterwards.
+        """
+        if self._foreign and channel.to == REFEREE:
+            return copied(self._algorithm, f"algorithm {self._algorithm.name!r}")
+        return self._algorithm
 
     def _record_contribution(self, bound: Bound, upload: Any, scope: Scope) -> None:
         """Records what it adds to a sum under masks, ciphertexts or noise: only this client knows it."""

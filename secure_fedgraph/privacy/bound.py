@@ -15,10 +15,10 @@ from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import pooled
-from secure_fedgraph.privacy.pooling_trees import tree_sums
+from secure_fedgraph.privacy.pooling_trees import tree_sums, with_valid_table
 from secure_fedgraph.protocol.channel import Channel, Reveal, UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Reader, Unit
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload
+from secure_fedgraph.protocol.upload import AnyUpload, ContributionRows, ContributionTrees, Layout, Upload
 from secure_fedgraph.protocol.wire import Tree
 
 NEARLY = 1 - 1e-6
@@ -152,7 +152,19 @@ class Bound:
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
 
-    def seal(self, upload: Upload | ContributionRows | ContributionTrees, scope: Scope, party: Party) -> Tree:
+    def laid_out(self, upload: AnyUpload, layout: Layout) -> AnyUpload:
+        """An answer in a public layout and within the channel's declaration: what does not fit becomes zeros.
+
+        Nothing is refused, so that neither the width that is charged nor whether an answer comes depends on
+        the data.
+        """
+        fitted = upload.laid_out(layout, self.channel.unit)
+        if isinstance(fitted, ContributionTrees):
+            assert isinstance(self.channel.touches, UnitContributionTrees)
+            return with_valid_table(fitted, self.channel.touches, self.channel.unit)
+        return fitted
+
+    def seal(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client."""
         self.check(upload)
         channel = self.channel

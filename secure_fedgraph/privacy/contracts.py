@@ -163,6 +163,12 @@ class Carrier(ABC):
         """
         return ()
 
+    @property
+    def has_set_up(self) -> bool:
+        """Whether something has to happen once before round 1. Messages of a
+        set-up name the carrier, so a run has one such carrier of a name."""
+        return type(self).set_up is not Carrier.set_up
+
     def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
         """The server half of what has to happen once before round 1; by default nothing."""
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from secure_fedgraph.errors import BadInput, Unbound, unknown_name
+from secure_fedgraph.errors import BadInput, Incompatible, Unbound, unknown_name
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.carriers.plain import Plain
@@ -119,15 +119,22 @@ class Policy:
 
 def _sharing_carriers(bounds: dict[str, Bound]) -> dict[str, Bound]:
     """Channels with equal carriers share one: it is set up once a run, and keeps its keys."""
-    distinct: list[Carrier] = []
+    distinct: dict[str, Carrier] = {}
+    """The channel that a carrier came with first -> the carrier."""
 
-    def shared(carrier: Carrier) -> Carrier:
-        same = next((one for one in distinct if one == carrier), None)
-        if same is None:
-            distinct.append(carrier)
-        return same or carrier
+    def shared(channel: str, carrier: Carrier) -> Carrier:
+        for other, one in distinct.items():
+            if one == carrier:
+                return one
+            if one.name == carrier.name and carrier.has_set_up:
+                raise Incompatible(
+                    f"channels {other!r} and {channel!r} are {carrier.name} under different settings, and a "
+                    f"run sets up one key for {carrier.name}: give both channels the same settings"
+                )
+        distinct[channel] = carrier
+        return carrier
 
-    return {name: replace(bound, carrier=shared(bound.carrier)) for name, bound in bounds.items()}
+    return {name: replace(bound, carrier=shared(name, bound.carrier)) for name, bound in bounds.items()}
 
 
 @dataclass(frozen=True)

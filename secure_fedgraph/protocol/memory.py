@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import logging
-from typing import Any
+from typing import Any, TypeVar
+
+from secure_fedgraph.errors import BadInput
+
+Copied = TypeVar("Copied")
 
 LASTING = ("drawn ", "frozen", "released ")
 """Name prefixes of entries that are never undone: what was randomised or sampled once for the run, and what
@@ -40,6 +44,24 @@ class Before:
         for value in scratch.values():
             if callable(end := getattr(value, "abandon", None)):
                 end()
+
+
+def copied(value: Copied, what: str) -> Copied:
+    """A deep copy.
+
+    Args:
+        what: it is, for the error.
+
+    Raises:
+        BadInput: for what cannot be copied.
+    """
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:
+        raise BadInput(
+            f"{what} cannot be copied ({type(error).__name__}: {error}), and every client and the referee "
+            "work with copies of their own: let it hold plain values, modules and detached tensors"
+        ) from error
 
 
 def _copied(values: dict[str, Any]) -> dict[str, Any]:

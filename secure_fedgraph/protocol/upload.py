@@ -228,6 +228,9 @@ class ContributionTrees:
         )
 
 
+AnyUpload = Upload | ContributionRows | ContributionTrees
+
+
 def all_finite(values: np.ndarray) -> bool:
     """Whether no value is NaN or infinite, without a mask as large as the values."""
     return bool(np.isfinite(values.max(initial=0.0)) and np.isfinite(values.min(initial=0.0)))
@@ -237,7 +240,7 @@ def _fitted(
     values: Mapping[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, torch.Tensor]:
     """The tensors of these names and shapes, in this order; zeros for those that are not there."""
-    fits = {name for name, shape in shapes.items() if name in values and tuple(values[name].shape) == shape}
+    fits = {name for name, shape in shapes.items() if _is_dense(values.get(name), shape)}
     if fits != shapes.keys() or fits != values.keys():
         _LOG.warning(
             "an upload has tensors of other names or shapes than the public ones, or lacks some: under noise "
@@ -246,6 +249,16 @@ def _fitted(
             len(shapes),
         )
     return {name: values[name] if name in fits else torch.zeros(shape) for name, shape in shapes.items()}
+
+
+def _is_dense(value: object, shape: tuple[int, ...]) -> bool:
+    """Whether it is a tensor of real numbers, of this shape, that holds every value."""
+    return (
+        isinstance(value, torch.Tensor)
+        and tuple(value.shape) == shape
+        and value.layout == torch.strided
+        and not value.is_complex()
+    )
 
 
 def _check_text(layout: Layout) -> None:

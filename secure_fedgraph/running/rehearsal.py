@@ -31,7 +31,7 @@ from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import Prepared
 from secure_fedgraph.running.session import Session
 
-LEAST = 2
+LEAST = 5
 """Rounds that are rehearsed, where the run has them: what a client remembers changes what it sends."""
 Seen = Mapping[tuple[str, str], tuple[Layout, ...]]
 """(client, channel) -> the layouts of its uploads, each once."""

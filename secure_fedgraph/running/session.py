@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.backends.isolated import Workers
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.client import is_foreign
 from secure_fedgraph.evaluation import in_band
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
+from secure_fedgraph.protocol.memory import copied
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.round import Round, set_up
 from secure_fedgraph.running.preparation import Prepared
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import Checkpoint
-
-Copied = TypeVar("Copied")
 
 
 class Session:
@@ -102,9 +100,12 @@ class Session:
         else:
             names = federation.names
             referee_round = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)
-            examined = _copied(algorithm, f"algorithm {algorithm.name!r}")
-            state = _copied(state, f"the state of {algorithm.name!r}")
-            scores = federation.referee.evaluate(examined, state, referee_round, federation.schema)
+            examined = copied(algorithm, f"algorithm {algorithm.name!r}")
+            state = copied(state, f"the state of {algorithm.name!r}")
+            referee = federation.referee
+            if is_foreign(type(algorithm)):  # the test inputs share memory with the owners' graphs
+                referee = copied(referee, "the referee's test data")
+            scores = referee.evaluate(examined, state, referee_round, federation.schema)
         extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
         row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores}
         if self.options.on_round is not None:
@@ -196,13 +197,3 @@ class Session:
             return tuple(self._ledger.charges)
         charges = read_ledger(path) if path.is_file() else []
         return tuple(charge for charge in charges if charge.run in (self._run, "unknown"))  # of a torn line
-
-
-def _copied(value: Copied, what: str) -> Copied:
-    try:
-        return copy.deepcopy(value)
-    except Exception as error:
-        raise BadInput(
-            f"{what} cannot be copied for the referee ({type(error).__name__}: {error}): let it hold plain "
-            "values, modules and detached tensors"
-        ) from error

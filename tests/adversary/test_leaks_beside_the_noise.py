@@ -16,9 +16,10 @@ from secure_fedgraph.client import is_foreign
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import wire
+from secure_fedgraph.protocol.channel import UnitContributionTrees
 from secure_fedgraph.protocol.message import ANSWER, Message
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.protocol.upload import Layout
+from secure_fedgraph.protocol.upload import ContributionTrees, Layout
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import prepare
 from secure_fedgraph.running.rehearsal import with_layouts
@@ -126,14 +127,85 @@ class TrainsOnTests(Base):
         return super().predictions(state, round, inputs, schema)
 
 
+class KeepsTestLabels(Base):
+    """Labels that a client answers the referee with stay on ``self``, and are sent in the next round."""
+
+    name = "keeps-test-labels"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: dict[str, torch.Tensor] = {}
+
+    @Base.OWN_TESTS.answer
+    def own_tests(self, client: Any, given: Any) -> Upload:
+        self.labels[client.name] = client.graph.y.clone()
+        return super().own_tests(client, given)
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        return Upload({"v": torch.ones(1) * len(self.labels)})
+
+
+class ChangesTestData(Base):
+    """The referee's test inputs share memory with the owners' graphs."""
+
+    name = "changes-test-data"
+
+    def predictions(self, state: Any, round: Any, inputs: Any, schema: Any) -> Any:
+        inputs.x.fill_(7.0)
+        return super().predictions(state, round, inputs, schema)
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        return Upload({"v": torch.ones(1)})
+
+
+class SharesSelf(Base):
+    """What each client keeps on ``self``, the next one sends."""
+
+    name = "shares-self"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        others = len(set(self.seen) - {client.name})
+        self.seen.append(client.name)
+        return Upload({"v": torch.full((1,), float(others))})
+
+
+class BreaksItsTable(Base):
+    """Where features are negative, a node stands twice in a batch, which the declaration excludes."""
+
+    name = "breaks-its-table"
+    TREES = Channel(
+        "trees",
+        Reveal.SUM,
+        unit=sfg.Unit.NODE,
+        touches=UnitContributionTrees(norm=1.0, batches=1, trees=2, fanout=(1,), most=(1, 1)),
+    )
+
+    def round(self, round: Any, state: Any) -> Any:
+        round.reduce(self.TREES)
+        return state
+
+    @TREES.answer
+    def trees(self, client: Any, given: Any) -> ContributionTrees:
+        second = 0 if bool(client.graph.x[0].sum() < 0) and client.name == "owner-1" else 2
+        places = torch.tensor([[[0, 1], [second, -1]]])
+        return ContributionTrees({"v": torch.ones(len(client.graph.x), 1)}, places)
+
+
 class Changes(Base):
-    """Another tensor from round to round."""
+    """Another tensor from round 3 on."""
 
     name = "changes"
 
     @Base.MEANS.answer
     def means(self, client: Any, given: Any) -> Upload:
-        return Upload({f"round {client.round}": torch.zeros(1)})
+        return Upload({f"late {client.round > 2}": torch.zeros(1)})
 
 
 class Late(Base):
@@ -221,6 +293,52 @@ def test_what_the_referee_reads_gets_into_no_state(federation: sfg.Federation):
     run = sfg.train(TrainsOnTests(), federation, NOISE, rounds=3)
     assert math.isfinite(run.privacy()["client"]["epsilon"])
     assert not run.state["w"].any()
+
+
+@pytest.mark.parametrize("isolated", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_a_client_answers_the_referee_with_is_not_kept_on_the_algorithm(federation, isolated: bool):
+    """Labels are randomised at a finite epsilon; the referee alone sees the true ones."""
+    tests = sfg.federate("synthetic-citation", clients=3, seed=0, partition="louvain", nodes=90, features=16)
+    run = sfg.train(KeepsTestLabels(), tests, "plaintext", rounds=2, isolated=isolated, keep=lambda *_: True)
+    assert [float(value) for value in sent_values(run)] == [0.0] * 6
+
+
+def test_clients_do_not_meet_on_the_algorithm(federation: sfg.Federation):
+    run = sfg.train(SharesSelf(), federation, "plaintext", rounds=2, keep=lambda *_: True)
+    assert [float(value) for value in sent_values(run)] == [0.0] * 6
+
+
+def test_test_inputs_that_an_algorithm_changes_are_copies():
+    data = sfg.federate("synthetic-citation", clients=3, seed=0, partition="louvain", nodes=90, features=16)
+    before = data.referee.test_set.inputs.x.clone()
+    sfg.train(ChangesTestData(), data, "plaintext", rounds=1)
+    assert torch.equal(data.referee.test_set.inputs.x, before)
+
+
+def sent_values(run: Any) -> list[torch.Tensor]:
+    return [
+        torch.from_numpy(
+            Message.from_bytes(run.transcript.body(sent.number)).tree()["data"].copy()
+        ).flatten()[0]
+        for sent in run.transcript.sent
+        if sent.channel == "means" and sent.sender != SERVER
+    ]
+
+
+def test_a_table_that_breaks_its_declaration_is_answered_with_zeros(federation: sfg.Federation, caplog):
+    """After the charge nothing of the data decides whether a client answers: a refusal would name one."""
+    graphs = {name: graph.clone() for name, graph in federation.owners.items()}
+    graphs["owner-1"].x = graphs["owner-1"].x - 100.0
+    data = sfg.Federation(federation.schema, federation.referee, federation.facts, graphs)
+    run = sfg.train(BreaksItsTable(), data, NOISE, rounds=1, keep=lambda *_: True)
+    assert len(run.charges) == 3 and all(charge.releases for charge in run.charges)
+    assert any(record.name == "secure_fedgraph.upload" for record in caplog.records)
+
+
+@pytest.mark.parametrize("value", [torch.ones(2).to_sparse(), torch.ones(2, dtype=torch.complex64)])
+def test_a_tensor_that_cannot_be_packed_travels_as_zeros(value: torch.Tensor):
+    upload = Upload({"v": value}).laid_out(Layout((("v", (2,)),)), sfg.Unit.CLIENT)
+    assert not upload.packed(sfg.Unit.CLIENT)[1].any()
 
 
 def test_a_layout_that_changes_from_round_to_round_is_refused_by_channel(federation: sfg.Federation):

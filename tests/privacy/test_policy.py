@@ -101,6 +101,18 @@ def test_an_exception_replaces_the_recipe_and_only_there():
         policy.bind([SUM], NAMES)
 
 
+@pytest.mark.parametrize(("first", "second"), [("bfv", "ckks"), ("ckks", "bfv")])
+def test_two_homomorphic_keys_in_one_run_are_refused(first: str, second: str):
+    """One of the two would be set up, and ciphertexts of the other refused in round 1."""
+    both = dataclasses.replace(
+        homomorphic(scheme=first), exceptions={"counts": homomorphic(scheme=second).recipe(SUM)}
+    )
+    with pytest.raises(Incompatible, match=r"'update'.*'counts'"):
+        both.bind([SUM, Channel("counts", Reveal.SUM)], NAMES)
+    same = dataclasses.replace(both, exceptions={"counts": homomorphic(scheme=first).recipe(SUM)})
+    assert len(same.bind([SUM, Channel("counts", Reveal.SUM)], NAMES).carriers) == 1
+
+
 def test_strictest_heeds_exceptions_too():
     policy = dataclasses.replace(strictest(), exceptions={"update": Protection(Plain(), name="by hand")})
     assert policy.bind([SUM], NAMES)["update"].protection.name == "by hand"

@@ -77,6 +77,11 @@ class Sealed(Carrier):
         """What the carrier under the seal lets the reader learn beyond the declaration."""
         return self.over.excess(context, f"{traces}, {SEAL}")
 
+    @property
+    def has_set_up(self) -> bool:
+        """Whether the carrier under the seal has a set-up."""
+        return self.over.has_set_up
+
     def set_up(self, ask: Ask, clients: tuple[str, ...]) -> None:
         """The set-up of the carrier under the seal."""
         self.over.set_up(ask, clients)

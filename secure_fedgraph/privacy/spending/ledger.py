@@ -153,7 +153,7 @@ class Cost:
             return events if several == 1 else tuple(_apart(event, several) for event in events)
         if self.unit not in LARGER.get(unit, ()):
             return None
-        times = (1 if self.relation == Relation.REPLACE else 2) * (
+        times = (1 if _without_table(self.relation) == Relation.REPLACE else 2) * (
             holders if self.unit in (Unit.CLIENT, Unit.NODE) else 1
         )
         return tuple(_apart(event, times) for event in events)
@@ -497,7 +497,12 @@ def report(
 
 def _relation(charge: Charge, unit: str) -> str:
     """The relation of a charge's figure: for mashes and their own unit, on the frozen table of places."""
-    return charge.relation if unit == charge.unit else charge.relation.removesuffix(FROZEN)
+    return charge.relation if unit == charge.unit else _without_table(charge.relation)
+
+
+def _without_table(relation: str) -> str:
+    """The neighbouring relation, without the table of places that it holds on."""
+    return relation.removesuffix(FROZEN)
 
 
 def number(value: float) -> float | str:

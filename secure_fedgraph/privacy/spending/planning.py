@@ -204,8 +204,7 @@ def _charged(
         taken: dict[str, tuple[Event, ...]] = dict(free)
         if steps is not None and one.channel.trained:
             taken[steps.unit] = steps.events(occurrences, one.bind_context.relation, WIDTH)
-        relation, costs = one.bind_context.relation, frozenset(taken.items())
-        yield name, Cost(one.unit.value, relation, releases, costs), uses[name]
+        yield name, Cost(one.unit.value, one.relation, releases, frozenset(taken.items())), uses[name]
     for randomizer in bound.randomizers:
         costs = frozenset(randomizer.costs().items())
         yield randomizer.kind, Cost(randomizer.unit, bound.policy.relation, frozenset(), costs), 1

@@ -136,6 +136,16 @@ class TestSpent:
         for unit in ("node", "edge"):
             assert at([charge], unit) == pytest.approx(exact(1.5, 1e-5), rel=1e-6)
 
+    @pytest.mark.parametrize("relation", ["zero-out", "replace"])
+    def test_a_frozen_table_changes_no_epsilon(self, relation):
+        """The relation of mashes has a longer name; a node's noise is worth the same to its label."""
+        charges = [
+            replace(CHARGE, unit="node", relation=name)
+            for name in (relation, f"{relation} on the frozen table")
+        ]
+        plain, frozen = (spent([one], 1e-5, units=("label",))["label"]["server"] for one in charges)
+        assert plain.epsilon == frozen.epsilon < math.inf
+
     def test_one_channel_without_noise_is_enough(self):
         bare = replace(CHARGE, channel="feedback", releases={})
         for unit in ("client", "node", "edge"):

@@ -34,6 +34,13 @@ SMALL = {
     "dataset": {"nodes": 90, "features": 16},
     "training": {"hidden": [8, 4]},
 }
+MASHES = {
+    "algorithm": "fedego-node",
+    "dataset": {"nodes": 300},
+    "split": {"local_tests": 10, "local_share": 0.4},
+    "training": {},
+}
+"""Sums over trees of nodes, whose relation holds on a frozen table."""
 POLICIES = {"local_dp": local_dp, "central_dp": central_dp, "distributed_dp": distributed_dp}
 
 
@@ -127,8 +134,19 @@ class TestRuns:
             {"policy": "strictest"},
             {"unit": "node"},
             {"evaluation": "in_band", "budget": {"update": 4.0}},
+            {"unit": "label", "relation": "replace", **MASHES},
+            {"unit": "node", **MASHES},
         ],
-        ids=["local", "distributed", "central", "strictest", "node", "in-band"],
+        ids=[
+            "local",
+            "distributed",
+            "central",
+            "strictest",
+            "node",
+            "in-band",
+            "mashes-label",
+            "mashes-node",
+        ],
     )
     def test_a_real_run_spends_what_was_planned_as_its_ledger_counts_it(self, changes):
         asked = experiment(**changes)
@@ -136,7 +154,9 @@ class TestRuns:
             warnings.simplefilter("error")
             run = execute(asked, None)
         assert len(run.history) == 3
-        found = spent(run.charges, asked.delta)[asked.unit][asked.against].epsilon
+        units = (*run.federation.units, asked.unit)
+        spent_in_all = spent(run.charges, asked.delta, run.federation.holders, units)
+        found = spent_in_all[asked.unit][asked.against].epsilon
         assert 0.97 * asked.epsilon < found <= asked.epsilon
         told = run_result(run, asked)
         entry, rows = told["budget"], told["plan"]
