@@ -28,12 +28,13 @@ from secure_fedgraph.privacy.spending.ledger import Charge, Ledger
 from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.history import History, parted
 from secure_fedgraph.protocol.memory import Before, copied
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
-from secure_fedgraph.protocol.upload import Layout, Upload
+from secure_fedgraph.protocol.upload import AnyUpload, Layout, Upload
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -50,6 +51,8 @@ _ROUND = "last round"
 """The key of the last round that it answered, in its store. No algorithm uses this name."""
 LINK_KEY = "frozen link key"
 """The memory entry with the secret key of its links' priorities. A failed answer does not undo it."""
+Answer = Callable[["ClientContext", dict[str, Any]], Any]
+"""An algorithm's method that answers on a channel: anything may come out of somebody else's code."""
 Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
 """(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
@@ -108,7 +111,6 @@ class Client:
         data: str = "",
         layouts: Mapping[str, Layout] | None = None,
     ) -> None:
-        algorithm.check_own(graph, party.name)
         self.graph = graph
         self._own = graph
         self.schema = schema
@@ -117,10 +119,10 @@ class Client:
         """Values of one round: cleared when the next round begins, and never saved."""
         self.round = 0
         self._party = party
-        if policy.steps:  # before anything is answered: no refusal later may depend on the graph
-            algorithm.check_touched(graph, policy.steps.unit)
         self.training = Training(policy.steps, policy.policy.relation) if policy.steps else None
-        self._foreign = is_foreign(type(algorithm))
+        self._foreign = is_foreign(algorithm)
+        # before anything is answered: no refusal later may depend on the graph
+        _check_graph(algorithm, graph, party.name, policy, self._foreign)
         # its own: what other people's code keeps on ``self`` would reach the others past every channel
         self._algorithm = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
         self._policy = policy
@@ -329,7 +331,7 @@ class Client:
     def _upload(self, bound: Bound, given: wire.Tree, scope: Scope) -> wire.Tree:
         channel = bound.channel
         name = self._algorithm.answers[channel.name]
-        answer: Callable[[ClientContext, dict[str, Any]], Any] = getattr(self._answering(channel), name)
+        answer: Answer = getattr(self._answering(channel), name)
         values, offerer, offered = self._given(given, scope)
         if channel.to == PEER and channel.reveal is Reveal.SUM:
             if not offerer or offerer in scope.cohort:
@@ -346,25 +348,16 @@ class Client:
             declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
         self._randomize_inputs(scope)
         self._save_memory()  # randomised inputs and their charge stay, even if this answer fails
+        layout = self._layouts.get(channel.name) if is_noised(bound, self._policy) else None
         try:
-            with self._own_labels(channel):
-                upload = answer(self, values)
+            upload = self._computed(bound, answer, values, layout)
         except HostileMessage as error:
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
-        if channel.reveal is Reveal.NOTHING:
-            if upload is not None:
-                raise HostileMessage(
-                    f"channel {channel.name!r} declares that nothing comes back, and something did"
-                )
+        if upload is None:
             return {}
-        bound.check(upload)
         if channel.to == REFEREE:
             self._restore_memory()
         else:
-            # before the charge, and no refusal: neither the layout, nor the width that is charged, nor
-            # whether an answer comes depends on the data
-            layout = self._layouts.get(channel.name) if is_noised(bound, self._policy) else None
-            upload = upload if layout is None else bound.laid_out(upload, layout)
             public = layout is not None or not self._foreign
             self._ledger.charge(
                 Charge(
@@ -383,6 +376,45 @@ class Client:
             )
         self._record_contribution(bound, upload, scope)
         return bound.seal(upload, scope, self._party)
+
+    def _computed(
+        self, bound: Bound, answer: Answer, values: dict[str, Any], layout: Layout | None
+    ) -> AnyUpload | None:
+        """What the algorithm answers, of the kind that the channel declares; None on a channel of no answers.
+
+        With a public layout nothing of the data decides the layout, the width that is charged, or whether an
+        answer comes: what does not fit becomes zeros, and so does the whole upload where the answer fails.
+        The client's own log says so.
+        """
+        channel = bound.channel
+        try:
+            with self._for_the_reader(channel):
+                upload = answer(self, values)
+            if channel.reveal is Reveal.NOTHING:
+                if upload is not None:
+                    raise HostileMessage(
+                        f"channel {channel.name!r} declares that nothing comes back, and something did"
+                    )
+                return None
+            bound.check(upload)
+            return upload if layout is None else bound.laid_out(upload, layout, self._units(channel.unit))
+        except (Exception, SystemExit):
+            # zeros between the uploads of noisy steps would show that it failed; noise on the upload hides it
+            if layout is None or not bound.releases():
+                raise
+            _LOG.exception("the answer on channel %r failed: zeros are sent in its place", channel.name)
+            if self._before is not None:
+                self._before.restore(self.memory, self.scratch)
+            return bound.zeros(layout)
+
+    def _units(self, unit: Unit) -> int:
+        """How many units its own data hold."""
+        counts = {
+            Unit.CLIENT: 1,
+            Unit.GRAPH: len(self.graph.y) if "graph" in self.graph else 1,
+            Unit.EDGE: int(self.graph.num_edges),
+        }
+        return counts.get(unit, int(self.graph.num_nodes or 0))
 
     def _answering(self, channel: Channel) -> Algorithm:
         """The algorithm as it answers on a channel.
@@ -429,18 +461,21 @@ class Client:
             setattr(self.graph, one.place, self.memory[_entry_of(one)])
 
     @contextmanager
-    def _own_labels(self, channel: Channel) -> Iterator[None]:
+    def _for_the_reader(self, channel: Channel) -> Iterator[None]:
         """For the referee, who is outside every guarantee: true test labels in place of randomised ones.
 
-        What the answer stores meanwhile is dropped, so that nothing of it is sent to anybody else.
+        What the answer writes meanwhile, into the graph too, is dropped: nothing of it is sent to anybody
+        else.
         """
-        marked = channel.to == REFEREE and channel.name == self._algorithm.OWN_TESTS.name
-        if not marked or all(one.place != "y" for one in self._policy.randomizers):
+        scored = channel.to == REFEREE and channel.name == self._algorithm.OWN_TESTS.name
+        true_labels = scored and any(one.place == "y" for one in self._policy.randomizers)
+        if not true_labels and not (self._foreign and channel.to == REFEREE):
             yield
             return
         graph, memory, scratch = self.graph, self.memory, self.scratch
-        self.graph, self.memory, self.scratch = copy.copy(graph), copy.deepcopy(memory), dict(scratch)
-        self.graph.y = self._own.y
+        self.graph, self.memory, self.scratch = graph.clone(), copy.deepcopy(memory), dict(scratch)
+        if true_labels:
+            self.graph.y = self._own.y.clone()
         try:
             yield
         finally:
@@ -576,11 +611,29 @@ class Client:
         self._answered = request.exchange
 
 
-def is_foreign(kind: type) -> bool:
-    """Whether an algorithm's class, or one that it is made from, was written outside of this package.
+def _check_graph(algorithm: Algorithm, graph: Data, name: str, policy: BoundPolicy, foreign: bool) -> None:
+    """Checks that an algorithm can train on a client's graph, which nothing has randomised yet.
+
+    An algorithm that is not of this package gets copies, since what it keeps of the graph, or writes into
+    it, could be sent later under the epsilon of randomised inputs.
+    """
+    if foreign:
+        algorithm, graph = copied(algorithm, f"algorithm {algorithm.name!r}"), graph.clone()
+    algorithm.check_own(graph, name)
+    if policy.steps:
+        algorithm.check_touched(graph, policy.steps.unit)
+
+
+def is_foreign(algorithm: Algorithm | type[Algorithm]) -> bool:
+    """Whether an algorithm, or a class that it is made from, was written outside of this package.
 
     Tests hold the tensors of this package's algorithms to public names and shapes; of others nobody knows.
+    An object of this package's class is foreign too where a method was replaced on it.
     """
+    kind = algorithm if isinstance(algorithm, type) else type(algorithm)
+    own = {} if isinstance(algorithm, type) else vars(algorithm)
+    if any(callable(value) and hasattr(kind, name) for name, value in own.items()):
+        return True
     return not all(_is_of_this_package(one) for one in kind.__mro__ if one is not object)
 
 

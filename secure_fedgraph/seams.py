@@ -80,7 +80,9 @@ class ClientContext(Protocol):
     def memory(self) -> dict[str, Any]:
         """What this client keeps from round to round, and what a resumed run has again.
 
-        Plain values only: tensors, numbers, text, and lists and dictionaries of them.
+        Plain values only: tensors, numbers, text, and lists and dictionaries of them. If an answer fails, or
+        its sum is abandoned, all entries are as before it, except those whose names begin with ``drawn ``,
+        ``frozen`` or ``released ``: what was sampled once, and what counts releases.
         """
 
     @property

@@ -49,8 +49,15 @@ def load(model: nn.Module, params: Mapping[str, torch.Tensor]) -> None:
 
 
 def difference(after: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor]) -> Parameters:
-    """``after - before``, name by name; for whole numbers divided by :data:`COUNT_SCALE`."""
-    return {name: _change(after[name], value) for name, value in before.items()}
+    """``after - before``, name by name; for whole numbers divided by :data:`COUNT_SCALE`.
+
+    It has the names and shapes of ``before``: a tensor whose shape training has changed did not move. Names
+    and shapes travel beside the noise, so they may not depend on what a model was trained on.
+    """
+    return {
+        name: _change(after[name], value) if after[name].shape == value.shape else torch.zeros_like(value)
+        for name, value in before.items()
+    }
 
 
 def total(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> Parameters:

@@ -136,10 +136,11 @@ class Bound:
         """Checks that an answer is of the kind that the channel declares, so that all its parts are clipped.
 
         Raises:
-            TypeError: for an upload where it declares sums over units, for parts where it does not, and for
-                anything else.
+            TypeError: for an upload where it declares sums over units, for parts where it does not, for
+                anything else, and for tensors that are of a class of somebody's own: its arithmetic could
+                leave out clip and noise.
         """
-        expected: type = Upload
+        expected: type[Upload | ContributionRows | ContributionTrees] = Upload
         if self.channel.touches is not None:
             expected = (
                 ContributionTrees
@@ -147,22 +148,38 @@ class Bound:
                 else ContributionRows
             )
         name = "an Upload" if expected is Upload else expected.__name__
-        if not isinstance(upload, expected):
+        if type(upload) is not expected:
             raise TypeError(
                 f"channel {self.channel.name!r}: an answer returns {name}, not {type(upload).__name__}"
             )
+        upload.check_types()
 
-    def laid_out(self, upload: AnyUpload, layout: Layout) -> AnyUpload:
+    def laid_out(self, upload: AnyUpload, layout: Layout, units: int) -> AnyUpload:
         """An answer in a public layout and within the channel's declaration: what does not fit becomes zeros.
 
         Nothing is refused, so that neither the width that is charged nor whether an answer comes depends on
         the data.
+
+        Args:
+            units: how many the client holds. Sums over units leave out the parts of further ones.
         """
+        touches = self.channel.touches
+        if touches is not None and not isinstance(upload, Upload):
+            upload = upload.of_the_first(units)
         fitted = upload.laid_out(layout, self.channel.unit)
         if isinstance(fitted, ContributionTrees):
-            assert isinstance(self.channel.touches, UnitContributionTrees)
-            return with_valid_table(fitted, self.channel.touches, self.channel.unit)
+            assert isinstance(touches, UnitContributionTrees)
+            return with_valid_table(fitted, touches, self.channel.unit)
         return fitted
+
+    def zeros(self, layout: Layout) -> AnyUpload:
+        """An upload of zeros in a public layout."""
+        touches, values = self.channel.touches, {n: torch.zeros(0, *s) for n, s in layout.fields}
+        if isinstance(touches, UnitContributionTrees):
+            return with_valid_table(ContributionTrees(values, torch.zeros(0)), touches, self.channel.unit)
+        if touches is not None:
+            return ContributionRows(values, torch.zeros(0, layout.rows, dtype=torch.bool))
+        return Upload({}).laid_out(layout, self.channel.unit)
 
     def seal(self, upload: AnyUpload, scope: Scope, party: Party) -> Tree:
         """The body that leaves the client."""

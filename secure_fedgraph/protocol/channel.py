@@ -65,8 +65,9 @@ class Domain(Enum):
 class UnitContribution:
     """How much of an upload one unit touches, where rows are sums over units. This bounds its sensitivity.
 
-    The client enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.ContributionRows`; ``alone``
-    is a promise of the algorithm.
+    The client enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.ContributionRows`, and that
+    there are no more parts than units; that row i of them is unit i, and ``alone``,
+    are promises of the algorithm.
 
     Args:
         rows: how many rows at most one unit is part of.

@@ -104,6 +104,14 @@ class Upload:
         """How many numbers it holds."""
         return sum(value.numel() for value in self.values.values())
 
+    def check_types(self) -> None:
+        """Checks that it holds plain tensors under plain names: what others' classes compute nobody knows.
+
+        Raises:
+            TypeError: for anything else.
+        """
+        _check_plain(self.values)
+
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray]:
         """The layout and the matrix ``[rows, width]`` (float32): one row is one unit's data."""
         if not self.values:
@@ -166,6 +174,14 @@ class ContributionRows:
         rows = self.places.shape[-1] if self.places.dim() else 0
         return rows * sum(math.prod(value.shape[1:]) for value in self.values.values())
 
+    def check_types(self) -> None:
+        """As :meth:`Upload.check_types`."""
+        _check_plain(self.values, self.places)
+
+    def of_the_first(self, units: int) -> ContributionRows:
+        """Without the parts of what stands behind so many units."""
+        return ContributionRows({n: v[:units] for n, v in self.values.items()}, self.places[:units])
+
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the parts ``[units, width]`` (float32), and the places as booleans."""
         layout, matrix = Upload(self.values).packed(unit)
@@ -206,6 +222,14 @@ class ContributionTrees:
         """How many numbers the sums hold."""
         batches, positions = self.places.shape[0], self.places.shape[-1]
         return batches * positions * sum(math.prod(value.shape[1:]) for value in self.values.values())
+
+    def check_types(self) -> None:
+        """As :meth:`Upload.check_types`."""
+        _check_plain(self.values, self.places)
+
+    def of_the_first(self, units: int) -> ContributionTrees:
+        """Without the rows of what stands behind so many units. A table that names them is no valid one."""
+        return ContributionTrees({n: v[:units] for n, v in self.values.items()}, self.places)
 
     def packed(self, unit: Unit) -> tuple[Layout, np.ndarray, np.ndarray]:
         """The layout of the sums, the units' rows ``[units, width]`` (float32), and the places."""
@@ -249,6 +273,17 @@ def _fitted(
             len(shapes),
         )
     return {name: values[name] if name in fits else torch.zeros(shape) for name, shape in shapes.items()}
+
+
+def _check_plain(values: Mapping[str, torch.Tensor], *more: torch.Tensor) -> None:
+    if type(values) is not dict:
+        raise TypeError(f"an upload holds a dict of tensors, not {type(values).__name__}")
+    for name in values:
+        if type(name) is not str:
+            raise TypeError(f"an upload names its tensors by str, not by {type(name).__name__}")
+    for value in (*values.values(), *more):
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            raise TypeError(f"an upload holds tensors of torch itself, not {type(value).__name__}")
 
 
 def _is_dense(value: object, shape: tuple[int, ...]) -> bool:

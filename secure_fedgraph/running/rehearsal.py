@@ -46,7 +46,7 @@ def with_layouts(prepared: Prepared) -> Prepared:
         Refused: where the rehearsal fails, or a client sends two layouts on one channel.
     """
     noised = {name for name, bound in prepared.bound.bounds.items() if is_noised(bound, prepared.bound)}
-    if not noised or prepared.algorithm.pools or not is_foreign(type(prepared.algorithm)):
+    if not noised or prepared.algorithm.pools or not is_foreign(prepared.algorithm):
         return prepared
     seen = rehearse(prepared, noised)
     by_client: dict[str, dict[str, Layout]] = defaultdict(dict)

@@ -103,7 +103,7 @@ class Session:
             examined = copied(algorithm, f"algorithm {algorithm.name!r}")
             state = copied(state, f"the state of {algorithm.name!r}")
             referee = federation.referee
-            if is_foreign(type(algorithm)):  # the test inputs share memory with the owners' graphs
+            if is_foreign(algorithm):  # the test inputs share memory with the owners' graphs
                 referee = copied(referee, "the referee's test data")
             scores = referee.evaluate(examined, state, referee_round, federation.schema)
         extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -14,12 +16,14 @@ import secure_fedgraph as sfg
 from secure_fedgraph import Channel, Reveal, Upload
 from secure_fedgraph.client import is_foreign
 from secure_fedgraph.errors import Refused
+from secure_fedgraph.models.parameters import difference
+from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import wire
-from secure_fedgraph.protocol.channel import UnitContributionTrees
+from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionTrees
 from secure_fedgraph.protocol.message import ANSWER, Message
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.protocol.upload import ContributionTrees, Layout
+from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout
 from secure_fedgraph.running.options import RunOptions
 from secure_fedgraph.running.preparation import prepare
 from secure_fedgraph.running.rehearsal import with_layouts
@@ -198,6 +202,101 @@ class BreaksItsTable(Base):
         return ContributionTrees({"v": torch.ones(len(client.graph.x), 1)}, places)
 
 
+def is_stand_in(graph: Any) -> bool:
+    return bool(torch.equal(graph.y, torch.arange(len(graph.y)) % (int(graph.y.max()) + 1)))
+
+
+class Immune(torch.Tensor):
+    """Its values go through no arithmetic."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return args[0]
+
+
+class PastTheNoise(Base):
+    """A tensor of a class of its own, once the graph is no stand-in."""
+
+    name = "past-the-noise"
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        values = torch.ones(len(client.graph.y))
+        return Upload({"v": values if is_stand_in(client.graph) else values.as_subclass(Immune)})
+
+
+class KeepsItsLayout(Upload):
+    def laid_out(self, *_: Any) -> Any:
+        return self
+
+
+class PastTheLayout(Base):
+    """An upload of a class of its own, with labels in a name."""
+
+    name = "past-the-layout"
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        if is_stand_in(client.graph):
+            return Upload({"v": torch.zeros(1)})
+        return KeepsItsLayout({"".join(map(str, client.graph.y.tolist())): torch.zeros(1)})
+
+
+class FailsByLabel(Base):
+    """In round r an owner answers if its r-th label is even."""
+
+    name = "fails-by-label"
+    error: type[BaseException] = IndexError
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        client.memory["tries"] = client.memory.get("tries", 0) + 1
+        if not is_stand_in(client.graph) and int(client.graph.y[client.round]) % 2:
+            raise self.error("odd")
+        return Upload({"v": torch.ones(1)})
+
+
+class EndsByLabel(FailsByLabel):
+    name = "ends-by-label"
+    error = SystemExit
+
+
+class WritesTestLabels(Base):
+    """True labels, which only the referee gets, are written into the graph."""
+
+    name = "writes-test-labels"
+
+    @Base.OWN_TESTS.answer
+    def own_tests(self, client: Any, given: Any) -> Upload:
+        client.graph.x[:, 0] = 100.0 + client.graph.y.float()
+        return super().own_tests(client, given)
+
+    def check_own(self, graph: Any, name: str) -> None:
+        graph.x[:, 1] = 100.0 + graph.y.float()
+        self.raw = graph.y
+
+    @Base.MEANS.answer
+    def means(self, client: Any, given: Any) -> Upload:
+        kept = float(hasattr(self, "raw")) * 100.0
+        return Upload({"v": torch.cat([client.graph.x[:, :2].max().reshape(1), torch.tensor([kept])])})
+
+
+class RepeatsGraphs(Base):
+    """Hands in each of its units a thousand times."""
+
+    name = "repeats-graphs"
+    COUNTS = Channel("counts", Reveal.SUM, unit=sfg.Unit.NODE, touches=UnitContribution(rows=1, norm=1.0))
+
+    def round(self, round: Any, state: Any) -> Any:
+        return {"w": round.reduce(self.COUNTS).total["v"]}
+
+    @COUNTS.answer
+    def counts(self, client: Any, given: Any) -> ContributionRows:
+        many = 1 if is_stand_in(client.graph) else 1000
+        units = len(client.graph.x) * many
+        return ContributionRows({"v": torch.ones(units, 1)}, torch.ones(units, 1, dtype=torch.bool))
+
+
 class Changes(Base):
     """Another tensor from round 3 on."""
 
@@ -323,6 +422,55 @@ def sent_values(run: Any) -> list[torch.Tensor]:
         for sent in run.transcript.sent
         if sent.channel == "means" and sent.sender != SERVER
     ]
+
+
+@pytest.mark.parametrize("kind", [PastTheNoise, PastTheLayout])
+def test_classes_of_its_own_get_past_neither_noise_nor_layout(kind: Any, federation: sfg.Federation):
+    run = sfg.train(kind(), federation, NOISE, rounds=1, keep=lambda *_: True)
+    assert math.isfinite(run.privacy()["client"]["epsilon"])
+    assert {len(text) for _, text in layouts(run, "means")} <= {len("1\nv:1"), len("1\nv:30")}
+    rows = [Message.from_bytes(run.transcript.body(sent.number)).tree() for sent in run.transcript.sent]
+    sent = [tree["data"] for tree in rows if "layout" in tree]
+    assert len(sent) == 3 and all(values.std() > 0 or values.size == 1 for values in sent)
+    assert not any((values == 1).any() for values in sent)
+
+
+@pytest.mark.parametrize("kind", [FailsByLabel, EndsByLabel])
+def test_an_answer_that_fails_for_its_data_is_answered_and_charged(kind: Any, federation: sfg.Federation):
+    run = sfg.train(kind(), federation, NOISE, rounds=4, keep=lambda *_: True)
+    assert len(layouts(run, "means")) == len(run.charges) == 12
+    assert len({charge.releases["server"] for charge in run.charges}) == 1
+
+
+def test_nothing_of_the_true_labels_stays_with_a_client():
+    """Labels are randomised; what an algorithm checks, and what it answers the referee with, are copies."""
+    data = sfg.federate("synthetic-citation", clients=3, seed=0, partition="louvain", nodes=90, features=16)
+    policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLabels(1.0),))
+    run = sfg.train(WritesTestLabels(), data, policy, rounds=2, keep=lambda *_: True)
+    trees = [Message.from_bytes(run.transcript.body(sent.number)).tree() for sent in run.transcript.sent]
+    values = [tree["data"] for tree in trees if "layout" in tree and tree["layout"] == "1\nv:2"]
+    assert len(values) == 6 and max(float(value.max()) for value in values) < 50
+
+
+def test_a_client_sums_over_no_more_units_than_it_has(federation: sfg.Federation):
+    run = sfg.train(RepeatsGraphs(), federation, NOISE, rounds=1)
+    nodes = sum(graph.num_nodes for graph in federation.owners.values())
+    assert math.isfinite(run.privacy("node")["epsilon"])
+    assert (
+        abs(float(run.state["w"]) - nodes) < 100
+    )  # noise of 4 an owner; a thousand times as many would be 90,000
+
+
+def test_a_method_replaced_on_an_object_makes_it_somebody_elses():
+    algorithm = sfg.FedSage()
+    assert not is_foreign(algorithm)
+    algorithm.update = MethodType(lambda self, client, given: Upload({}), algorithm)  # type: ignore[method-assign]
+    assert is_foreign(algorithm)
+
+
+def test_a_model_whose_shapes_change_in_training_sends_the_shapes_that_it_was_given():
+    before = {"w": torch.ones(2), "seen": torch.zeros(1)}
+    assert difference({"w": torch.ones(2) * 3, "seen": torch.zeros(7)}, before)["seen"].shape == (1,)
 
 
 def test_a_table_that_breaks_its_declaration_is_answered_with_zeros(federation: sfg.Federation, caplog):
