@@ -473,7 +473,7 @@ class Client:
             yield
             return
         graph, memory, scratch = self.graph, self.memory, self.scratch
-        self.graph, self.memory, self.scratch = graph.clone(), copy.deepcopy(memory), dict(scratch)
+        self.graph, self.memory, self.scratch = copy.deepcopy(graph), copy.deepcopy(memory), dict(scratch)
         if true_labels:
             self.graph.y = self._own.y.clone()
         try:
@@ -618,7 +618,7 @@ def _check_graph(algorithm: Algorithm, graph: Data, name: str, policy: BoundPoli
     it, could be sent later under the epsilon of randomised inputs.
     """
     if foreign:
-        algorithm, graph = copied(algorithm, f"algorithm {algorithm.name!r}"), graph.clone()
+        algorithm, graph = copied(algorithm, f"algorithm {algorithm.name!r}"), copied(graph, "the graph")
     algorithm.check_own(graph, name)
     if policy.steps:
         algorithm.check_touched(graph, policy.steps.unit)
