@@ -31,7 +31,7 @@ CLIENTS = ("a", "b", "c")
 NORM = 1.5
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
 Worst = Callable[[Bound], Neighbours]
 
 

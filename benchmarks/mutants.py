@@ -116,7 +116,7 @@ class NodeSums(sfg.FedSage):
     """Class sums of node features, each node's part clipped by the door."""
 
     name = "node-sums"
-    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=UnitContribution(1, 1.0))
+    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, unit_contribution=UnitContribution(1, 1.0))
 
     def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the sums."""

@@ -28,7 +28,7 @@ from secure_fedgraph.privacy.spending.ledger import Charge, Ledger
 from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
-from secure_fedgraph.protocol.history import History, parted
+from secure_fedgraph.protocol.history import History, split_given_and_carrier
 from secure_fedgraph.protocol.memory import Before
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
@@ -290,7 +290,7 @@ class Client:
             return bound.carrier.answer(request.step, given, scope, self._party)
         part: wire.Tree = {}
         if bound.carrier.tolerates_dropouts:
-            given, part = parted(given)
+            given, part = split_given_and_carrier(given)
         scope = replace(scope, given=self._recorded(request, given))
         if len(scope.cohort) < bound.quorum:
             raise HostileMessage(

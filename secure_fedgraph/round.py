@@ -17,7 +17,7 @@ from secure_fedgraph.privacy.contracts import Ask, Scope
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
-from secure_fedgraph.protocol.courier import ANYBODY, GONE, NOBODY, Courier, Given
+from secure_fedgraph.protocol.courier import TOLERATE_ALL, TOLERATE_LOST, TOLERATE_NONE, Courier, Given
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.transcript import REFEREE, SERVER
@@ -122,7 +122,7 @@ class Round:
         """
         bound = self._verb(channel, Reveal.EACH, self._reader)
         # the referee skips clients that are gone; the server needs everybody's answer
-        without = GONE if self._reader == REFEREE else NOBODY
+        without = TOLERATE_LOST if self._reader == REFEREE else TOLERATE_NONE
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}), without=without)
         opened = bound.open_each(replies, self._scope(request))
         for name, values in opened.items():
@@ -198,7 +198,7 @@ class Round:
             given: client -> values.
         """
         self._verb(channel, Reveal.NOTHING, self._reader)
-        self._ask(channel, given, without=GONE)
+        self._ask(channel, given, without=TOLERATE_LOST)
 
     def _verb(self, channel: Channel, reveal: Reveal, reader: str) -> Bound:
         if channel.reveal is not reveal:
@@ -225,7 +225,7 @@ class Round:
         channel: Channel,
         given: Mapping[str, Given],
         cohort: tuple[str, ...] | None = None,
-        without: tuple[type[Exception], ...] = NOBODY,
+        without: tuple[type[Exception], ...] = TOLERATE_NONE,
     ) -> tuple[Message, dict[str, wire.Tree]]:
         among, alike = cohort or self.cohort, self._alike(channel)
         return self._courier.ask(
@@ -270,7 +270,15 @@ class Round:
                 raise Refused(f"round {self.number}, channel {channel.name!r}: nobody is left to ask")
             alike = self._alike(channel) if step == ANSWER else None
             return self._courier.ask(
-                SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY, alike, step == confirms
+                SERVER,
+                self.number,
+                channel.name,
+                step,
+                self.cohort,
+                given,
+                without=TOLERATE_ALL,
+                alike=alike,
+                confirms=step == confirms,
             )
 
         confirms = self._policy[channel.name].carrier.confirms

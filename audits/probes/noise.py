@@ -104,24 +104,25 @@ def _known_sum(
     bound: Bound, example: ContributionRows, units: int, step: float
 ) -> tuple[ContributionRows, np.ndarray]:
     """Units in one row of the sum each: half a step above whole ones, or beyond the clip along one axis."""
-    touches, shapes = bound.channel.touches, {k: v.shape[1:] for k, v in example.values.items()}
-    assert touches is not None
+    contribution = bound.channel.unit_contribution
+    shapes = {k: v.shape[1:] for k, v in example.values.items()}
+    assert contribution is not None
     width, rows = sum(math.prod(shape) for shape in shapes.values()), example.places.shape[1]
     many = max(units, len(example.places), 2)
     rng = np.random.default_rng(0)
-    whole = rng.integers(0, max(int(touches.norm / step / 2 / math.sqrt(width)), 1), (many, width))
+    whole = rng.integers(0, max(int(contribution.norm / step / 2 / math.sqrt(width)), 1), (many, width))
     parts = (whole + 0.5) * step
     far = np.arange(many) % 2 == 1
     at = rng.integers(0, width, many)
     parts[far] = 0
-    parts[far, at[far]] = BEYOND * touches.norm
+    parts[far, at[far]] = BEYOND * contribution.norm
     whole[far] = 0
     known = np.zeros((rows, width))
     places = torch.zeros(many, rows, dtype=torch.bool)
     row = np.arange(many) // 2 % rows
     places[torch.arange(many), torch.from_numpy(row)] = True
     np.add.at(known, row, whole * step)
-    np.add.at(known, (row[far], at[far]), touches.norm)
+    np.add.at(known, (row[far], at[far]), contribution.norm)
     split = torch.from_numpy(parts.astype(np.float32)).split([math.prod(s) for s in shapes.values()], dim=1)
     values = {
         name: part.reshape(many, *shape) for (name, shape), part in zip(shapes.items(), split, strict=True)

@@ -101,15 +101,15 @@ class Protection(Chain):
                 f"{'is' if contributors == 1 else 'are'} {contributors}, because a sum of fewer is one "
                 "client's upload: add clients or choose another policy"
             )
-        if self._sums_only and clients < channel.least and not channel.accepted:
-            raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
+        if self._sums_only and clients < channel.min_clients and not channel.accept_too_few:
+            raise Refused(f"channel {channel.name!r} under {self.name}: {channel.too_few_message}")
 
     def _bind_stages(self, context: BindContext) -> tuple[tuple[Stage, ...], Sensitivity]:
         """The stages with their numbers filled in, each from the sensitivity after the one before."""
         channel, domain, sensitivity = context.channel, Domain.REAL, Sensitivity()
-        if channel.touches is not None:
-            unit = channel.unit if channel.touches.alone else None
-            sensitivity = Sensitivity(moved(channel.touches, context.relation), unit)
+        if channel.unit_contribution is not None:
+            unit = channel.unit if channel.unit_contribution.independent else None
+            sensitivity = Sensitivity(moved(channel.unit_contribution, context.relation), unit)
         stages = []
         for stage in self.stages:
             if stage.takes is not domain:

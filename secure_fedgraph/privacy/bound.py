@@ -90,8 +90,9 @@ class Bound:
         """What somebody could learn beyond the channel's declaration."""
         traces = "".join(f", {stage.traces}" for stage in self.stages if stage.traces)
         sentences = self.carrier.excess(self.bind_context, traces)
-        touches = self.channel.touches
-        if touches is not None and not touches.alone and any(stage.noise() for stage in self.stages):
+        contribution = self.channel.unit_contribution
+        noised = any(stage.noise() for stage in self.stages)
+        if contribution is not None and not contribution.independent and noised:
             unit = self.channel.unit.value
             sentences = (*sentences, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
         if self.unlike and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
@@ -101,8 +102,8 @@ class Bound:
                 f"a server that lies may give one client anything on {channels}, where each client gets its "
                 "own values, and so learn that client's part of a sum",
             )
-        too_few = len(self.bind_context.clients) < self.channel.least
-        return (*sentences, self.channel.below) if too_few else sentences
+        too_few = len(self.bind_context.clients) < self.channel.min_clients
+        return (*sentences, self.channel.too_few_message) if too_few else sentences
 
     @property
     def unit(self) -> Unit:
@@ -112,7 +113,7 @@ class Bound:
     @property
     def relation(self) -> str:
         """The relation that its sensitivity holds under, as charges name it."""
-        frozen = isinstance(self.channel.touches, UnitContributionTrees)
+        frozen = isinstance(self.channel.unit_contribution, UnitContributionTrees)
         return self.bind_context.relation + FROZEN * frozen
 
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
@@ -140,10 +141,10 @@ class Bound:
                 anything else.
         """
         expected: type = Upload
-        if self.channel.touches is not None:
+        if self.channel.unit_contribution is not None:
             expected = (
                 ContributionTrees
-                if isinstance(self.channel.touches, UnitContributionTrees)
+                if isinstance(self.channel.unit_contribution, UnitContributionTrees)
                 else ContributionRows
             )
         name = "an Upload" if expected is Upload else expected.__name__
@@ -158,11 +159,11 @@ class Bound:
         channel = self.channel
         grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
         if isinstance(upload, ContributionTrees):
-            assert isinstance(channel.touches, UnitContributionTrees)
-            layout, matrix = tree_sums(upload, channel.touches, channel.unit, grid)
+            assert isinstance(channel.unit_contribution, UnitContributionTrees)
+            layout, matrix = tree_sums(upload, channel.unit_contribution, channel.unit, grid)
         elif isinstance(upload, ContributionRows):
-            assert channel.touches is not None
-            layout, matrix = pooled(upload, channel.touches, channel.unit, grid)
+            assert channel.unit_contribution is not None
+            layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)
         else:
             layout, matrix = upload.packed(channel.unit)
         tally = [np.zeros(0, dtype=np.int32)]

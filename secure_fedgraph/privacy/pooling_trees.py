@@ -14,7 +14,7 @@ from secure_fedgraph.protocol.upload import ContributionTrees, Layout
 
 
 def tree_sums(
-    trees: ContributionTrees, touches: UnitContributionTrees, unit: Unit, grid: float = 0.0
+    trees: ContributionTrees, contribution: UnitContributionTrees, unit: Unit, grid: float = 0.0
 ) -> tuple[Layout, np.ndarray]:
     """The sums ``[batches * positions, width]`` (float64), and their layout.
 
@@ -23,16 +23,16 @@ def tree_sums(
 
     Guarantees:
         - zeroing one unit on the table, with all units below its places, moves the whole matrix by
-          at most ``sqrt(touches.rows) * touches.norm`` in L2, whatever the other units are; replacing it by
-          twice that.
+          at most ``sqrt(contribution.rows) * contribution.norm`` in L2, whatever the other units are;
+          replacing it by twice that.
 
     Raises:
         BadInput: for a table with a unit in more places than was declared. None is removed here: which one
             would depend on the other units, and change when one is zeroed.
     """
     layout, matrix, places = trees.packed(unit)
-    check_table(places, touches)
-    short = clipped(matrix, touches.norm).astype(np.float64)
+    check_table(places, contribution)
+    short = clipped(matrix, contribution.norm).astype(np.float64)
     if grid:
         short = np.trunc(short * (HAIR / grid))
     ground = np.concatenate([short, np.zeros((1, short.shape[1]))])  # -1 is its last row
@@ -43,29 +43,30 @@ def tree_sums(
     return layout, sums * (grid or 1.0)
 
 
-def check_table(places: np.ndarray, touches: UnitContributionTrees) -> None:
+def check_table(places: np.ndarray, contribution: UnitContributionTrees) -> None:
     """Checks that a table of places keeps to what was declared.
 
     Raises:
         BadInput: where it does not.
     """
-    sizes = list(accumulate(touches.fanout, lambda size, children: size * children, initial=1))
-    if places.shape != (touches.batches, touches.trees, sum(sizes)):
+    sizes = list(accumulate(contribution.fanout, lambda size, children: size * children, initial=1))
+    if places.shape != (contribution.batches, contribution.trees, sum(sizes)):
         raise BadInput(
-            f"{list(places.shape)} places, where {touches.batches} batches of {touches.trees} trees of "
-            f"{sum(sizes)} positions were declared"
+            f"{list(places.shape)} places, where {contribution.batches} batches of {contribution.trees} "
+            f"trees of {sum(sizes)} positions were declared"
         )
     occupied = places >= 0
-    if not occupied[:, :, parents(touches.fanout)][occupied[:, :, 1:]].all():
+    if not occupied[:, :, parents(contribution.fanout)][occupied[:, :, 1:]].all():
         raise BadInput("a table of trees has a place below an empty one, where zeroing would not reach it")
-    if touches.filled and occupied.sum(axis=2).max() > touches.filled:
-        raise BadInput(f"a table of trees has one that fills more than {touches.filled} places")
+    if contribution.filled and occupied.sum(axis=2).max() > contribution.filled:
+        raise BadInput(f"a table of trees has one that fills more than {contribution.filled} places")
     if _most_often(places.reshape(len(places), -1)) > 1:
         raise BadInput("a table of trees lets one unit stand twice in a batch")
     for level, part in enumerate(np.split(places, np.cumsum(sizes)[:-1], axis=2)):
-        if _most_often(part.reshape(1, -1)) > touches.most[level]:
+        if _most_often(part.reshape(1, -1)) > contribution.most[level]:
             raise BadInput(
-                f"a table of trees lets one unit stand more than {touches.most[level]} times at level {level}"
+                f"a table of trees lets one unit stand more than {contribution.most[level]} times at level "
+                f"{level}"
             )
 
 

@@ -30,7 +30,7 @@ from secure_fedgraph.protocol import (
 
 FANOUT, MOST, BATCHES, N, NODES, WIDTH, NORM = (2, 2), (1, 2, 1), 4, 4, 24, 3, 0.5
 TOUCHES = UnitContributionTrees(NORM, fanout=FANOUT, most=MOST, batches=BATCHES, trees=N)
-MASHES = Channel("egos", Reveal.SUM, Unit.NODE, touches=TOUCHES)
+MASHES = Channel("egos", Reveal.SUM, Unit.NODE, unit_contribution=TOUCHES)
 BOUND = moved(TOUCHES, "zero-out")
 
 
@@ -108,9 +108,9 @@ class TestSensitivity:
 
     def test_by_hand(self):
         table = torch.tensor([[[0, 1, -1], [2, -1, 3]]])
-        touches = UnitContributionTrees(1.0, fanout=(2,), most=(1, 1), batches=1, trees=2)
+        contribution = UnitContributionTrees(1.0, fanout=(2,), most=(1, 1), batches=1, trees=2)
         rows = torch.tensor([[0.5], [3.0], [0.25], [0.1]])
-        layout, found = tree_sums(ContributionTrees({"rows": rows}, table), touches, Unit.NODE)
+        layout, found = tree_sums(ContributionTrees({"rows": rows}, table), contribution, Unit.NODE)
         assert found.flatten() == pytest.approx([0.75, 1.0, 0.1], rel=1e-5)
         assert (layout.rows, layout.width) == (3, 1)
         assert ContributionTrees({"rows": rows}, table).size == 3

@@ -22,13 +22,13 @@ _RELEASED = "released once"
 """The name of an entry of a memory that never goes back."""
 
 
-def touches(settings: FairGraphFLBoundedSettings, alone: bool = True) -> UnitContribution:
+def unit_contribution(settings: FairGraphFLBoundedSettings, independent: bool = True) -> UnitContribution:
     """What one graph touches of the counts, and of the sums.
 
     Args:
-        alone: whether the model that embeds a graph was trained on no other.
+        independent: whether the model that embeds a graph was trained on no other.
     """
-    return UnitContribution(settings.motifs_per_graph, SHARE, alone)
+    return UnitContribution(settings.motifs_per_graph, SHARE, independent)
 
 
 # --- in an agent

@@ -53,8 +53,8 @@ class _Strictest(Policy):
                 reasons.append(f"{candidate.name}: {refusal}")
                 continue
             # never a weaker policy than one that was refused as too weak
-            if bound.bare and len(clients) < channel.least and not channel.accepted:
-                raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
+            if bound.bare and len(clients) < channel.min_clients and not channel.accept_too_few:
+                raise Refused(f"channel {channel.name!r} under {self.name}: {channel.too_few_message}")
             if bound.bare and bound.protection not in (OUTSIDE, SILENT):
                 warnings.warn(
                     f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",

@@ -52,7 +52,7 @@ class Clip(Stage):
         """
         if sensitivity.noised_by:
             raise Incompatible(f"channel {context.channel.name!r}: put Clip before the noise, not behind it")
-        if context.channel.touches is not None:
+        if context.channel.unit_contribution is not None:
             return replace(self, aside=True), sensitivity
         moved = 2 * self.norm if context.relation == "replace" else self.norm
         return self, Sensitivity(

@@ -122,8 +122,8 @@ class Gaussian(Stage):
         honest, room = self._honest(context), self._room(context)
         deviation = self.multiplier * sensitivity.l2 / math.sqrt(honest)
         # a client's upload has no coordinate beyond its norm; a sum over units often no bound of its own
-        touches = channel.touches
-        largest = min(self.limit, sensitivity.l2 if touches is None else touches.largest)
+        contribution = channel.unit_contribution
+        largest = min(self.limit, sensitivity.l2 if contribution is None else contribution.largest)
         if self.by == "shares" and not math.isfinite(largest):
             raise BadInput(
                 f"channel {channel.name!r}: sums over units have no largest value by themselves, and a ring "
@@ -153,7 +153,7 @@ class Gaussian(Stage):
             sigma=sigma,
             honest=honest,
             moved=sensitivity.l2,
-            whole=channel.touches is not None,
+            whole=channel.unit_contribution is not None,
         )
         return bound, replace(sensitivity, noised_by=self.by)
 

@@ -66,7 +66,7 @@ Patch = pytest.MonkeyPatch
 NORM, MULTIPLIER, DELTA = 1.5, 2.0, 1e-5
 NAMES = tuple(f"owner-{i}" for i in range(4))
 UPDATE = Channel("update", Reveal.SUM)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
 P = sfg.policies
 
 
@@ -149,7 +149,9 @@ def a_vertical_run() -> Found:
 
 def an_upload(multiplier: float = MULTIPLIER, channel: Channel = UPDATE, trials: int = 800) -> Found:
     bound = fitted(P.local_dp(NORM, multiplier), channel)
-    neighbours = pooled_parts(bound, 500) if channel.touches else client_rows(bound, NORM, tensors=16)
+    neighbours = (
+        pooled_parts(bound, 500) if channel.unit_contribution else client_rows(bound, NORM, tensors=16)
+    )
     return {"mechanism"} if audit(bound, neighbours, "server", trials=trials).broken else set()
 
 

@@ -137,7 +137,7 @@ class Masked(Carrier):
         cuts = [*(size * i for i in range(count)), len(names)]
         batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
         # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
-        least = 1 if context.channel.accepted else context.channel.least
+        min_clients = 1 if context.channel.accept_too_few else context.channel.min_clients
         # whatever the colluders subtract, two others are left in the sum
         pair = 2 + conspirators(len(names), self.colluders)
         if pair > len(names):
@@ -146,7 +146,8 @@ class Masked(Carrier):
                 f"than two of {len(names)} clients are left for a sum to hide: add clients, or set "
                 "protection.colluders lower"
             )
-        return replace(self, quorum=max(context.quorum, pair, least), batches=batches, roster=len(names))
+        quorum = max(context.quorum, pair, min_clients)
+        return replace(self, quorum=quorum, batches=batches, roster=len(names))
 
     def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
