@@ -84,7 +84,7 @@ class Room:
         there = set(self.names[: len(self.names) - left])
         started = self.cpu()
         prepared = self.carrier.prepare(self.ask, self.names, "update")
-        parts = prepared.parts(self.names)
+        parts = prepared.upload_requests(self.names)
         server = self.cpu() - started - sum(self.spent.values())
         self.place, sealed, size = self._scope(), {}, 0
         total, arrived = None, []

@@ -247,7 +247,8 @@ class Client:
         """A request that is not the next step of an unconfirmed sum shows that the sum was abandoned."""
         if self._unconfirmed is not None:
             channel = self._unconfirmed[0]
-            if request.channel != channel or request.step not in self._policy[channel].carrier.closing:
+            steps = self._policy[channel].carrier.steps_after_upload
+            if request.channel != channel or request.step not in steps:
                 self._abandon()
 
     def _abandon(self) -> None:
@@ -265,9 +266,9 @@ class Client:
         """Keeps what an answer changed: at once, or when the carrier shows that the sum is complete."""
         before, self._before = self._before, None
         bound = self._policy.bounds.get(request.channel)
-        if bound is None or not bound.carrier.confirms:
+        if bound is None or not bound.carrier.confirming_step:
             return
-        if request.step == bound.carrier.confirms:
+        if request.step == bound.carrier.confirming_step:
             self._unconfirmed = None
         elif request.step == ANSWER and before is not None:
             self._unconfirmed = (request.channel, before, history_before)
@@ -291,7 +292,7 @@ class Client:
         part: wire.Tree = {}
         if bound.carrier.tolerates_dropouts:
             given, part = split_given_and_carrier(given)
-        scope = replace(scope, given=self._recorded(request, given))
+        scope = replace(scope, history_head=self._recorded(request, given))
         if len(scope.cohort) < bound.quorum:
             raise HostileMessage(
                 f"channel {bound.channel.name!r}: {self.name} answers cohorts of at least "

@@ -87,7 +87,7 @@ class Round:
         channel, number, cohort = bound.channel.name, self.number, self.cohort
         ask = self._asking(bound.channel)
         bound = replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
-        asked = {name: {**given, **part} for name, part in bound.carrier.parts(cohort).items()}
+        asked = {name: {**given, **part} for name, part in bound.carrier.upload_requests(cohort).items()}
         replies, wrong = bound.sorted_out(ask(ANSWER, asked))
         for name, reason in wrong.items():
             ask.refuse(name, reason)
@@ -95,7 +95,8 @@ class Round:
             raise Refused(f"round {number}, channel {channel!r}: nobody uploaded, so nothing was opened")
         request = ask.request
         assert request is not None
-        return request, bound.open_sum(replies, replace(self._scope(request), given=self._courier.head), ask)
+        scope = replace(self._scope(request), history_head=self._courier.head)
+        return request, bound.open_sum(replies, scope, ask)
 
     def reduce_for(self, channel: Channel, offer: Parcel, given: Given | None = None) -> None:
         """Has the others answer a client's offer, and hands that client the sum to read.
@@ -278,10 +279,10 @@ class Round:
                 given,
                 without=TOLERATE_ALL,
                 alike=alike,
-                confirms=step == confirms,
+                confirms=step == confirming_step,
             )
 
-        confirms = self._policy[channel.name].carrier.confirms
+        confirming_step = self._policy[channel.name].carrier.confirming_step
         before = len(self._courier.transcript.left_out)
 
         def reasons() -> list[str]:

@@ -120,7 +120,7 @@ class Session:
         self, bound: Bound, name: str, given: Mapping[str, Any] | None = None, **other: Any
     ) -> Message:
         """The request for one client's upload of a prepared sum."""
-        part = bound.carrier.parts(tuple(self.clients))[name]
+        part = bound.carrier.upload_requests(tuple(self.clients))[name]
         return self.message(name, bound.channel.name, body=wire.encode({**(given or {}), **part}), **other)
 
     def tell(self, message: Message) -> wire.Tree:
@@ -228,7 +228,7 @@ def masked_sum(
 
     server = carrier.prepare(ask, cohort, "update")
     place, sealed = scope(next(numbers), cohort=cohort), {}
-    for name, part in server.parts(cohort).items():
+    for name, part in server.upload_requests(cohort).items():
         if there(name, ANSWER):
             carrier.accept(part, place, parties[name])
             sealed[name] = carrier.seal(uploads[name], place, parties[name])

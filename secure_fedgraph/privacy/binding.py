@@ -81,7 +81,7 @@ class Protection(Chain):
                 f"channel {channel.name!r} needs each upload{why}; {self.name} reveals only the sum: "
                 f"use {others} for it"
             )
-        if channel.exact and any(stage.traces for stage in self.stages):
+        if channel.exact and any(stage.effect_words for stage in self.stages):
             raise Incompatible(
                 f"channel {channel.name!r} carries numbers of nodes or codes of motifs{why}, and {self.name} "
                 "would turn them into others: use plaintext for it, or settings of the algorithm that do not "

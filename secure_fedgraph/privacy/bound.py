@@ -88,8 +88,8 @@ class Bound:
     @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
-        traces = "".join(f", {stage.traces}" for stage in self.stages if stage.traces)
-        sentences = self.carrier.excess(self.bind_context, traces)
+        effect_words = "".join(f", {stage.effect_words}" for stage in self.stages if stage.effect_words)
+        sentences = self.carrier.excess(self.bind_context, effect_words)
         contribution = self.channel.unit_contribution
         noised = any(stage.noise() for stage in self.stages)
         if contribution is not None and not contribution.independent and noised:
@@ -179,8 +179,8 @@ class Bound:
             **public,
             "data": self.carrier.seal(matrix, scope, party),
         }
-        if context := self.carrier.context(scope, party):
-            reply["context"] = context
+        if mark := self.carrier.binding_mark(scope, party):
+            reply["context"] = mark
         return self.carrier.wrap(reply, scope, party)
 
     def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:

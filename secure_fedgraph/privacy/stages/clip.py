@@ -38,7 +38,7 @@ class Clip(Stage):
     aside: bool = False
     takes = Domain.REAL
     gives = Domain.REAL
-    traces = "clipped"
+    effect_words = "clipped"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.norm) and self.norm > 0):
@@ -50,7 +50,7 @@ class Clip(Stage):
         Raises:
             Incompatible: behind noise, where a zeroed row is not at zero any more.
         """
-        if sensitivity.noised_by:
+        if sensitivity.noise_added_by:
             raise Incompatible(f"channel {context.channel.name!r}: put Clip before the noise, not behind it")
         if context.channel.unit_contribution is not None:
             return replace(self, aside=True), sensitivity

@@ -113,11 +113,11 @@ class Gaussian(Stage):
                 f"channel {channel.name!r}: Gaussian noise needs a bounded upload and nothing before "
                 "it bounds one: put Clip(norm) in front"
             )
-        if sensitivity.noised_by:
+        if sensitivity.noise_added_by:
             # the rounding and the limit would change the first noise, and a second would improve no epsilon
             raise Incompatible(
-                f"channel {channel.name!r}: noise is added by the {sensitivity.noised_by} already: keep one "
-                "Gaussian, with the larger multiplier"
+                f"channel {channel.name!r}: noise is added by the {sensitivity.noise_added_by} already: keep "
+                "one Gaussian, with the larger multiplier"
             )
         honest, room = self._honest(context), self._room(context)
         deviation = self.multiplier * sensitivity.l2 / math.sqrt(honest)
@@ -155,7 +155,7 @@ class Gaussian(Stage):
             moved=sensitivity.l2,
             whole=channel.unit_contribution is not None,
         )
-        return bound, replace(sensitivity, noised_by=self.by)
+        return bound, replace(sensitivity, noise_added_by=self.by)
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The client's half: whole steps in the ring, or real numbers on the grid."""
@@ -182,7 +182,7 @@ class Gaussian(Stage):
         return noised
 
     @property
-    def traces(self) -> str:  # type: ignore[override]
+    def effect_words(self) -> str:  # type: ignore[override]
         """Noise that the server adds is not on an upload that it sees."""
         return {"client": "noised", "server": "", "shares": "with a share of the noise"}[self.by]
 

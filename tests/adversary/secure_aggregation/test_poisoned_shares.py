@@ -128,7 +128,7 @@ class TestSelectiveFailure:
     def refusal(self, value: float) -> str:
         made = session(masked(), names=tuple(f"owner-{i}" for i in range(4))).set_up()
         made.clients["owner-0"].memory["w"] = made.clients["owner-0"].memory["w"] * value
-        part = dict(made.prepared().carrier.parts(tuple(made.clients))["owner-0"])
+        part = dict(made.prepared().carrier.upload_requests(tuple(made.clients))["owner-0"])
         part[client.SHARES] = part[client.SHARES].copy()
         part[client.SHARES][1, 7] ^= 1
         with pytest.raises(HostileMessage, match="does not open as its shares") as found:

@@ -62,7 +62,7 @@ class Server:
         self.session = self.prepared.session
         self.place = scope(next(self.numbers), cohort=self.names)
         self.secrets = {}
-        for name, part in self.prepared.parts(self.names).items():
+        for name, part in self.prepared.upload_requests(self.names).items():
             self.carrier.accept(change(name, part), self.place, self.parties[name])
             self.words[name] = self.carrier.seal(self.uploads[name], self.place, self.parties[name])
             if name in self.pays:
@@ -449,7 +449,7 @@ class TestQuorum:
     def test_too_few_others_behind_an_upload(self):
         server = Server()
         prepared = server.carrier.prepare(server.ask, SIX, "update")
-        part = prepared.parts(SIX)["c0"]
+        part = prepared.upload_requests(SIX)["c0"]
         fewer = {
             client.SENDERS: "\n".join(part[client.SENDERS].split("\n")[:2]),
             client.SHARES: part[client.SHARES][:2],
@@ -563,7 +563,7 @@ class TestBroadcasts:
         # it does not mind that the uploads say themselves that they are of different broadcasts
         replies = {n: {k: v for k, v in tree.items() if k != "context"} for n, tree in told.items()}
         head = made.clients[VICTIM]._history.head
-        place = dataclasses.replace(scope(100, cohort=SIX), given=head)
+        place = dataclasses.replace(scope(100, cohort=SIX), history_head=head)
         made.courier._exchange = 100
         ask = made.round()._asking(bound.channel)
         total = bound.open_sum(replies, place, ask).total["w"].numpy()
@@ -583,7 +583,7 @@ class TestBroadcasts:
         monkeypatch.setattr(
             advertisements,
             "context",
-            lambda place, advertised: real(dataclasses.replace(place, given=""), advertised),
+            lambda place, advertised: real(dataclasses.replace(place, history_head=""), advertised),
         )
         assert self.lie() < 1e-6
 
@@ -592,7 +592,7 @@ class TestShares:
     def test_a_share_for_another_reader_does_not_open(self):
         server = Server()
         prepared = server.carrier.prepare(server.ask, SIX, "update")
-        parts = prepared.parts(SIX)
+        parts = prepared.upload_requests(SIX)
         swapped = {**parts["c1"], client.SENDERS: parts["c0"][client.SENDERS]}
         with pytest.raises(HostileMessage, match=r"not its neighbours'|does not open"):
             server.carrier.accept(swapped, scope(40, cohort=SIX), server.parties["c1"])
@@ -605,7 +605,7 @@ class TestShares:
     def test_nor_one_of_another_sum(self):
         parties = introduced(SIX)
         old = Server(parties)
-        stale = old.carrier.prepare(old.ask, SIX, "update").parts(SIX)["c0"]
+        stale = old.carrier.prepare(old.ask, SIX, "update").upload_requests(SIX)["c0"]
         new = Server(parties, exchange=50)
         new.carrier.prepare(new.ask, SIX, "update")
         with pytest.raises(HostileMessage, match="does not open"):
@@ -618,7 +618,7 @@ class TestShares:
     def stale_opens(self):
         parties = introduced(SIX)
         old = Server(parties)
-        stale = old.carrier.prepare(old.ask, SIX, "update").parts(SIX)["c0"]
+        stale = old.carrier.prepare(old.ask, SIX, "update").upload_requests(SIX)["c0"]
         new = Server(parties, exchange=50)
         new.carrier.prepare(new.ask, SIX, "update")
         new.carrier.accept(stale, scope(90, cohort=SIX), parties["c0"])
@@ -627,7 +627,7 @@ class TestShares:
         server = Server().take_uploads()
         played = Party("c1", None, {}, {"agreement": AgreementKey.generate(), "peers": {}})
         played.secrets["peers"] = {n: p.secrets["agreement"].public for n, p in server.parties.items()}
-        part = server.prepared.parts(SIX)["c1"]
+        part = server.prepared.upload_requests(SIX)["c1"]
         key = shared_key(played, "c0", scope(0, "", ()), "masked: shares")
         with pytest.raises(HostileMessage, match="does not open"):
             client.unseal(

@@ -196,7 +196,7 @@ def test_a_client_that_was_told_something_else_is_left_out_and_the_sum_is_exact(
 
 
 def test_uploads_that_do_not_say_what_they_are_bound_to_open_noise(monkeypatch):
-    monkeypatch.setattr(server.Masked, "context", lambda *_: "")
+    monkeypatch.setattr(server.Masked, "binding_mark", lambda *_: "")
     made = told_otherwise()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CutWarning)  # the tally is noise too: a warning half of the time

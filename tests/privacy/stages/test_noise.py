@@ -43,7 +43,7 @@ def many(count: int) -> tuple[str, ...]:
 @functools.cache
 def bound(multiplier: float, l2: float, by: str = "client") -> Gaussian:
     stage, after = Gaussian(multiplier, by=by).bind(Sensitivity(l2, Unit.CLIENT), TERMS)
-    assert after == Sensitivity(l2, Unit.CLIENT, noised_by=by)
+    assert after == Sensitivity(l2, Unit.CLIENT, noise_added_by=by)
     assert isinstance(stage, Gaussian)
     return stage
 
@@ -408,7 +408,7 @@ class TestSides:
         assert not any(bound(1.0, 1.0, by).noise().computational for by in SIDES)
 
     def test_what_is_on_a_single_upload(self):
-        assert [Gaussian(1.0, by).traces for by in ("client", "server", "shares")] == [
+        assert [Gaussian(1.0, by).effect_words for by in ("client", "server", "shares")] == [
             "noised",
             "",
             "with a share of the noise",

@@ -144,7 +144,7 @@ def context(scope: Scope, advertised: KeyAdvertisements) -> bytes:
         "exchange": scope.exchange,
         "channel": scope.channel,
         "cohort": _hashed(scope.cohort),
-        "given": scope.given,
+        "given": scope.history_head,
         "deck": advertised.digest,
     }
     return hashlib.sha256(encode(facts)).digest()

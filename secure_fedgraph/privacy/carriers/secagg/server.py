@@ -105,8 +105,8 @@ class Masked(Carrier):
     reveals = frozenset({Reveal.SUM})
     agrees_on_keys = True
     tolerates_dropouts = True
-    closing = (client.AGREE, client.UNMASK)
-    confirms = client.UNMASK
+    steps_after_upload = (client.AGREE, client.UNMASK)
+    confirming_step = client.UNMASK
 
     def __post_init__(self) -> None:
         if self.bits not in ring_words.WIDTHS:
@@ -149,7 +149,7 @@ class Masked(Carrier):
         quorum = max(context.quorum, pair, min_clients)
         return replace(self, quorum=quorum, batches=batches, roster=len(names))
 
-    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
         difference = DIFFERENCES
         if self.batch > 1:
@@ -204,7 +204,7 @@ class Masked(Carrier):
         ring_words.accumulate(words, plus=plus, minus=minus)
         return ring_words.pack(words, self.bits)
 
-    def context(self, scope: Scope, party: Party) -> str:
+    def binding_mark(self, scope: Scope, party: Party) -> str:
         """A hash of the broadcast that the client was given and the keys that it was handed."""
         return client.bound_to(party).hex()
 
@@ -242,9 +242,9 @@ class Masked(Carrier):
         shares = {name: tree["shares"] for name, tree in replies.items()}
         return replace(self, session=SumSession(cohort, advertised, numbers, least, neighbours, shares))
 
-    def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
+    def upload_requests(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Each client that is still present, with the shares that its neighbours sealed to it."""
-        return self._session.parts()
+        return self._session.upload_requests()
 
     def check(self, data: Any, layout: Layout, name: str) -> None:
         """Checks that an upload holds words of this ring, as many as its layout promises."""

@@ -40,7 +40,7 @@ class SumSession:
         sharers = set(self.shares)
         return {n: tuple(sorted({*self.neighbours[n], n} & sharers)) for n in self.shares}
 
-    def parts(self) -> dict[str, Tree]:
+    def upload_requests(self) -> dict[str, Tree]:
         """The sealed shares by reader."""
         by_reader: dict[str, Tree] = {}
         places = {name: {n: i for i, n in enumerate(self.neighbours[name])} for name in self.shares}
