@@ -88,7 +88,7 @@ class Round:
         ask = self._asking(bound.channel)
         bound = replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
         asked = {name: {**given, **part} for name, part in bound.carrier.upload_requests(cohort).items()}
-        replies, wrong = bound.sorted_out(ask(ANSWER, asked))
+        replies, wrong = bound.split_valid(ask(ANSWER, asked))
         for name, reason in wrong.items():
             ask.refuse(name, reason)
         if not replies:

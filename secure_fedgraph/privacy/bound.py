@@ -28,6 +28,10 @@ FROZEN = " on the frozen table"
 """The end of a relation's name where the other units' places stay as they were with the unit."""
 
 
+Signature = tuple[Layout, str]
+"""What all uploads of a sum share: the layout, and the mark of what they are bound to."""
+
+
 class CutWarning(UserWarning):
     """Uploads that held more than their protection carries. It warns the operator, never a client."""
 
@@ -67,7 +71,7 @@ class Bound:
     stages: tuple[Stage, ...]
     carrier: Carrier
     sensitivity: Sensitivity
-    unlike: tuple[str, ...] = ()
+    per_client_channels: tuple[str, ...] = ()
     """The run's channels that give each client values of its own, which no mask is bound to."""
 
     @property
@@ -81,7 +85,7 @@ class Bound:
         return int(self.protection.quorum)
 
     @property
-    def bare(self) -> bool:
+    def unprotected(self) -> bool:
         """Whether its uploads are readable, and nothing is added to them."""
         return self.carrier.gives.readable and not any(stage.noise() for stage in self.stages)
 
@@ -95,8 +99,8 @@ class Bound:
         if contribution is not None and not contribution.independent and noised:
             unit = self.channel.unit.value
             sentences = (*sentences, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
-        if self.unlike and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
-            channels = " and ".join(repr(name) for name in self.unlike)
+        if self.per_client_channels and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
+            channels = " and ".join(repr(name) for name in self.per_client_channels)
             sentences = (
                 *sentences,
                 f"a server that lies may give one client anything on {channels}, where each client gets its "
@@ -217,24 +221,24 @@ class Bound:
             return layout
         return Layout((("values and tallies", (layout.rows * layout.width + self.tallies,)),))
 
-    def sorted_out(self, replies: Mapping[str, Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
+    def split_valid(self, replies: Mapping[str, Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
         """The replies that can be summed up together, and what is wrong with each of the others.
 
         Raises:
-            HostileMessage: where no form is the most common one: the server cannot say then who is at
+            HostileMessage: where no signature is the most common one: the server cannot say then who is at
                 fault.
         """
-        forms, wrong = {}, {}
+        signatures, wrong = {}, {}
         for name, tree in replies.items():
             try:
-                forms[name] = self._form(name, tree)
+                signatures[name] = self._signature(name, tree)
             except HostileMessage as refusal:
                 wrong[name] = str(refusal)
-        usual = self._usual(forms, single=True)
-        for name, form in forms.items():
+        expected = self._most_common(signatures, single=True)
+        for name, signature in signatures.items():
             try:
-                self._insist(name, form, usual)
-                self.carrier.check(replies[name]["data"], self._carried(form[0]), name)
+                self._check_signature(name, signature, expected)
+                self.carrier.check(replies[name]["data"], self._carried(signature[0]), name)
             except HostileMessage as refusal:
                 wrong[name] = str(refusal)
         return {name: tree for name, tree in replies.items() if name not in wrong}, wrong
@@ -281,35 +285,35 @@ class Bound:
         return matrix
 
     def _common_layout(self, replies: Mapping[str, Tree]) -> Layout:
-        forms = {name: self._form(name, tree) for name, tree in replies.items()}
-        usual = self._usual(forms)
-        for name, form in forms.items():
-            self._insist(name, form, usual)
-        return usual[0]
+        signatures = {name: self._signature(name, tree) for name, tree in replies.items()}
+        expected = self._most_common(signatures)
+        for name, signature in signatures.items():
+            self._check_signature(name, signature, expected)
+        return expected[0]
 
-    def _form(self, name: str, tree: Tree) -> tuple[Layout, str]:
-        """The form that all uploads of a sum share: the layout, and the mark of what they are bound to."""
+    def _signature(self, name: str, tree: Tree) -> Signature:
+        """What all uploads of a sum share."""
         context = tree.get("context", "")
         if not isinstance(context, str) or len(context) > 64:
             raise HostileMessage(f"channel {self.channel.name!r}: {name} sent a malformed mark")
         return self._layout(name, tree), context
 
-    def _usual(self, forms: Mapping[str, tuple[Layout, str]], single: bool = False) -> tuple[Layout, str]:
-        """The most common form, so that a client that lies does not put the blame on the others."""
-        ranked = Counter(forms.values()).most_common(2)
+    def _most_common(self, signatures: Mapping[str, Signature], single: bool = False) -> Signature:
+        """The most common signature, so that a client that lies does not put the blame on the others."""
+        ranked = Counter(signatures.values()).most_common(2)
         if single and len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
             raise HostileMessage(
-                f"channel {self.channel.name!r}: {' and '.join(sorted(forms))} sent uploads of several "
+                f"channel {self.channel.name!r}: {' and '.join(sorted(signatures))} sent uploads of several "
                 "forms, none of them more common than the others: nothing was opened"
             )
         return ranked[0][0] if ranked else (Layout(()), "")
 
-    def _insist(self, name: str, form: tuple[Layout, str], usual: tuple[Layout, str]) -> None:
-        if form[0] != usual[0]:
+    def _check_signature(self, name: str, signature: Signature, expected: Signature) -> None:
+        if signature[0] != expected[0]:
             raise HostileMessage(
                 f"channel {self.channel.name!r}: {name}'s upload has another layout than the others'"
             )
-        if form != usual:
+        if signature != expected:
             raise HostileMessage(
                 f"channel {self.channel.name!r}: {name} was given something else than the others, or says so"
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.privacy.accounting.events import Event, GaussianEvent
-from secure_fedgraph.privacy.policy import OUTSIDE, SILENT, BoundPolicy, Policy
+from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
 from secure_fedgraph.protocol.channel import Channel
@@ -198,7 +198,7 @@ def _charged(
     """What the ledger will charge one client in a run: name, cost of one use, number of uses."""
     free = {one.unit: () for one in bound.randomizers}
     for name, one in bound.bounds.items():
-        if one.protection in (OUTSIDE, SILENT) or not uses.get(name):
+        if one.protection in (REFEREE_PROTECTION, NO_UPLOAD) or not uses.get(name):
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
         taken: dict[str, tuple[Event, ...]] = dict(free)

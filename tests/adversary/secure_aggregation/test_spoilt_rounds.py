@@ -18,7 +18,7 @@ from parties import Session, Toy, session
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.policies import homomorphic, masked, plaintext
-from secure_fedgraph.privacy.bound import CutWarning
+from secure_fedgraph.privacy.bound import Bound, CutWarning
 from secure_fedgraph.privacy.carriers import tolerant_ask
 from secure_fedgraph.privacy.carriers.secagg import advertisements, server
 from secure_fedgraph.privacy.contracts import Scope
@@ -144,7 +144,7 @@ def test_shares_beyond_the_field_are_nobodys_and_the_sum_is_exact():
 def test_without_sorting_the_same_bytes_end_the_round(case, monkeypatch):
     step, change, reason = SPOILT[case]
     monkeypatch.setattr(server.Masked, "check", lambda *_: None)
-    monkeypatch.setattr("secure_fedgraph.privacy.bound.Bound.sorted_out", lambda self, replies: (replies, {}))
+    monkeypatch.setattr(Bound, "split_valid", lambda self, replies: (replies, {}))
     made = spoilt(step, change)
     with pytest.raises(HostileMessage, match=reason):
         made.round().reduce(Toy.UPDATE)

@@ -51,7 +51,7 @@ from secure_fedgraph.privacy.input_dp import randomizer as drawings
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.input_dp.randomizer import lying
+from secure_fedgraph.privacy.input_dp.randomizer import flip_threshold
 from secure_fedgraph.privacy.spending import ledger
 from secure_fedgraph.privacy.spending.ledger import Cost, Ledger, composed
 from secure_fedgraph.privacy.stages.clip import Clip
@@ -680,21 +680,21 @@ def never_taken(patch: Patch) -> None:
 
 
 def rare_label_lies(patch: Patch) -> None:
-    patch.setattr(labels, "lying", lambda *about: lying(*about) // 3)
+    patch.setattr(labels, "flip_threshold", lambda *about: flip_threshold(*about) // 3)
 
 
 def other_truths(patch: Patch) -> None:
     """One other class in place of all the others: a lie is then as many times too rare."""
-    patch.setattr(labels, "lying", lambda epsilon, others: lying(epsilon))
+    patch.setattr(labels, "flip_threshold", lambda epsilon, others: flip_threshold(epsilon))
 
 
 def rare_feature_lies(patch: Patch) -> None:
-    patch.setattr(features, "lying", lambda *about: lying(*about) // 3)
+    patch.setattr(features, "flip_threshold", lambda *about: flip_threshold(*about) // 3)
 
 
 def whole_bits(patch: Patch) -> None:
     """Each of m bits has all of the epsilon."""
-    patch.setattr(features, "lying", lambda epsilon: lying(2 * epsilon))
+    patch.setattr(features, "flip_threshold", lambda epsilon: flip_threshold(2 * epsilon))
 
 
 # of accountants
