@@ -278,7 +278,7 @@ def counted_coins(set_: Set) -> None:
 
 
 def true_labels(set_: Set) -> None:
-    set_(RandomisedLabels, "anew", lambda self, graph, classes: graph.y.clone())
+    set_(RandomisedLabels, "randomize", lambda self, graph, classes: graph.y.clone())
 
 
 def labels_drawn_again(set_: Set) -> None:
