@@ -56,7 +56,7 @@ def kind_of(planned: PlannedRun) -> Kind:
 def rehearsed(experiment: Experiment) -> Rehearsed:
     """Two rounds in plaintext, with nothing kept and nobody attacking."""
     stamps = [time.perf_counter()]
-    short = experiment.under(PLAIN).model_copy(update={"rounds": 2})
+    short = experiment.with_policy(PLAIN).model_copy(update={"rounds": 2})
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         execute(short, None, on_round=lambda row: stamps.append(time.perf_counter()))

@@ -182,7 +182,7 @@ def planned_runs(
         mine = readers(one, attacks) or list(attacks) if len(experiments) > 1 else attacks
         for seed in seeds:
             for policy in policies:
-                chosen = one.under(policy).model_copy(update={"seed": seed})
+                chosen = one.with_policy(policy).model_copy(update={"seed": seed})
                 for variant in variants(chosen, mine, controls):
                     # probes depend on no seed, and controls are settings of what is attacked
                     probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]

@@ -62,7 +62,7 @@ def audit(
         policies = ["strictest"] if policy is None else listed("policy", policy)
         experiments, seeds = _experiments({**flags, "policy": policies[0]})
         experiment, *more = experiments
-        rows = [one.under(name) for one in experiments for name in policies]
+        rows = [one.with_policy(name) for one in experiments for name in policies]
         check_intent(asked_for(None, {**flags, "policy": policy}), rows, "audit")
         if attack == "all" and not more:  # those that read a channel of this algorithm, if any does
             attacks = grid.readers(experiment, attacks) or attacks
@@ -167,7 +167,7 @@ def _folder_for_grid(
     out: Path = flags["out"] or default_folder(experiments[0], "audit")
     cells = out / "cells"
     if flags["overwrite"]:
-        rehearse(experiments[0].under("plaintext"))
+        rehearse(experiments[0].with_policy("plaintext"))
         forget(out)
         fresh_folder(out, True)
     elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):
