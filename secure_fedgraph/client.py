@@ -50,7 +50,7 @@ _ROUND = "last round"
 """The key of the last round that it answered, in its store. No algorithm uses this name."""
 LINK_KEY = "frozen link key"
 """The memory entry with the secret key of its links' priorities. A failed answer does not undo it."""
-Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
+OpenedRecorder = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
 """(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
 
@@ -102,7 +102,7 @@ class Client:
         run: str,
         ledger: Ledger,
         seed: int,
-        witness: Witness | None = None,
+        witness: OpenedRecorder | None = None,
         store: PartyStore | None = None,
         after: int = -1,
         data: str = "",
@@ -131,7 +131,7 @@ class Client:
         # the ledger has the number too, in case the caller's is too small
         self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
-        self._reached = self._resumed = 0
+        self._last_round = self._resumed = 0
         self._offered = 0
         self._last: tuple[str, bytes] = ("", b"")
         bounds = policy.bounds.values()
@@ -192,7 +192,7 @@ class Client:
         """
         self._abandon()
         if self._store is not None:
-            self._store.save({**self.memory, _ROUND: max(self._reached, self._resumed)}, label, committed)
+            self._store.save({**self.memory, _ROUND: max(self._last_round, self._resumed)}, label, committed)
 
     def load(self, label: str) -> None:
         """Loads its memory from its own store, before it has answered anything in this process.
@@ -240,7 +240,7 @@ class Client:
             self._history = history_before
             raise
         self._commit_memory(request, history_before)
-        self._last, self._reached = (request_digest, reply), request.round
+        self._last, self._last_round = (request_digest, reply), request.round
         return reply
 
     def _abandon_if_skipped(self, request: Message) -> None:
@@ -558,7 +558,7 @@ class Client:
             )
         # a repeated round draws the same samples, so the difference of two answers would leak
         set_up = request.channel.startswith(CARRIER)  # repeated after a resume, before the first round
-        last = self._reached if set_up else max(self._reached, self._resumed)
+        last = self._last_round if set_up else max(self._last_round, self._resumed)
         if request.round < last:
             raise HostileMessage(
                 f"{self.name} was asked for round {request.round} after round {last}: rounds never go back"

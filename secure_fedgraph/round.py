@@ -70,7 +70,7 @@ class Round:
         """
         bound = self._verb(channel, Reveal.SUM, self._reader)
         if bound.carrier.tolerates_dropouts:
-            request, total = self._recovering(bound, given or {})
+            request, total = self._sum_with_dropouts(bound, given or {})
         else:
             request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
             total = bound.open_sum(replies, self._scope(request), self._carrier_ask(channel))
@@ -82,10 +82,10 @@ class Round:
             self._note_cut(request, total.cut, len(total.contributors), limit, what_happened)
         return total
 
-    def _recovering(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
+    def _sum_with_dropouts(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
         """A sum whose carrier has steps of its own before and after the uploads, and survives drop-outs."""
         channel, number, cohort = bound.channel.name, self.number, self.cohort
-        ask = self._asking(bound.channel)
+        ask = self._tolerant_ask(bound.channel)
         bound = replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
         asked = {name: {**given, **part} for name, part in bound.carrier.upload_requests(cohort).items()}
         replies, wrong = bound.split_valid(ask(ANSWER, asked))
@@ -263,7 +263,7 @@ class Round:
 
         return ask
 
-    def _asking(self, channel: Channel) -> TolerantAsk:
+    def _tolerant_ask(self, channel: Channel) -> TolerantAsk:
         """The asks of one sum, which go on without clients that fail."""
 
         def ask(step: str, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:

@@ -113,7 +113,7 @@ class Session:
     def prepared(self, channel: str = "update", cohort: tuple[str, ...] = ()) -> Bound:
         """What a server has when it may ask for the uploads of a masked sum."""
         bound, cohort = self.policy[channel], cohort or tuple(self.clients)
-        ask = self.round(cohort=cohort)._asking(bound.channel)
+        ask = self.round(cohort=cohort)._tolerant_ask(bound.channel)
         return replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
 
     def upload(

@@ -565,7 +565,7 @@ class TestBroadcasts:
         head = made.clients[VICTIM]._history.head
         place = dataclasses.replace(scope(100, cohort=SIX), history_head=head)
         made.courier._exchange = 100
-        ask = made.round()._asking(bound.channel)
+        ask = made.round()._tolerant_ask(bound.channel)
         total = bound.open_sum(replies, place, ask).total["w"].numpy()
         return np.abs(total - vectors(made)[VICTIM]).max()
 
