@@ -328,7 +328,9 @@ def cut_noise(set_: Set) -> None:
 
 def noise_of_its_own_length(set_: Set) -> None:
     def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
-        return np.rint(noise * min(1.0, float(np.linalg.norm(upload)) / stage.moved)).astype(noise.dtype)
+        return np.rint(noise * min(1.0, float(np.linalg.norm(upload)) / stage.l2_sensitivity)).astype(
+            noise.dtype
+        )
 
     with_scopes(set_, change)
 

@@ -126,7 +126,7 @@ class Algorithm:
     METRICS = Channel("metrics", Reveal.SUM)
     OWN_TESTS = Channel("own_tests", Reveal.EACH, to="referee")
 
-    moved: ClassVar[Mapping[str, str]] = {}
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {}
     """Setting that is another algorithm's now -> the name of that algorithm, for the refusal."""
 
     form: Form | None = None
@@ -407,7 +407,7 @@ def in_band_score(name: str, part: torch.Tensor, whole: torch.Tensor) -> Upload:
 def _settings_of(kind: type[Algorithm], given: Mapping[str, Any]) -> Settings:
     name = kind.name or kind.__name__
     for key in given:
-        variant = kind.moved.get(key)
+        variant = kind.settings_elsewhere.get(key)
         if variant is None or key in kind.Settings.model_fields:
             continue
         if variant == kind.name:

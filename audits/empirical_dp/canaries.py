@@ -207,7 +207,7 @@ class Planting:
             stage = noise_of(bound)
             assert stage is not None
             # the log of the likelihood's ratio: what moves the sum far beside little noise counts most
-            weight = 1 / (stage.multiplier**2 * stage.moved)
+            weight = 1 / (stage.multiplier**2 * stage.l2_sensitivity)
             for seen in view.uploads(name) or view.sums(name):
                 for canary, score, halfway in self._read(bound, seen):
                     totals[canary] += weight * (score - halfway)

@@ -170,7 +170,7 @@ class Experiment(BaseModel):
         if self.partition not in ways:
             raise BadInput(f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(ways)}")
         # the class itself refuses what has moved, and names where to
-        for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.moved.keys():
+        for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.settings_elsewhere.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         return kind(**self._clip_of(kind), **self.training)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from secure_fedgraph.errors import BadInput, Incompatible, Refused
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import MAJORITY, BindContext, Chain, Quorum, Sensitivity, Stage
-from secure_fedgraph.privacy.pooling import moved
+from secure_fedgraph.privacy.pooling import l2_sensitivity
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
@@ -109,7 +109,7 @@ class Protection(Chain):
         channel, domain, sensitivity = context.channel, Domain.REAL, Sensitivity()
         if channel.unit_contribution is not None:
             unit = channel.unit if channel.unit_contribution.independent else None
-            sensitivity = Sensitivity(moved(channel.unit_contribution, context.relation), unit)
+            sensitivity = Sensitivity(l2_sensitivity(channel.unit_contribution, context.relation), unit)
         stages = []
         for stage in self.stages:
             if stage.takes is not domain:

@@ -10,7 +10,7 @@ from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionRows, Layout
 
-HAIR = 1 - 2.0**-40
+ROUNDING_MARGIN = 1 - 2.0**-40
 """A factor below 1: the rounding of a quotient cannot then lengthen a row."""
 
 
@@ -46,12 +46,12 @@ def pooled(
     # float64: in float32 the rounding of long sums would move by more than a short unit does
     short = clipped(matrix, contribution.norm).astype(np.float64)
     if grid:
-        short = np.trunc(short * (HAIR / grid))
+        short = np.trunc(short * (ROUNDING_MARGIN / grid))
     rows = first(places, contribution.rows).T.astype(np.float64) @ short
     return layout, rows * (grid or 1.0)  # after the sum, which is exact in whole steps
 
 
-def moved(contribution: UnitContribution, relation: str) -> float:
+def l2_sensitivity(contribution: UnitContribution, relation: str) -> float:
     """The L2 sensitivity of :func:`pooled`, and of sums over trees, under a neighbouring relation."""
     apart = 2 if relation == "replace" or contribution.removal_may_replace else 1
     return apart * math.sqrt(contribution.rows) * contribution.norm

@@ -7,7 +7,7 @@ from itertools import accumulate
 import numpy as np
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.pooling import HAIR, clipped
+from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN, clipped
 from secure_fedgraph.protocol.channel import UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionTrees, Layout
@@ -34,7 +34,7 @@ def tree_sums(
     check_table(places, contribution)
     short = clipped(matrix, contribution.norm).astype(np.float64)
     if grid:
-        short = np.trunc(short * (HAIR / grid))
+        short = np.trunc(short * (ROUNDING_MARGIN / grid))
     ground = np.concatenate([short, np.zeros((1, short.shape[1]))])  # -1 is its last row
     cells = places.transpose(0, 2, 1).reshape(-1, places.shape[1])
     sums = np.zeros((len(cells), short.shape[1]))

@@ -15,7 +15,7 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted, HostileMessage
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute
-from secure_fedgraph.privacy.pooling import moved
+from secure_fedgraph.privacy.pooling import l2_sensitivity
 from secure_fedgraph.privacy.pooling_trees import check_table, parents, tree_sums
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import ContributionTrees, Unit
@@ -75,7 +75,7 @@ def test_no_node_of_a_clients_graph_moves_more_than_is_declared(federation: sfg.
         assert channel.name == "egos_across"
         contribution = channel.unit_contribution
         assert contribution is not None
-        limit = moved(contribution, "zero-out")
+        limit = l2_sensitivity(contribution, "zero-out")
         cells = 10 + 3 * min(caps[0], 3) + min(caps[1], 3 - min(caps[0], 3))
         assert limit == pytest.approx(np.hypot(clip, 1.0) / 8 * np.sqrt(cells))
         whole = tree_sums(trees, contribution, Unit.NODE)[1]

@@ -21,7 +21,7 @@ from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.policies import local_dp
 from secure_fedgraph.privacy import binding
 from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.pooling import moved, pooled
+from secure_fedgraph.privacy.pooling import l2_sensitivity, pooled
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution
 
@@ -83,7 +83,7 @@ def test_no_node_moves_an_answer_by_more_than_two_clips_over_q(
 ) -> None:
     asked = Asked(federation, feedback=feedback)
     claim = 2 * CLIP / QUERIES
-    assert moved(asked.channel.unit_contribution, "zero-out") == pytest.approx(claim)  # type: ignore[arg-type]
+    assert l2_sensitivity(asked.channel.unit_contribution, "zero-out") == pytest.approx(claim)  # type: ignore[arg-type]
     assert 0 < asked.farthest() <= claim
     # a node moves one query's gradient
     one, other = (asked.answer(v) for v in (None, 3))
@@ -203,6 +203,6 @@ def test_the_claim_holds_and_is_tight() -> None:
 def test_a_part_that_turns_and_is_counted_as_one_that_vanishes_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(binding, "moved", lambda contribution, relation: contribution.norm)
+    monkeypatch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm)
     found = audit(bound(), pooled_parts(bound()), "server", trials=20_000)
     assert found.broken, found.sentence()

@@ -19,7 +19,7 @@ from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.pooling import clipped, first, moved, pooled
+from secure_fedgraph.privacy.pooling import clipped, first, l2_sensitivity, pooled
 from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, Charge, report, spent
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
@@ -119,7 +119,7 @@ class TestSensitivity:
 
     def test_nor_does_one_that_becomes_any_other(self):
         rows = [torch.tensor(v) * 100 for v in ((1.0, 0.0, 0.0), (-0.6, 0.0, -0.8), (0.0, 0.0, 1e-5))]
-        parts, limit = sets(0), moved(TOUCHES, "replace")
+        parts, limit = sets(0), l2_sensitivity(TOUCHES, "replace")
         worst = max(
             float(np.linalg.norm(summed(parts) - summed(replaced(parts, unit, row, torch.tensor(places)))))
             for unit in range(UNITS)
@@ -295,7 +295,7 @@ class TestLedger:
 
     def test_by_brute_force_it_moves_it_no_farther_and_some_as_far(self):
         """What a graph turns into when a node of it changes is any row in any places: over all of both."""
-        parts, way = sets(4), moved(TOUCHES, "zero-out")
+        parts, way = sets(4), l2_sensitivity(TOUCHES, "zero-out")
         ends = [
             (torch.tensor(row) * 100, torch.tensor(places))
             for row in ((1.0, 0, 0), (-1.0, 0, 0))

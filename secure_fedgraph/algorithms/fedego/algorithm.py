@@ -67,7 +67,7 @@ class FedEgo(NodeClassifier):
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings: ClassVar[type[FedEgoSettings]] = FedEgoSettings
     settings: FedEgoSettings
-    moved: ClassVar[Mapping[str, str]] = {
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             ("rules", "caps", "filled", "clip", "label_clip", "reduction", "mash_rounds"), "fedego-node"
         ),

@@ -56,7 +56,7 @@ class Glasu(VerticalServer):
             "index sets are drawn from the public seed, so no client lists the nodes that it sampled",
         ),
     )
-    moved: ClassVar[Mapping[str, str]] = {
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {
         "labels": "glasu-one-label-holder",
         "aggregation": "glasu-concat",
         "carried": "glasu-concat",

@@ -60,7 +60,7 @@ class VerticalServer(RefereeInference):
             BadInput: where it is not so, with the key and the mend.
         """
         if split.get("labels") == "one" and not self.pools and self.all_need_labels:
-            variant = self.moved.get("labels")
+            variant = self.settings_elsewhere.get("labels")
             raise BadInput(
                 f"split.labels = 'one' gives one client the labels, and every client of {self.name} trains "
                 f"on them: set split.labels=all{f', or run {variant}' if variant else ''}"

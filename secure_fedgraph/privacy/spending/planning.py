@@ -237,12 +237,14 @@ def _mend(protection: str, budget: Budget) -> str:
 
 
 def _scaled(cost: Cost, scale: float) -> Cost:
-    def louder(
+    def scaled(
         released: frozenset[tuple[str, tuple[Event, ...]]],
     ) -> frozenset[tuple[str, tuple[Event, ...]]]:
-        return frozenset((who, tuple(event.louder(scale) for event in events)) for who, events in released)
+        return frozenset(
+            (who, tuple(event.with_noise_scaled(scale) for event in events)) for who, events in released
+        )
 
-    return replace(cost, releases=louder(cost.releases), steps=louder(cost.steps))
+    return replace(cost, releases=scaled(cost.releases), steps=scaled(cost.steps))
 
 
 def _least(costs: Counter[Cost], earlier: Sequence[Counter[Cost]], budget: Budget) -> float:

@@ -54,9 +54,9 @@ class Clip(Stage):
             raise Incompatible(f"channel {context.channel.name!r}: put Clip before the noise, not behind it")
         if context.channel.unit_contribution is not None:
             return replace(self, aside=True), sensitivity
-        moved = 2 * self.norm if context.relation == "replace" else self.norm
+        l2_sensitivity = 2 * self.norm if context.relation == "replace" else self.norm
         return self, Sensitivity(
-            moved, Unit.CLIENT if self.whole or context.channel.unit is Unit.CLIENT else None
+            l2_sensitivity, Unit.CLIENT if self.whole or context.channel.unit is Unit.CLIENT else None
         )
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:

@@ -79,14 +79,14 @@ def test_a_hundred_thousand_calls(name):
 
 
 def _one_cell(patch):
-    patch.setattr(binding, "moved", lambda contribution, relation: contribution.norm)
+    patch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm)
 
 
 def _itself_only(patch):
     # its places are counted, and not what is reached through them
     patch.setattr(
         binding,
-        "moved",
+        "l2_sensitivity",
         lambda contribution, relation: contribution.norm * math.sqrt(sum(contribution.most)),
     )
 
@@ -95,7 +95,7 @@ def _one_role(patch):
     # as a centre only: its occurrences in others' ego-graphs are ignored
     patch.setattr(
         binding,
-        "moved",
+        "l2_sensitivity",
         lambda contribution, relation: contribution.norm * math.sqrt(contribution.below[0]),
     )
 

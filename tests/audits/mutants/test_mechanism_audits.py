@@ -230,12 +230,12 @@ def in_any_number_of_rows(patch):
 
 
 def of_one_row(patch):
-    patch.setattr(binding, "moved", lambda contribution, relation: contribution.norm)
+    patch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm)
 
 
 def of_the_client(patch):
     # the clip of a client's upload as the sensitivity of one graph's part
-    patch.setattr(binding, "moved", lambda contribution, relation: contribution.norm / 2)
+    patch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm / 2)
 
 
 def server_noise_against_the_server(patch):

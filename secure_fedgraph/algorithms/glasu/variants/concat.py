@@ -41,7 +41,7 @@ class GlasuConcat(Glasu):
 
     name = "glasu-concat"
     summary = "GLASU with rows concatenated, by the server or by the clients"
-    moved: ClassVar[Mapping[str, str]] = {
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {
         "labels": "glasu-concat-one-label-holder",
         "aggregation": "glasu-concat",
     }

@@ -38,7 +38,7 @@ class GlasuOneLabelHolder(Glasu):
 
     name = "glasu-one-label-holder"
     summary = "GLASU with labels at one client, which sends the others its gradient"
-    moved: ClassVar[Mapping[str, str]] = {
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {
         "labels": "glasu-one-label-holder",
         "aggregation": "glasu-concat-one-label-holder",
         "carried": "glasu-concat-one-label-holder",
