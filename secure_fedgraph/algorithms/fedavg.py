@@ -86,7 +86,7 @@ class FedAvg(NodeClassifier):
         model, s, params = self.model(client.schema), self.settings, adaptive_clip.without(given)
         load(model, params)
         before, still = parameters_of(model), buffers_of(model)
-        with self.drawing(client):
+        with self.seeded_sampling(client):
             fit(client, self.training_graph(client), model, s, self.penalty(before))
         after = parameters_of(model)
         if client.training is not None:  # the noise of the steps is on the parameters only

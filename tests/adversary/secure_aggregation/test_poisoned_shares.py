@@ -85,9 +85,9 @@ class TestDealersThatLie:
         dealing: list[str] = []
         share = client.share
 
-        def sharing(given: Any, scope: Any, party: Any, insists: Any) -> Any:
+        def sharing(given: Any, scope: Any, party: Any, requirements: Any) -> Any:
             dealing[:] = [party.name]
-            return share(given, scope, party, insists)
+            return share(given, scope, party, requirements)
 
         monkeypatch.setattr(client, "seal", sealing)
         monkeypatch.setattr(client, "share", sharing)

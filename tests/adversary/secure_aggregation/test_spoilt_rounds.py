@@ -249,7 +249,7 @@ def test_too_many_liars_and_the_reasons_are_told():
         Refused, match=r"only 2 of 5 .* and 3 are needed: nothing was opened; owner-2's reply"
     ):
         made.round().reduce(Toy.UPDATE)
-    assert tolerant_ask.TOLD == 3
+    assert tolerant_ask.REASONS_SHOWN == 3
 
 
 def test_two_layouts_of_two_each_blame_nobody():

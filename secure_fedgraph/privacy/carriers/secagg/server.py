@@ -15,11 +15,11 @@ from secure_fedgraph.privacy.carriers.secagg import advertisements, client, ring
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
 from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     COMPLETE,
-    Shape,
+    SumThresholds,
     around,
     circle,
-    conspirators,
-    shape,
+    max_colluders,
+    thresholds,
 )
 from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession, bytes_of
 from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk, keep_valid, require
@@ -139,7 +139,7 @@ class Masked(Carrier):
         # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
         min_clients = 1 if context.channel.accept_too_few else context.channel.min_clients
         # whatever the colluders subtract, two others are left in the sum
-        pair = 2 + conspirators(len(names), self.colluders)
+        pair = 2 + max_colluders(len(names), self.colluders)
         if pair > len(names):
             raise Refused(
                 f"channel {context.channel.name!r}: with protection.colluders = {self.colluders:g}, fewer "
@@ -166,8 +166,8 @@ class Masked(Carrier):
         count = len(context.clients)
         if count <= COMPLETE:
             return False
-        degree = shape(count, count, self.colluders, self.dropouts, count).degree
-        return degree <= conspirators(count, self.colluders) + count - max(context.quorum, 2)
+        degree = thresholds(count, count, self.colluders, self.dropouts, count).degree
+        return degree <= max_colluders(count, self.colluders) + count - max(context.quorum, 2)
 
     def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
         """Those in whole batches."""
@@ -179,15 +179,15 @@ class Masked(Carrier):
 
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
         """Advertise, share, agree, unmask: in this order, each once."""
-        insists = client.ClientRequirements(
+        requirements = client.ClientRequirements(
             self.quorum, self.roster, self.colluders, self.dropouts, self.contributors, self.abandoned
         )
         if step == client.ADVERTISE:
-            return client.advertise(scope, party, insists)
+            return client.advertise(scope, party, requirements)
         if step == client.SHARE:
-            return client.share(given, scope, party, insists)
+            return client.share(given, scope, party, requirements)
         if step == client.AGREE:
-            return client.agree(given, scope, party, insists)
+            return client.agree(given, scope, party, requirements)
         if step == client.UNMASK:
             return client.unmask(given, scope, party)
         return super().answer(step, given, scope, party)
@@ -223,10 +223,10 @@ class Masked(Carrier):
         )
         signed = dict(adverts)
         adverts = keep_valid(ask, signed, lambda name, _: advertisements.check_not_copied(name, signed))
-        least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
+        least = max(self._thresholds(cohort, len(cohort)).signatures, self.quorum)
         require(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
         advertised = KeyAdvertisements.of(adverts)
-        numbers = self._shape(cohort, len(advertised.names))
+        numbers = self._thresholds(cohort, len(advertised.names))
         neighbours = around(circle(advertised.names, advertised.digest), numbers.degree)
 
         def check(name: str, tree: Tree) -> None:
@@ -292,8 +292,8 @@ class Masked(Carrier):
         )
         return session.keys(names, revealed, bound_to, channel, ask)
 
-    def _shape(self, cohort: tuple[str, ...], present: int) -> Shape:
-        return shape(len(cohort), present, self.colluders, self.dropouts, self.roster)
+    def _thresholds(self, cohort: tuple[str, ...], present: int) -> SumThresholds:
+        return thresholds(len(cohort), present, self.colluders, self.dropouts, self.roster)
 
     @property
     def _session(self) -> SumSession:

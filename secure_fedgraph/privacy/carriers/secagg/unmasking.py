@@ -13,7 +13,7 @@ from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers.secagg import advertisements, client
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
-from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
+from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, are_shares, candidates
 from secure_fedgraph.privacy.carriers.tolerant_ask import require
 from secure_fedgraph.privacy.contracts import Ask
@@ -29,7 +29,7 @@ class SumSession:
 
     cohort: tuple[str, ...]
     advertised: KeyAdvertisements
-    shape: Shape
+    thresholds: SumThresholds
     least: int
     neighbours: Mapping[str, tuple[str, ...]]
     shares: Mapping[str, np.ndarray]
@@ -70,7 +70,7 @@ class SumSession:
         needed = [n for n in self.shares if n in alive or alive.intersection(self.neighbours[n])]
         # before any secret is rebuilt: where one is below its threshold, none is
         for name in needed:
-            require(ask, len(by_owner.get(name, ())), self.shape.shares, len(self.neighbours[name]) + 1,
+            require(ask, len(by_owner.get(name, ())), self.thresholds.shares, len(self.neighbours[name]) + 1,
                    channel, f"of those that hold shares of {name}'s secrets had revealed one")  # fmt: skip
         plus: list[bytes] = []
         minus: list[bytes] = []
@@ -111,7 +111,7 @@ class SumSession:
         raise _wrong(name)
 
     def _seeds(self, shares: Mapping[int, int]) -> Iterable[bytes]:
-        return (secret.to_bytes(BYTES, "little") for secret in candidates(shares, self.shape.shares))
+        return (secret.to_bytes(BYTES, "little") for secret in candidates(shares, self.thresholds.shares))
 
 
 def _wrong(name: str) -> HostileMessage:
