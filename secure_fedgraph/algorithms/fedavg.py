@@ -91,12 +91,12 @@ class FedAvg(NodeClassifier):
         after = parameters_of(model)
         if client.training is not None:  # the noise of the steps is on the parameters only
             after |= still
-        gone = difference(after, before)
+        update = difference(after, before)
         if self._adaptive:
-            gone = adaptive_clip.scaled(gone, given.get(adaptive_clip.CLIP))
+            update = adaptive_clip.scaled(update, given.get(adaptive_clip.CLIP))
         elif isinstance(s, AveragingSettings) and s.weighted:
-            gone = weighed(gone, int(client.graph.train_mask.sum()), s.heaviest)
-        return Upload(gone)
+            update = weighed(update, int(client.graph.train_mask.sum()), s.heaviest)
+        return Upload(update)
 
     def penalty(self, given: State) -> Penalty | None:
         """The extra loss term of local training; none here."""

@@ -271,7 +271,7 @@ def test_before_the_first_update_local_aggregation_is_the_aggregate(kind, sample
 
     def spy(self: Pass, update: int) -> Tensor:
         found = top(self, update)
-        seen.append((update, torch.allclose(found, self.given[1], atol=1e-5)))
+        seen.append((update, torch.allclose(found, self.aggregates[1], atol=1e-5)))
         return found
 
     monkeypatch.setattr(Pass, "local_top", spy)
