@@ -24,7 +24,7 @@ from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.intent import check_intent
-from secure_fedgraph.experiment.results import fresh_folder, read_json, rehearse, write_json
+from secure_fedgraph.experiment.results import check_can_start, fresh_folder, read_json, write_json
 from secure_fedgraph.graph.data.datasets import KINDS
 from secure_fedgraph.report.page import write_report
 
@@ -167,7 +167,7 @@ def _folder_for_grid(
     out: Path = flags["out"] or default_folder(experiments[0], "audit")
     cells = out / "cells"
     if flags["overwrite"]:
-        rehearse(experiments[0].with_policy("plaintext"))
+        check_can_start(experiments[0].with_policy("plaintext"))
         forget(out)
         fresh_folder(out, True)
     elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):
