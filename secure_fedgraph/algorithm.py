@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.upload import Upload
@@ -299,7 +299,7 @@ class Algorithm:
 
     def personal(self) -> Channel | None:
         """The channel on which the referee may examine personal models, where there are any."""
-        return next((c for c in self.in_use if c.to == "referee"), None)
+        return next((c for c in self.in_use if c.to == Recipient.REFEREE), None)
 
     def measure(self, schema: Schema) -> str:
         """What the referee measures on data of this kind: :attr:`metric`, unless the data decide."""

@@ -32,7 +32,7 @@ from secure_fedgraph.protocol.history import History, split_given_and_carrier
 from secure_fedgraph.protocol.memory import Before
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
-from secure_fedgraph.protocol.transcript import REFEREE, SERVER
+from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
 from secure_fedgraph.protocol.upload import Layout, Upload
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("secure_fedgraph.client")
 
-PEER = "peer"
 _ROUND = "last round"
 """The key of the last round that it answered, in its store. No algorithm uses this name."""
 LINK_KEY = "frozen link key"

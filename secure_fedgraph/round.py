@@ -20,9 +20,7 @@ from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.courier import TOLERATE_ALL, TOLERATE_LOST, TOLERATE_NONE, Courier, Given
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
-from secure_fedgraph.protocol.transcript import REFEREE, SERVER
-
-PEER = "peer"
+from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
 
 
 class Round:

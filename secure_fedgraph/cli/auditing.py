@@ -22,7 +22,7 @@ from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen, plain_warnings
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
-from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import check_can_start, fresh_folder, read_json, write_json
 from secure_fedgraph.graph.data.datasets import KINDS
@@ -204,7 +204,7 @@ def _folder_for_audit_of(folder: Path, flags: dict[str, Any], grid_only: dict[st
             raise BadInput(
                 f"--{name} {value:g} is for runs that are yet to come: drop it, or drop the folder"
             )
-    fixed = ("policy", "norm", "multiplier", *Experiment.model_fields)
+    fixed = ("policy", *OPTIONS, *Experiment.model_fields)
     ignored = [key for key in fixed if flags.get(key) is not None]
     ignored += ["control"] if flags["control"] else []
     if ignored or flags["assignments"] or flags["seeds"] is not None:

@@ -13,7 +13,7 @@ from secure_fedgraph.errors import BadInput, Incompatible, Refused
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import MAJORITY, BindContext, Chain, Quorum, Sensitivity, Stage
 from secure_fedgraph.privacy.pooling import l2_sensitivity
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.channel import Channel, Domain, Recipient, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
 PRESENCE = (
@@ -53,7 +53,7 @@ class Protection(Chain):
             BadInput: for a quorum of one under a carrier that reveals only sums.
         """
         # a peer that reads a sum does not contribute to it
-        contributors = len(clients) - (channel.to == "peer" and channel.reveal is Reveal.SUM)
+        contributors = len(clients) - (channel.to == Recipient.PEER and channel.reveal is Reveal.SUM)
         quorum = least_of(self.quorum, contributors)
         if quorum != self.quorum:
             return replace(self, quorum=quorum).bind(channel, clients, relation)

@@ -9,7 +9,7 @@ import numpy as np
 
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Scope, checked_array
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.channel import Domain, Recipient, Reveal
 from secure_fedgraph.protocol.upload import Layout
 
 SEAL = "sealed"
@@ -31,7 +31,7 @@ class Plain(Carrier):
     def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """On a SUM channel every single upload; on a peer channel without a seal, the courier's reading."""
         channel, excesses = context.channel, []
-        if channel.to == "peer" and SEAL not in effect_words:
+        if channel.to == Recipient.PEER and SEAL not in effect_words:
             excesses.append(f"the server, which carries it, reads every single upload{effect_words}")
         if channel.reveal is Reveal.SUM:
             excesses.append(f"the {channel.to} sees every single upload{effect_words}, not only the sum")

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from seeded_twice import links_of_a_seed, two_runs
 from test_mechanism_audits import MUTANTS as OF_UPLOADS
 from torch_geometric.data import Data
 
@@ -174,17 +175,17 @@ def same_seed() -> Found:
 
 def same_runs() -> Found:
     policy = P.local_dp(NORM, 2.0)
-    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def same_masked_runs() -> Found:
     policy = P.distributed_dp(NORM, MULTIPLIER, quorum=3)
-    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def same_stepped_runs() -> Found:
     policy = replace(P.masked(), steps=STEPPED)
-    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def ahead() -> Found:
@@ -197,7 +198,7 @@ def own_links() -> Found:
 
 
 def link_seeds() -> Found:
-    return names(calls.links_of_a_seed(RandomisedLinks(1.0), same_seeds))
+    return names(links_of_a_seed(RandomisedLinks(1.0), same_seeds))
 
 
 def link_answers() -> Found:

@@ -136,9 +136,9 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], words: str)
 @pytest.mark.needs_data("planetoid")
 def test_coras_owners_have_the_sizes_behind_the_papers_table_7() -> None:
     """About 975 nodes an owner with half of the nodes and 200 tests; with 0.3 and 300 far fewer."""
-    from secure_fedgraph.graph.data.datasets import load_graph
+    from secure_fedgraph.graph.data.datasets import load
 
-    cora = load_graph("cora").graph
+    cora = load("cora").graph
     sizes = [int(n) for seed in range(4) for n in label_skew(cora, 5, seed).facts["sizes"]]
     assert 925 < sum(sizes) / len(sizes) < 1025
     with pytest.raises(BadInput, match="without training nodes"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, seal, unseal
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.secagg import advertisements
-from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
 from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds, circle, near, thresholds
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret, split
 from secure_fedgraph.privacy.contracts import Scope
@@ -128,7 +128,7 @@ def accept(part: Tree, scope: Scope, party: Party) -> None:
     senders, rows = part.get(SENDERS), part.get(SHARES)
     names = tuple(senders.split("\n")) if isinstance(senders, str) and senders else ()
     if (
-        not _rows(rows, len(names), SEALED_SHARES)
+        not is_bytes(rows, (len(names), SEALED_SHARES))
         or len(set(names)) != len(names)
         or not set(names) <= set(session.neighbours)
     ):
@@ -215,7 +215,7 @@ def _check_signatures(given: Tree, session: Session, party: Party, needed: int) 
     text, rows = given.get("names"), given.get("signatures")
     names = tuple(text.split("\n")) if isinstance(text, str) else ()
     if (
-        not _rows(rows, len(names), 64)
+        not is_bytes(rows, (len(names), 64))
         or len(set(names)) != len(names)
         or not set(names) <= set(session.survivors)
     ):
@@ -277,10 +277,6 @@ def _pair(party: Party, peer: str, scope: Scope) -> bytes:
         once = Scope(scope.run, 0, 0, "", ())
         keys[peer] = key_agreement.shared_key(party, peer, once, "masked: shares")
     return keys[peer]
-
-
-def _rows(value: Any, count: int, size: int) -> TypeGuard[np.ndarray]:
-    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == (count, size)
 
 
 def _bytes(number: int) -> bytes:

@@ -12,7 +12,7 @@ import numpy as np
 from secure_fedgraph.crypto import verify
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers.secagg import advertisements, client, ring_words
-from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
 from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     COMPLETE,
     SumThresholds,
@@ -21,7 +21,7 @@ from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     max_colluders,
     thresholds,
 )
-from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession, bytes_of
+from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession
 from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk, keep_valid, require
 from secure_fedgraph.privacy.contracts import DIFFERENCES, SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.privacy.party import Party
@@ -230,7 +230,7 @@ class Masked(Carrier):
         neighbours = around(circle(advertised.names, advertised.digest), numbers.degree)
 
         def check(name: str, tree: Tree) -> None:
-            if not bytes_of(tree.get("shares"), (len(neighbours[name]), client.SEALED_SHARES)):
+            if not is_bytes(tree.get("shares"), (len(neighbours[name]), client.SEALED_SHARES)):
                 raise HostileMessage(
                     f"channel {channel!r}: {name} shared its secrets with others than its neighbours"
                 )
@@ -304,7 +304,7 @@ class Masked(Carrier):
 
 def _check_signature(name: str, tree: Tree, agreed: bytes, identity: bytes | None) -> None:
     row = tree.get("signature")
-    if not bytes_of(row, (64,)):
+    if not is_bytes(row, (64,)):
         raise HostileMessage(f"{name} signed the list of survivors with something that is no signature")
     try:
         if identity is not None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeGuard
 
 import numpy as np
 
 from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers.secagg import advertisements, client
-from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
 from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, are_shares, candidates
 from secure_fedgraph.privacy.carriers.tolerant_ask import require
@@ -54,7 +53,7 @@ class SumSession:
     def check_shares(self, holder: str, tree: Tree, channel: str) -> None:
         """Checks that a client revealed as many shares as it holds."""
         rows, count = tree.get("shares"), len(self.held[holder])
-        if not bytes_of(rows, (count, BYTES)):
+        if not is_bytes(rows, (count, BYTES)):
             raise HostileMessage(f"channel {channel!r}: {holder} revealed something that is no shares")
 
     def keys(
@@ -119,8 +118,3 @@ def _wrong(name: str) -> HostileMessage:
         f"the shares of {name}'s secret do not give what {name} advertised: it, or those that hold them, "
         "lied; nothing was opened"
     )
-
-
-def bytes_of(value: Any, shape: tuple[int, ...]) -> TypeGuard[np.ndarray]:
-    """Whether it is an array of bytes of that shape."""
-    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == shape
