@@ -147,7 +147,7 @@ def noises(
     stage = noise_of(bound)
     assert stage is not None
     real = bound.carrier.gives is Domain.REAL
-    road = bound if real else replace(bound, carrier=Transparent(bound.carrier))
+    transparent = bound if real else replace(bound, carrier=Transparent(bound.carrier))
     both = [
         {name: known_upload(bound, example, long, units) for name, example in examples.items()}
         for long in (False, True)
@@ -158,19 +158,23 @@ def noises(
     for number in range(1, rounds + 1):
         known = both[(number - 1) // 2 % 2]
         scope = Scope("probe", number, number, bound.channel.name, tuple(known))
-        replies = {name: road.seal(upload, scope, parties[name]) for name, (upload, _) in known.items()}
+        replies = {
+            name: transparent.seal(upload, scope, parties[name]) for name, (upload, _) in known.items()
+        }
         layout = Layout.from_text(next(iter(replies.values()))["layout"])
         if stage.by == "server":
-            opened = road.open_sum(replies, scope, _nobody).total
+            opened = transparent.open_sum(replies, scope, _nobody).total
             total = sum(value for _, value in known.values())
             flat = _flat(opened, layout, bound.channel.unit)
             by_party.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
             continue
         for name, tree in replies.items():
-            sent = np.asarray(road.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
+            sent = np.asarray(transparent.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
             value = known[name][1]
             # stages may append more than the values
-            sent = sent.reshape(-1)[: value.size] * (stage.step if road.carrier.gives is Domain.RING else 1.0)
+            sent = sent.reshape(-1)[: value.size] * (
+                stage.step if transparent.carrier.gives is Domain.RING else 1.0
+            )
             by_party.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
     for party, rows in by_party.items():
         yield Noise(bound.channel.name, party, np.array(rows), _names(layout))

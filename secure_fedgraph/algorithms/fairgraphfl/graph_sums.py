@@ -17,7 +17,7 @@ from secure_fedgraph.seams import ClientContext
 
 SHARE = 1 / 1024
 """What one graph adds to a count, and the longest that it adds to a sum: so that sums over some thousands of
-graphs fit the integer road's default limit."""
+graphs fit the ring encoding's default limit."""
 _RELEASED = "released once"
 """The name of an entry of a memory that never goes back."""
 

@@ -1,4 +1,4 @@
-"""Every noised upload road against worst-case neighbours: never above its claim, near it, and mutants caught.
+"""Every noised upload path against worst-case neighbours: never above its claim, near it, and mutants caught.
 
 The noise is the operating system's: a right mechanism is accused once in ten thousand audits, by design.
 """
@@ -360,7 +360,7 @@ def test_a_stand_in_opens_what_the_carrier_would():
     assert centred(np.array([1.5, -2.0]), 0).tolist() == [1.5, -2.0]
 
 
-def test_without_noise_the_integer_road_shows_everything():
+def test_without_noise_the_ring_encoding_shows_everything():
     bound = fitted(masked(), UPDATE)
     neighbours = client_rows(bound, 0.5)
     found = audit(bound, neighbours, "server", trials=400)

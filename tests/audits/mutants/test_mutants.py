@@ -762,7 +762,7 @@ COUPLED = "BatchNorm / batch-level losses"
 FLOAT = "float32 Gaussian"
 SELECTION = "hyper-parameter selection on private data"
 BEYOND = "found since"
-"""Not in 5.4: what our own roads could get wrong."""
+"""Not in 5.4: what our own noised paths could get wrong."""
 
 MUTANTS: dict[str, Mutant] = {
     "a short last batch is divided by its own size": Mutant(PARTIAL, short_batch, "sums", "mechanism"),
