@@ -322,12 +322,12 @@ class Algorithm:
     def predictions(
         self, state: State, round: RoundApi, inputs: Data, schema: Schema
     ) -> dict[str, torch.Tensor]:
-        """What the referee marks: class scores ``[nodes, classes]`` of its question.
+        """What the referee marks: class scores ``[nodes, classes]`` of its inputs.
 
         Args:
             state: the server's.
             round: the referee's round; its verbs read the channels to the referee.
-            question: features and links of the test graph, without an answer in it.
+            inputs: features and links of the test graph, without an answer in it.
 
         Returns:
             By owner, or for everybody where one model is released.

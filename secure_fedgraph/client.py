@@ -70,9 +70,9 @@ class Client:
         - the masks that hide an upload in a sum are bound to everything that the server gave to all clients
           alike in this run, and to what this client is reported to have missed
           (:class:`~secure_fedgraph.protocol.history.History`);
-        - an answer that fails leaves its memory and its scratch as before. So does an answer to a sum that
-          was never shown to be complete, where the carrier shows this (``masked`` does). Counts of releases
-          and randomised inputs stay all the same. The referee's questions change nothing.
+        - an answer that fails leaves its memory and its scratch as before. Some carriers confirm that a sum
+          is complete (``masked`` does). Under them the client undoes an answer whose sum was never confirmed.
+          Counts of releases and randomised inputs are not undone. The referee's questions change nothing.
 
     Args:
         party: name, identity and roster.
@@ -360,8 +360,8 @@ class Client:
         if channel.to == REFEREE:
             self._restore_memory()
         else:
-            # before the charge, and no refusal: neither the layout, nor the width that is charged, nor
-            # whether an answer comes depends on the data
+            # Fit the upload to the public layout before the charge, and never refuse. Then layout, charged
+            # width and the fact of an answer do not depend on the data.
             layout = self._layouts.get(channel.name) if is_noised(bound, self._policy) else None
             upload = upload if layout is None else upload.laid_out(layout, channel.unit)
             public = layout is not None or not self._foreign
@@ -520,8 +520,15 @@ class Client:
             )
         if not bundle.replies or self.name in bundle.replies:
             raise HostileMessage(f"{self.name} was delivered nothing, or its own upload")
-        if len(cohort) < bound.quorum or bundle.exchange <= self._delivered:
-            raise HostileMessage(f"{self.name} was delivered a sum of too few clients, or one it has read")
+        if len(cohort) < bound.quorum:
+            raise HostileMessage(
+                f"{self.name} was delivered too little: the cohort has {len(cohort)} clients; the quorum is "
+                f"{bound.quorum}"
+            )
+        if bundle.exchange <= self._delivered:
+            raise HostileMessage(
+                f"{self.name} cannot read twice: exchange {bundle.exchange} was already read"
+            )
 
     def _note(self, scope: Scope, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
         if self._witness is not None:

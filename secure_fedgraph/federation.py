@@ -208,11 +208,11 @@ def federate(
     """Splits a data set among owners.
 
     Args:
-        data: a data set's name, what ``graph.load`` gives, or a PyG ``Data`` with ``x``, ``edge_index``
-            and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and ``test_mask`` are
-            used as they are; ``edge_weight`` and ``edge_attr`` go to models that take them.
+        data: a data set's name, what ``graph.data.datasets.load`` gives, or a PyG ``Data`` with ``x``,
+            ``edge_index`` and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and
+            ``test_mask`` are used as they are; ``edge_weight`` and ``edge_attr`` go to models that take them.
         clients: how many owners.
-        partition: how the data are split; ``graph.partition.registry.PARTITIONS`` lists the ways.
+        partition: how the data are split; ``graph.partition.registry.BY_KIND`` lists the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
         split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.

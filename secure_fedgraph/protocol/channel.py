@@ -110,7 +110,7 @@ class UnitContributionTrees(UnitContribution):
 
     Args:
         norm: the L2 norm of a unit's part, wherever it stands.
-        fanout: children a level, as in ``graph.ego_graphs``.
+        fanout: children a level, as in ``graph.sample.ego_graphs``.
         most: how often at most one unit stands at each level, over all batches: as a centre first.
         batches: how many; one unit stands at most once in each.
         trees: in a batch.

@@ -91,7 +91,7 @@ def split_data(name: str, dataset: Dataset, clients: int, seed: int, **settings:
 
     Args:
         name: a key of one of :data:`BY_KIND`.
-        dataset: what ``graph.load`` gives.
+        dataset: what ``graph.data.datasets.load`` gives.
         clients: how many owners.
         seed: for everything that is drawn, by sub-seeds.
         settings: of the partition (``split.KEY``).

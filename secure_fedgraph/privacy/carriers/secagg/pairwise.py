@@ -81,8 +81,8 @@ class Pairwise(Carrier):
         missing = set(scope.cohort) - set(sealed)
         if missing:
             raise Refused(
-                f"channel {scope.channel!r}: {', '.join(sorted(missing))} dropped out ({scope.round}), so "
-                "the masks of a sum between peers do not cancel: nothing was opened"
+                f"channel {scope.channel!r}: {', '.join(sorted(missing))} dropped out (round {scope.round}), "
+                "so the masks of a sum between peers do not cancel: nothing was opened"
             )
         if set(sealed) - set(scope.cohort):
             raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")
