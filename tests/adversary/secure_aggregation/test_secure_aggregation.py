@@ -211,7 +211,7 @@ class TestListsThatMix:
         def lax(scope, party, step):
             found = real(scope, party, step)
             if step == "agree":  # and whoever asks for few surviving neighbours
-                found.shape = dataclasses.replace(found.shape, shares=1)
+                found.thresholds = dataclasses.replace(found.thresholds, shares=1)
             return found
 
         monkeypatch.setattr(client, "_next", lax)
@@ -423,7 +423,7 @@ class TestQuorum:
 
         def lax(scope, party, step):
             found = real(scope, party, step)
-            found.shape = found.shape and dataclasses.replace(found.shape, shares=1)
+            found.thresholds = found.thresholds and dataclasses.replace(found.thresholds, shares=1)
             return found
 
         server = Server().take_uploads()
