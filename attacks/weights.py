@@ -18,7 +18,7 @@ from secure_fedgraph.protocol import View
 VOCABULARY = "vocabulary"
 LABEL_SHARES = "label shares"
 ALL = "all owners together"
-_CLIP, _PART = "clip of the round", 0.95  # those of algorithms.adaptive_clip, which attacks do not import
+_CLIP, _PART = "clip of the round", 0.95  # of algorithms.training.adaptive_clip, not imported
 STOPS = {
     "server": "about single owners, masked and homomorphic; about all of them together, only the noise of "
     "local_dp, at its price in accuracy"

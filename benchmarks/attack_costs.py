@@ -21,7 +21,7 @@ import attack_negatives
 
 from secure_fedgraph.attacks import Attack, GeneratorBatch, MashDictionary, MashFilter
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid.attacked import Keep
+from secure_fedgraph.audits.grid.attacked import KeepReadChannels
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute
@@ -36,7 +36,7 @@ def run(algorithm: str, settings: Mapping[str, Any], seed: int, attack: type[Att
     chosen = load(
         None, {"algorithm": algorithm, "data": "cora", "policy": "plaintext", "seed": seed}, changes
     )
-    return FinishedRun.of(execute(chosen, None, keep=Keep([attack])), seed)
+    return FinishedRun.of(execute(chosen, None, keep=KeepReadChannels([attack])), seed)
 
 
 def row(case: FinishedRun, attack: Attack, name: str, size: int) -> Row:

@@ -204,7 +204,7 @@ def run(defence: Defence, seeds: int, out: Path) -> list[dict[str, Any]]:
 def rows(defence: Defence, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """One row for each attack and aim."""
     for attack, adversary in defence.attacks:
-        for aim in (grid.EACH, grid.LEFT):
+        for aim in (grid.SINGLE_OWNERS, grid.RESIDUAL):
             key = (attack, adversary, aim)
             mine = [c for c in cells if (c["attack"], c["adversary"], c["settings"]["aim"]) == key]
             scored = [c for c in mine if c["outcome"] == "score"]

@@ -46,7 +46,7 @@ class Asked:
     least: float | None = 0.999
     detail: str = ""
     adversary: str = "server"
-    aim: str = grid.EACH
+    aim: str = grid.SINGLE_OWNERS
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ CASES = (
         {"algorithm": "glasu", **FREE, "rounds": 4},
         (
             Asked("d1-index-lists", "one-hop lists", 0.85),
-            Asked("d1-index-union", "one-hop lists", least=None, adversary="client", aim=grid.LEFT),
+            Asked("d1-index-union", "one-hop lists", least=None, adversary="client", aim=grid.RESIDUAL),
             Asked("d2-subtracted-rows", "two owners", adversary="client"),
             Asked("d3-alike-rows", grid.AS_CONFIGURED, least=None),
             Asked("d5-gradient-labels", "labels at one owner", 0.99),

@@ -1,10 +1,10 @@
-"""How near the mechanism-level audits come to what is claimed, through the real upload road.
+"""How near the mechanism-level audits come to what is claimed, through the real upload path.
 
     python benchmarks/mechanism_audits.py [--json] [--trials 100000] [--epsilon 4] [--delta 1e-5]
 
-One row a road: the claim of the ledger for one upload, the lower bound that worst-case neighbours give
+One row a noised path: the claim of the ledger for one upload, the lower bound that worst-case neighbours give
 (confidence 1 - 1e-4 for both bounds together), the share of the claim that it reaches, the bound without the
-hypothesis that the noise is Gaussian, and the ceiling, which is what a road without noise would show.
+hypothesis that the noise is Gaussian, and the ceiling, which is what a path without noise would show.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CLIENTS = ("a", "b", "c")
 NORM = 1.5
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
 Worst = Callable[[Bound], Neighbours]
 
 
-def roads(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, str, tuple[str, ...]]]:
+def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, str, tuple[str, ...]]]:
     """Name, policy, channel, neighbours, reader, colluders."""
     found: list[tuple[str, Policy, Channel, Worst, str, tuple[str, ...]]] = []
     row = partial(client_rows, norm=NORM, tensors=1)
@@ -62,7 +62,7 @@ def roads(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, str, tup
 def table(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows."""
     multiplier, rows = float(dp.get_sigma_gaussian(args.epsilon, args.delta)), []
-    for name, policy, channel, worst, reader, colluders in roads(multiplier):
+    for name, policy, channel, worst, reader, colluders in noised_paths(multiplier):
         bound = policy.bind((channel,), CLIENTS)[channel.name]
         started = time.process_time()
         found = audit(bound, worst(bound), reader, trials=args.trials, delta=args.delta, colluders=colluders)

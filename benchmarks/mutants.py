@@ -116,7 +116,7 @@ class NodeSums(sfg.FedSage):
     """Class sums of node features, each node's part clipped by the door."""
 
     name = "node-sums"
-    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=UnitContribution(1, 1.0))
+    SUMS = Channel("sums", Reveal.SUM, unit=Unit.NODE, unit_contribution=UnitContribution(1, 1.0))
 
     def round(self, round: RoundApi, state: Any) -> Any:
         """As FedSage, and the sums."""
@@ -328,7 +328,9 @@ def cut_noise(set_: Set) -> None:
 
 def noise_of_its_own_length(set_: Set) -> None:
     def change(stage: Gaussian, noise: np.ndarray, upload: np.ndarray, scope: Any) -> np.ndarray:
-        return np.rint(noise * min(1.0, float(np.linalg.norm(upload)) / stage.moved)).astype(noise.dtype)
+        return np.rint(noise * min(1.0, float(np.linalg.norm(upload)) / stage.l2_sensitivity)).astype(
+            noise.dtype
+        )
 
     with_scopes(set_, change)
 

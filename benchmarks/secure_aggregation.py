@@ -84,7 +84,7 @@ class Room:
         there = set(self.names[: len(self.names) - left])
         started = self.cpu()
         prepared = self.carrier.prepare(self.ask, self.names, "update")
-        parts = prepared.parts(self.names)
+        parts = prepared.upload_requests(self.names)
         server = self.cpu() - started - sum(self.spent.values())
         self.place, sealed, size = self._scope(), {}, 0
         total, arrived = None, []
@@ -205,7 +205,7 @@ def table(args: argparse.Namespace) -> list[dict[str, Any]]:
             if args.case and args.case not in name:
                 continue
             neighbours.COMPLETE = 2 if force else 32
-            neighbours.shape.cache_clear()
+            neighbours.thresholds.cache_clear()
             room = Room(carrier(), args.clients, workers=name.startswith("homomorphic"))
             found = []
             for repeat in range(args.repeats + 1):
@@ -286,7 +286,7 @@ def masks_alone(room: Room, left: int, size: int) -> float:
     """One pass of the cipher and one addition for each mask, and one read of the data, in seconds."""
     carrier, clients = room.carrier, len(room.names)
     assert isinstance(carrier, Masked)
-    degree = neighbours.shape(clients, clients, carrier.colluders, carrier.dropouts).degree
+    degree = neighbours.thresholds(clients, clients, carrier.colluders, carrier.dropouts).degree
     streams = degree + 1 + (clients - left) + left * min(degree, clients - left)
     words = np.zeros(size, dtype=ring_words.word(carrier.bits))
     keys = [bytes([i]) * 32 for i in range(8)]
@@ -307,12 +307,12 @@ def grow(clients: int, share: float) -> dict[str, Any]:
     for number in range(clients - left):
         plain += vector(number)
     assert np.abs(opened.reshape(-1) - plain).max() <= clients * room.stage.step / 2  # type: ignore[attr-defined]
-    shape = neighbours.shape(clients, clients, 0.1, 0.2)
+    thresholds = neighbours.thresholds(clients, clients, 0.1, 0.2)
     return {
         "name": f"masked, {clients} clients",
         "size": f"{VALUES_IN_GROWTH} values, {left} drop-outs",
         "clients": clients,
-        "neighbours": shape.degree,
+        "neighbours": thresholds.degree,
         "client_ms": round(1e3 * cost["client"], 1),
         "server_ms": round(1e3 * cost["server"], 1),
         "bytes_ratio": round(cost["up"] / (4 * VALUES_IN_GROWTH), 4),

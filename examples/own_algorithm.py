@@ -32,7 +32,7 @@ class ClassMeans(sfg.Algorithm):
 
     @STATISTICS.answer
     def statistics(self, client: ClientContext, given: dict[str, torch.Tensor]) -> sfg.Upload:
-        """The client's half. Divided by 64, because the integer road carries values up to a limit of 8."""
+        """The client's half. Divided by 64, because the ring encoding carries values up to a limit of 8."""
         graph = client.graph
         member = torch.nn.functional.one_hot(graph.y[graph.train_mask], client.schema.classes).float()
         features = member.T @ graph.x[graph.train_mask]

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.upload import Upload
@@ -126,7 +126,7 @@ class Algorithm:
     METRICS = Channel("metrics", Reveal.SUM)
     OWN_TESTS = Channel("own_tests", Reveal.EACH, to="referee")
 
-    moved: ClassVar[Mapping[str, str]] = {}
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {}
     """Setting that is another algorithm's now -> the name of that algorithm, for the refusal."""
 
     form: Form | None = None
@@ -299,7 +299,7 @@ class Algorithm:
 
     def personal(self) -> Channel | None:
         """The channel on which the referee may examine personal models, where there are any."""
-        return next((c for c in self.in_use if c.to == "referee"), None)
+        return next((c for c in self.in_use if c.to == Recipient.REFEREE), None)
 
     def measure(self, schema: Schema) -> str:
         """What the referee measures on data of this kind: :attr:`metric`, unless the data decide."""
@@ -322,12 +322,12 @@ class Algorithm:
     def predictions(
         self, state: State, round: RoundApi, inputs: Data, schema: Schema
     ) -> dict[str, torch.Tensor]:
-        """What the referee marks: class scores ``[nodes, classes]`` of its question.
+        """What the referee marks: class scores ``[nodes, classes]`` of its inputs.
 
         Args:
             state: the server's.
             round: the referee's round; its verbs read the channels to the referee.
-            question: features and links of the test graph, without an answer in it.
+            inputs: features and links of the test graph, without an answer in it.
 
         Returns:
             By owner, or for everybody where one model is released.
@@ -407,7 +407,7 @@ def in_band_score(name: str, part: torch.Tensor, whole: torch.Tensor) -> Upload:
 def _settings_of(kind: type[Algorithm], given: Mapping[str, Any]) -> Settings:
     name = kind.name or kind.__name__
     for key in given:
-        variant = kind.moved.get(key)
+        variant = kind.settings_elsewhere.get(key)
         if variant is None or key in kind.Settings.model_fields:
             continue
         if variant == kind.name:

@@ -29,11 +29,11 @@ from secure_fedgraph.protocol import given as declared
 from secure_fedgraph.protocol import history, wire
 from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
 from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.history import History, parted
+from secure_fedgraph.protocol.history import History, split_given_and_carrier
 from secure_fedgraph.protocol.memory import Before, copied
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message, digest
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
-from secure_fedgraph.protocol.transcript import REFEREE, SERVER
+from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
 from secure_fedgraph.protocol.upload import AnyUpload, Layout, Upload
 
 if TYPE_CHECKING:
@@ -46,14 +46,13 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("secure_fedgraph.client")
 
-PEER = "peer"
 _ROUND = "last round"
 """The key of the last round that it answered, in its store. No algorithm uses this name."""
 LINK_KEY = "frozen link key"
 """The memory entry with the secret key of its links' priorities. A failed answer does not undo it."""
 Answer = Callable[["ClientContext", dict[str, Any]], Any]
 """An algorithm's method that answers on a channel: anything may come out of somebody else's code."""
-Witness = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
+OpenedRecorder = Callable[[str, int, int, str, tuple[str, ...], Mapping[str, Any]], None]
 """(reader, round, exchange, channel, contributors, values): the experiment's note of what was opened."""
 
 
@@ -74,9 +73,9 @@ class Client:
         - the masks that hide an upload in a sum are bound to everything that the server gave to all clients
           alike in this run, and to what this client is reported to have missed
           (:class:`~secure_fedgraph.protocol.history.History`);
-        - an answer that fails leaves its memory and its scratch as before. So does an answer to a sum that
-          was never shown to be complete, where the carrier shows this (``masked`` does). Counts of releases
-          and randomised inputs stay all the same. The referee's questions change nothing.
+        - an answer that fails leaves its memory and its scratch as before. Some carriers confirm that a sum
+          is complete (``masked`` does). Under them the client undoes an answer whose sum was never confirmed.
+          Counts of releases and randomised inputs are not undone. The referee's questions change nothing.
 
     Args:
         party: name, identity and roster.
@@ -105,7 +104,7 @@ class Client:
         run: str,
         ledger: Ledger,
         seed: int,
-        witness: Witness | None = None,
+        witness: OpenedRecorder | None = None,
         store: PartyStore | None = None,
         after: int = -1,
         data: str = "",
@@ -135,7 +134,7 @@ class Client:
         # the ledger has the number too, in case the caller's is too small
         self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
-        self._reached = self._resumed = 0
+        self._last_round = self._resumed = 0
         self._offered = 0
         self._last: tuple[str, bytes] = ("", b"")
         bounds = policy.bounds.values()
@@ -195,7 +194,7 @@ class Client:
         """
         self._abandon()
         if self._store is not None:
-            self._store.save({**self.memory, _ROUND: max(self._reached, self._resumed)}, label, committed)
+            self._store.save({**self.memory, _ROUND: max(self._last_round, self._resumed)}, label, committed)
 
     def load(self, label: str) -> None:
         """Loads its memory from its own store, before it has answered anything in this process.
@@ -243,14 +242,15 @@ class Client:
             self._history = history_before
             raise
         self._commit_memory(request, history_before)
-        self._last, self._reached = (request_digest, reply), request.round
+        self._last, self._last_round = (request_digest, reply), request.round
         return reply
 
     def _abandon_if_skipped(self, request: Message) -> None:
         """A request that is not the next step of an unconfirmed sum shows that the sum was abandoned."""
         if self._unconfirmed is not None:
             channel = self._unconfirmed[0]
-            if request.channel != channel or request.step not in self._policy[channel].carrier.closing:
+            steps = self._policy[channel].carrier.steps_after_upload
+            if request.channel != channel or request.step not in steps:
                 self._abandon()
 
     def _abandon(self) -> None:
@@ -268,9 +268,9 @@ class Client:
         """Keeps what an answer changed: at once, or when the carrier shows that the sum is complete."""
         before, self._before = self._before, None
         bound = self._policy.bounds.get(request.channel)
-        if bound is None or not bound.carrier.confirms:
+        if bound is None or not bound.carrier.confirming_step:
             return
-        if request.step == bound.carrier.confirms:
+        if request.step == bound.carrier.confirming_step:
             self._unconfirmed = None
         elif request.step == ANSWER and before is not None:
             self._unconfirmed = (request.channel, before, history_before)
@@ -293,8 +293,8 @@ class Client:
             return bound.carrier.answer(request.step, given, scope, self._party)
         part: wire.Tree = {}
         if bound.carrier.tolerates_dropouts:
-            given, part = parted(given)
-        scope = replace(scope, given=self._recorded(request, given))
+            given, part = split_given_and_carrier(given)
+        scope = replace(scope, history_head=self._recorded(request, given))
         if len(scope.cohort) < bound.quorum:
             raise HostileMessage(
                 f"channel {bound.channel.name!r}: {self.name} answers cohorts of at least "
@@ -566,8 +566,15 @@ class Client:
             )
         if not bundle.replies or self.name in bundle.replies:
             raise HostileMessage(f"{self.name} was delivered nothing, or its own upload")
-        if len(cohort) < bound.quorum or bundle.exchange <= self._delivered:
-            raise HostileMessage(f"{self.name} was delivered a sum of too few clients, or one it has read")
+        if len(cohort) < bound.quorum:
+            raise HostileMessage(
+                f"{self.name} was delivered too little: the cohort has {len(cohort)} clients; the quorum is "
+                f"{bound.quorum}"
+            )
+        if bundle.exchange <= self._delivered:
+            raise HostileMessage(
+                f"{self.name} cannot read twice: exchange {bundle.exchange} was already read"
+            )
 
     def _note(self, scope: Scope, contributors: tuple[str, ...], values: Mapping[str, Any]) -> None:
         if self._witness is not None:
@@ -603,7 +610,7 @@ class Client:
             )
         # a repeated round draws the same samples, so the difference of two answers would leak
         set_up = request.channel.startswith(CARRIER)  # repeated after a resume, before the first round
-        last = self._reached if set_up else max(self._reached, self._resumed)
+        last = self._last_round if set_up else max(self._last_round, self._resumed)
         if request.round < last:
             raise HostileMessage(
                 f"{self.name} was asked for round {request.round} after round {last}: rounds never go back"

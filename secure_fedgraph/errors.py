@@ -1,7 +1,7 @@
 """Errors, one class for each thing that the user has to do.
 
 Every message is one or two sentences that name the key or the channel, the value and the mend.
-The command line turns the class into its exit status (``contract.md``); libraries catch the class.
+The command line turns the class into its exit status (``docs/cli.md``); libraries catch the class.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.backends.enlistment import algorithm_text, policy_text
 from secure_fedgraph.backends.isolated import PATIENCE, Workers
-from secure_fedgraph.client import Client, Witness
+from secure_fedgraph.client import Client, OpenedRecorder
 from secure_fedgraph.crypto import KEY_BYTES, Identity
 from secure_fedgraph.errors import BadInput, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import Evaluator
@@ -25,7 +25,7 @@ from secure_fedgraph.graph.data.sources import cache_folder
 from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
-from secure_fedgraph.graph.partition.registry import hand_out
+from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
@@ -104,8 +104,8 @@ class Federation:
         run: str,
         ledger: Ledger,
         seed: int,
-        witness: Witness | None = None,
-        shelves: Path | None = None,
+        witness: OpenedRecorder | None = None,
+        store_folder: Path | None = None,
         after: int = -1,
         layouts: Layouts | None = None,
     ) -> list[Client]:
@@ -115,7 +115,7 @@ class Federation:
         here, as an operator would, and not by the server.
 
         Args:
-            shelves: where each gets a folder of its own to keep its memory in.
+            store_folder: where each gets a folder of its own to keep its memory in.
             after: exchange numbers up to this one are refused.
             layouts: the public layouts of uploads, by client and channel.
         """
@@ -133,7 +133,9 @@ class Federation:
                 ledger=ledger,
                 seed=seed,
                 witness=witness,
-                store=PartyStore(shelves / name, name, shelves.parents[1]) if shelves else None,
+                store=PartyStore(store_folder / name, name, store_folder.parents[1])
+                if store_folder
+                else None,
                 after=after,
                 data=digest_of_data(graph),
                 layouts=(layouts or {}).get(name),
@@ -148,7 +150,7 @@ class Federation:
         run: str,
         ledger: Path,
         seed: int,
-        shelves: Path | None = None,
+        store_folder: Path | None = None,
         after: int = -1,
         budget: Budget | None = None,
         answer_within: float = PATIENCE,
@@ -177,7 +179,7 @@ class Federation:
                     "name": name,
                     "graph": graph.to_dict(),
                     "layouts": {c: one.to_text() for c, one in (layouts or {}).get(name, {}).items()},
-                    "shelf": str((shelves / name).absolute()) if shelves else "",
+                    "shelf": str((store_folder / name).absolute()) if store_folder else "",
                 }
                 for name, graph in self.owners.items()
             },
@@ -206,11 +208,11 @@ def federate(
     """Splits a data set among owners.
 
     Args:
-        data: a data set's name, what ``graph.load`` gives, or a PyG ``Data`` with ``x``, ``edge_index``
-            and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and ``test_mask`` are
-            used as they are; ``edge_weight`` and ``edge_attr`` go to models that take them.
+        data: a data set's name, what ``graph.data.datasets.load`` gives, or a PyG ``Data`` with ``x``,
+            ``edge_index`` and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and
+            ``test_mask`` are used as they are; ``edge_weight`` and ``edge_attr`` go to models that take them.
         clients: how many owners.
-        partition: how the data are split; ``graph.partition.registry.PARTITIONS`` lists the ways.
+        partition: how the data are split; ``graph.partition.registry.BY_KIND`` lists the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
         split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
@@ -233,8 +235,8 @@ def federate(
     check_whole("clients", clients, 1)
     check_whole("seed", seed, 0)
     dataset = _dataset(data, seed, settings)
-    handout = hand_out(partition, dataset, clients, seed, **(split or {}))
-    owners = dict(zip(owner_names(len(handout.owners)), handout.owners, strict=True))
+    partition_result = split_data(partition, dataset, clients, seed, **(split or {}))
+    owners = dict(zip(owner_names(len(partition_result.owners)), partition_result.owners, strict=True))
     for name, graph in owners.items():
         check_owner(graph, name)
     schema = _schema(dataset)
@@ -246,11 +248,11 @@ def federate(
         "features": schema.features,
         "classes": schema.classes,
         "clients": len(owners),
-        "partition": {"name": partition, **handout.facts},
+        "partition": {"name": partition, **partition_result.facts},
     }
     if isinstance(dataset, GraphDataset) and dataset.graph.get("train_mask") is not None:
         facts["masks"] = {key: int(dataset.graph[key].sum()) for key in MASKS}
-    return Federation(schema, Evaluator(handout.test_set), facts, owners, handout.pool)
+    return Federation(schema, Evaluator(partition_result.test_set), facts, owners, partition_result.pool)
 
 
 def _published(dataset: Dataset) -> str:

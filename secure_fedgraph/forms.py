@@ -11,7 +11,7 @@ from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
 from secure_fedgraph.privacy.policies import RECIPES
 from secure_fedgraph.privacy.policies.strictest import NOISED
 from secure_fedgraph.privacy.policy import BoundPolicy, PlaintextWarning, Policy
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
 
 Channels = Callable[[Algorithm], Sequence[Channel]]
 """What an algorithm sends, and so a policy has to bind."""
@@ -25,7 +25,7 @@ class FormWarning(UserWarning):
 
 def sent(algorithm: Algorithm) -> Sequence[Channel]:
     """The channels of an algorithm whose clients answer, but for the referee's."""
-    return [c for c in algorithm.in_use if c.to != "referee" and c.reveal is not Reveal.NOTHING]
+    return [c for c in algorithm.in_use if c.to != Recipient.REFEREE and c.reveal is not Reveal.NOTHING]
 
 
 def fit(

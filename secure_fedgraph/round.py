@@ -17,12 +17,10 @@ from secure_fedgraph.privacy.contracts import Ask, Scope
 from secure_fedgraph.privacy.policy import BoundPolicy
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.channel import Channel, Reveal
-from secure_fedgraph.protocol.courier import ANYBODY, GONE, NOBODY, Courier, Given
+from secure_fedgraph.protocol.courier import TOLERATE_ALL, TOLERATE_LOST, TOLERATE_NONE, Courier, Given
 from secure_fedgraph.protocol.message import ANSWER, CARRIER, Message
 from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
-from secure_fedgraph.protocol.transcript import REFEREE, SERVER
-
-PEER = "peer"
+from secure_fedgraph.protocol.transcript import PEER, REFEREE, SERVER
 
 
 class Round:
@@ -70,7 +68,7 @@ class Round:
         """
         bound = self._verb(channel, Reveal.SUM, self._reader)
         if bound.carrier.tolerates_dropouts:
-            request, total = self._recovering(bound, given or {})
+            request, total = self._sum_with_dropouts(bound, given or {})
         else:
             request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}))
             total = bound.open_sum(replies, self._scope(request), self._carrier_ask(channel))
@@ -82,20 +80,21 @@ class Round:
             self._note_cut(request, total.cut, len(total.contributors), limit, what_happened)
         return total
 
-    def _recovering(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
+    def _sum_with_dropouts(self, bound: Bound, given: Given) -> tuple[Message, Sum]:
         """A sum whose carrier has steps of its own before and after the uploads, and survives drop-outs."""
         channel, number, cohort = bound.channel.name, self.number, self.cohort
-        ask = self._asking(bound.channel)
+        ask = self._tolerant_ask(bound.channel)
         bound = replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
-        asked = {name: {**given, **part} for name, part in bound.carrier.parts(cohort).items()}
-        replies, wrong = bound.sorted_out(ask(ANSWER, asked))
+        asked = {name: {**given, **part} for name, part in bound.carrier.upload_requests(cohort).items()}
+        replies, wrong = bound.split_valid(ask(ANSWER, asked))
         for name, reason in wrong.items():
             ask.refuse(name, reason)
         if not replies:
             raise Refused(f"round {number}, channel {channel!r}: nobody uploaded, so nothing was opened")
         request = ask.request
         assert request is not None
-        return request, bound.open_sum(replies, replace(self._scope(request), given=self._courier.head), ask)
+        scope = replace(self._scope(request), history_head=self._courier.head)
+        return request, bound.open_sum(replies, scope, ask)
 
     def reduce_for(self, channel: Channel, offer: Parcel, given: Given | None = None) -> None:
         """Has the others answer a client's offer, and hands that client the sum to read.
@@ -122,7 +121,7 @@ class Round:
         """
         bound = self._verb(channel, Reveal.EACH, self._reader)
         # the referee skips clients that are gone; the server needs everybody's answer
-        without = GONE if self._reader == REFEREE else NOBODY
+        without = TOLERATE_LOST if self._reader == REFEREE else TOLERATE_NONE
         request, replies = self._ask(channel, dict.fromkeys(self.cohort, given or {}), without=without)
         opened = bound.open_each(replies, self._scope(request))
         for name, values in opened.items():
@@ -198,7 +197,7 @@ class Round:
             given: client -> values.
         """
         self._verb(channel, Reveal.NOTHING, self._reader)
-        self._ask(channel, given, without=GONE)
+        self._ask(channel, given, without=TOLERATE_LOST)
 
     def _verb(self, channel: Channel, reveal: Reveal, reader: str) -> Bound:
         if channel.reveal is not reveal:
@@ -225,7 +224,7 @@ class Round:
         channel: Channel,
         given: Mapping[str, Given],
         cohort: tuple[str, ...] | None = None,
-        without: tuple[type[Exception], ...] = NOBODY,
+        without: tuple[type[Exception], ...] = TOLERATE_NONE,
     ) -> tuple[Message, dict[str, wire.Tree]]:
         among, alike = cohort or self.cohort, self._alike(channel)
         return self._courier.ask(
@@ -262,7 +261,7 @@ class Round:
 
         return ask
 
-    def _asking(self, channel: Channel) -> TolerantAsk:
+    def _tolerant_ask(self, channel: Channel) -> TolerantAsk:
         """The asks of one sum, which go on without clients that fail."""
 
         def ask(step: str, given: Mapping[str, Given]) -> tuple[Message, dict[str, wire.Tree]]:
@@ -270,10 +269,18 @@ class Round:
                 raise Refused(f"round {self.number}, channel {channel.name!r}: nobody is left to ask")
             alike = self._alike(channel) if step == ANSWER else None
             return self._courier.ask(
-                SERVER, self.number, channel.name, step, self.cohort, given, ANYBODY, alike, step == confirms
+                SERVER,
+                self.number,
+                channel.name,
+                step,
+                self.cohort,
+                given,
+                without=TOLERATE_ALL,
+                alike=alike,
+                confirms=step == confirming_step,
             )
 
-        confirms = self._policy[channel.name].carrier.confirms
+        confirming_step = self._policy[channel.name].carrier.confirming_step
         before = len(self._courier.transcript.left_out)
 
         def reasons() -> list[str]:

@@ -517,7 +517,7 @@ TRIALS: dict[str, Callable[[Random], str]] = {
 
 def _reached(made: Session) -> int:
     """A changed byte may have asked a client of a later round, and then it answers none before."""
-    return max(1, *(client._reached for client in made.clients.values()))
+    return max(1, *(client._last_round for client in made.clients.values()))
 
 
 @contextlib.contextmanager

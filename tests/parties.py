@@ -113,14 +113,14 @@ class Session:
     def prepared(self, channel: str = "update", cohort: tuple[str, ...] = ()) -> Bound:
         """What a server has when it may ask for the uploads of a masked sum."""
         bound, cohort = self.policy[channel], cohort or tuple(self.clients)
-        ask = self.round(cohort=cohort)._asking(bound.channel)
+        ask = self.round(cohort=cohort)._tolerant_ask(bound.channel)
         return replace(bound, carrier=bound.carrier.prepare(ask, cohort, channel))
 
     def upload(
         self, bound: Bound, name: str, given: Mapping[str, Any] | None = None, **other: Any
     ) -> Message:
         """The request for one client's upload of a prepared sum."""
-        part = bound.carrier.parts(tuple(self.clients))[name]
+        part = bound.carrier.upload_requests(tuple(self.clients))[name]
         return self.message(name, bound.channel.name, body=wire.encode({**(given or {}), **part}), **other)
 
     def tell(self, message: Message) -> wire.Tree:
@@ -228,7 +228,7 @@ def masked_sum(
 
     server = carrier.prepare(ask, cohort, "update")
     place, sealed = scope(next(numbers), cohort=cohort), {}
-    for name, part in server.parts(cohort).items():
+    for name, part in server.upload_requests(cohort).items():
         if there(name, ANSWER):
             carrier.accept(part, place, parties[name])
             sealed[name] = carrier.seal(uploads[name], place, parties[name])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,12 +37,9 @@ from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.ledger import Ledger, read_ledger
-from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Transcript
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.channel import Channel, Domain
 from secure_fedgraph.protocol.courier import Courier
-from secure_fedgraph.protocol.message import ANSWER, Message
-from secure_fedgraph.protocol.transcript import SERVER
 from secure_fedgraph.round import Round, set_up
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.seams import ClientContext
@@ -158,23 +155,6 @@ def own_links(algorithm: Algorithm, federation: Federation, policy: Policy) -> l
     return []
 
 
-def links_of_a_seed(links: Any, same_seeds: SameSeeds) -> list[Finding]:
-    """That no seed reproduces randomised links.
-
-    Args:
-        links: how the policy randomises them.
-        same_seeds: sets the global generators.
-    """
-    nodes = 64
-    own, x = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)]), torch.eye(nodes)
-    drawn = []
-    for _ in range(2):
-        with same_seeds():
-            drawn.append(_pairs(links.randomized(own, x)))
-    same = drawn[0] == drawn[1]
-    return [Finding("seeded links", "links", "the same seeds, the same links")] if same else []
-
-
 def _pairs(edge_index: torch.Tensor) -> set[tuple[int, int]]:
     return {(min(a, b), max(a, b)) for a, b in edge_index.T.tolist() if a != b}
 
@@ -285,43 +265,3 @@ def _touched(client: Client) -> list[Finding]:
             )
         ]
     return []
-
-
-def two_runs(make: Callable[[], Any], policy: Policy, same_seeds: SameSeeds) -> list[Finding]:
-    """That two runs with the same seeds, global ones too, send different noised uploads.
-
-    Where masks or encryption make all uploads different, the opened values are compared.
-
-    Args:
-        make: a run with ``keep=everything``, the same each time.
-        policy: what it runs under.
-        same_seeds: sets the global generators.
-    """
-    runs, findings = [], []
-    for _ in range(2):
-        with same_seeds():
-            runs.append(make())
-    for channel, bound in runs[0].policy.bounds.items():
-        noisy = any(stage.noise() for stage in bound.stages) or (policy.steps and bound.channel.trained)
-        if not noisy or bound.channel.reveal is Reveal.NOTHING:
-            continue
-        if bound.carrier.gives.readable and not any(s.by == "server" for s in _gaussians(bound)):
-            values: list[list[Any]] = [
-                [body for s, body in _bodies(run) if s.channel == channel] for run in runs
-            ]
-        else:
-            values = [[o.digest for o in run.transcript.opened if o.channel == channel] for run in runs]
-        if any(a == b for a, b in zip(*values, strict=False)):
-            findings.append(Finding("seeded noise", channel, "two runs with the same seeds sent the same"))
-    return findings
-
-
-def _gaussians(bound: Bound) -> list[Gaussian]:
-    return [stage for stage in bound.stages if isinstance(stage, Gaussian)]
-
-
-def _bodies(run: Any) -> Iterator[tuple[Any, bytes]]:
-    """The bodies of uploads to the server, without the run's name."""
-    for sent in run.transcript.sent:
-        if sent.recipient == SERVER and sent.step == ANSWER:
-            yield sent, bytes(Message.from_bytes(run.transcript.body(sent.number)).body)

@@ -116,8 +116,8 @@ def scale(record: Record) -> Iterator[Finding]:
 def _moves(bound: Bound) -> float | None:
     """The sensitivity of an upload by the declarations alone; None where they do not say."""
     twice = 2 if bound.bind_context.relation == "replace" else 1
-    if bound.channel.touches is not None:
-        twice = 2 if bound.channel.touches.turns else twice
-        return twice * math.sqrt(bound.channel.touches.rows) * bound.channel.touches.norm
+    if bound.channel.unit_contribution is not None:
+        twice = 2 if bound.channel.unit_contribution.removal_may_replace else twice
+        return twice * math.sqrt(bound.channel.unit_contribution.rows) * bound.channel.unit_contribution.norm
     clips = [s for s in bound.stages if isinstance(s, Clip)]
     return twice * clips[0].norm if len(clips) == 1 else None

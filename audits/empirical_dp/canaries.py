@@ -141,16 +141,16 @@ class Planting:
                 return Upload(_shaped(torch.zeros(made.size), made.values))
             size = BEYOND * _norm(bound) * self.sign((client, 0), opposite)
             return Upload(_shaped(size * direction, made.values))
-        touches = bound.channel.touches
-        assert touches is not None
-        opposite = opposite or touches.turns
+        contribution = bound.channel.unit_contribution
+        assert contribution is not None
+        opposite = opposite or contribution.removal_may_replace
         width = sum(math.prod(value.shape[1:]) for value in made.values.values())
         room = self.room(client, width)
         rows = _units_present(made)[: len(room)]
         flat = torch.zeros(len(next(iter(made.values.values()))), width)
         for number, row in enumerate(rows):
-            flat[row, room[number]] = BEYOND * touches.norm * self.sign((client, number), opposite)
-        self._places.setdefault((bound.channel.name, round), {})[client] = _table(made, touches), rows
+            flat[row, room[number]] = BEYOND * contribution.norm * self.sign((client, number), opposite)
+        self._places.setdefault((bound.channel.name, round), {})[client] = _table(made, contribution), rows
         names, sizes = list(made.values), [math.prod(v.shape[1:]) for v in made.values.values()]
         parts = torch.split(flat, sizes, dim=1)
         values = {
@@ -207,7 +207,7 @@ class Planting:
             stage = noise_of(bound)
             assert stage is not None
             # the log of the likelihood's ratio: what moves the sum far beside little noise counts most
-            weight = 1 / (stage.multiplier**2 * stage.moved)
+            weight = 1 / (stage.multiplier**2 * stage.l2_sensitivity)
             for seen in view.uploads(name) or view.sums(name):
                 for canary, score, halfway in self._read(bound, seen):
                     totals[canary] += weight * (score - halfway)
@@ -224,8 +224,8 @@ class Planting:
 
     def _read(self, bound: Bound, seen: Seen) -> Iterator[tuple[Canary, float, float]]:
         """Canary, what was seen of it, and what is halfway between its two worlds."""
-        touches, opposite = bound.channel.touches, bound.bind_context.relation == "replace"
-        if touches is None:
+        contribution, opposite = bound.channel.unit_contribution, bound.bind_context.relation == "replace"
+        if contribution is None:
             flat = _flat(seen.values)
             for client in seen.clients:
                 direction = self.direction((client, 0), len(flat))
@@ -239,8 +239,8 @@ class Planting:
             table, rows = self._places[bound.channel.name, seen.round][client]
             room = self.room(client, columns.shape[1])
             for number, row in enumerate(rows):
-                whole = touches.norm * float(table[row] @ table[row])
-                halfway = 0.0 if opposite or touches.turns else whole / 2
+                whole = contribution.norm * float(table[row] @ table[row])
+                halfway = 0.0 if opposite or contribution.removal_may_replace else whole / 2
                 yield (client, number), float(table[row] @ columns[:, room[number]]), halfway
 
 
@@ -291,11 +291,11 @@ def _units_present(made: ContributionRows | ContributionTrees) -> list[int]:
 
 
 def _table(
-    made: ContributionRows | ContributionTrees, touches: UnitContribution | UnitContributionTrees
+    made: ContributionRows | ContributionTrees, contribution: UnitContribution | UnitContributionTrees
 ) -> np.ndarray:
     """``[units, rows]``: how often a unit is in each row of the sums."""
     if isinstance(made, ContributionRows):
-        return first(made.places.bool().numpy(), touches.rows).astype(np.float64)
+        return first(made.places.bool().numpy(), contribution.rows).astype(np.float64)
     batches, _, positions = made.places.shape
     table = np.zeros((len(next(iter(made.values.values()))), batches * positions))
     units = made.places.numpy()

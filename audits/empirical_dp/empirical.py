@@ -142,9 +142,9 @@ def worst_case(bound: Bound, stage: Gaussian) -> tuple[Neighbours, tuple[str, ..
     """
     answering = bound.bind_context.quorum if stage.by == "shares" else 0
     colluders = bound.bind_context.clients[stage.honest : answering] if answering else ()
-    if isinstance(bound.channel.touches, UnitContributionTrees):
+    if isinstance(bound.channel.unit_contribution, UnitContributionTrees):
         return grown_trees(bound, answering=answering), colluders
-    if bound.channel.touches is not None:
+    if bound.channel.unit_contribution is not None:
         return pooled_parts(bound, answering=answering), colluders
     if bound.channel.unit is not Unit.CLIENT:
         raise BadInput(f"channel {bound.channel.name!r} has rows of {bound.channel.unit.value}s, not sums")

@@ -146,14 +146,16 @@ def view(
         raise BadInput(f"{neighbours.target} is the target and cannot collude against itself")
     channel, target = bound.channel, neighbours.target
     seen = bound.carrier.gives.readable and reader == "server"  # before the server has added anything
-    road = bound if bound.carrier.gives is Domain.REAL else replace(bound, carrier=Transparent(bound.carrier))
+    transparent = (
+        bound if bound.carrier.gives is Domain.REAL else replace(bound, carrier=Transparent(bound.carrier))
+    )
     parties = {name: Party(name, Identity.generate(), {}) for name in neighbours.present}
     numbers = itertools.count(1)
 
     def sent(reply: Mapping[str, Any], name: str) -> np.ndarray:
         layout = Layout.from_text(reply["layout"])
-        step = float(reply["grid"]) if road.carrier.gives is Domain.RING else 1.0
-        values, _ = road.split(road.carrier.open_each(reply["data"], layout, name), layout)
+        step = float(reply["grid"]) if transparent.carrier.gives is Domain.RING else 1.0
+        values, _ = transparent.split(transparent.carrier.open_each(reply["data"], layout, name), layout)
         return values * step
 
     def opened(values: Mapping[str, torch.Tensor], rows: int) -> np.ndarray:
@@ -162,16 +164,16 @@ def view(
     def call(uploads: Uploads) -> np.ndarray:
         scope = Scope("audit", 1, next(numbers), channel.name, tuple(uploads))
         needed = uploads if channel.reveal is Reveal.SUM and not seen else {target: uploads[target]}
-        replies = {name: road.seal(upload, scope, parties[name]) for name, upload in needed.items()}
+        replies = {name: transparent.seal(upload, scope, parties[name]) for name, upload in needed.items()}
         rows = Layout.from_text(replies[target]["layout"]).rows
         if seen:
             matrix = sent(replies[target], target)
         elif channel.reveal is Reveal.SUM:
-            matrix = opened(road.open_sum(replies, scope, _nobody).total, rows).astype(np.float64)
+            matrix = opened(transparent.open_sum(replies, scope, _nobody).total, rows).astype(np.float64)
             for name in colluders:
                 matrix -= sent(replies[name], name)
         else:
-            matrix = opened(road.open_each(replies, scope)[target], rows)
+            matrix = opened(transparent.open_each(replies, scope)[target], rows)
         return matrix.astype(np.float64).reshape(neighbours.trials, -1)
 
     return call

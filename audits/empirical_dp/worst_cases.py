@@ -78,22 +78,23 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
         width: values in a row.
         answering: how many clients answer; all where 0.
     """
-    touches = bound.channel.touches
-    if touches is None:
+    contribution = bound.channel.unit_contribution
+    if contribution is None:
         raise BadInput(f"channel {bound.channel.name!r} declares no sums over units")
     clients = bound.bind_context.clients[: answering or None]
-    places = torch.block_diag(*torch.ones(trials, 1, 3 * touches.rows)).bool()
+    places = torch.block_diag(*torch.ones(trials, 1, 3 * contribution.rows)).bool()
 
     def parts(size: float) -> ContributionRows:
         return ContributionRows(
             {"rows": torch.tensor([[size] + [0.0] * (width - 1)]).repeat(trials, 1)}, places
         )
 
-    others = {name: parts(0.1 * touches.norm) for name in clients[1:]}
-    far = -BEYOND * touches.norm if bound.bind_context.relation == "replace" or touches.turns else 0.0
+    others = {name: parts(0.1 * contribution.norm) for name in clients[1:]}
+    opposite = bound.bind_context.relation == "replace" or contribution.removal_may_replace
+    far = -BEYOND * contribution.norm if opposite else 0.0
     return Neighbours(
         clients[0],
-        {clients[0]: parts(BEYOND * touches.norm), **others},
+        {clients[0]: parts(BEYOND * contribution.norm), **others},
         {clients[0]: parts(far), **others},
         trials,
     )
@@ -111,19 +112,19 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
         answering: how many clients answer; all where 0.
         times: use so many times the declared places; sealing refuses more than 1.
     """
-    touches = bound.channel.touches
-    if not isinstance(touches, UnitContributionTrees):
+    contribution = bound.channel.unit_contribution
+    if not isinstance(contribution, UnitContributionTrees):
         raise BadInput(f"channel {bound.channel.name!r} declares no sums over trees")
     clients = bound.bind_context.clients[: answering or None]
-    levels = [level for level, most in enumerate(touches.most) for _ in range(most * times)]
-    if touches.batches % len(levels):
-        raise BadInput(f"{touches.batches} batches are no whole number of trials of {len(levels)}")
-    trials, positions = touches.batches // len(levels), touches.below[0]
+    levels = [level for level, most in enumerate(contribution.most) for _ in range(most * times)]
+    if contribution.batches % len(levels):
+        raise BadInput(f"{contribution.batches} batches are no whole number of trials of {len(levels)}")
+    trials, positions = contribution.batches // len(levels), contribution.below[0]
     # the first position of each level, and every position's parent
     first = [0]
-    for children in touches.fanout:
+    for children in contribution.fanout:
         first.append(first[-1] * children + 1)
-    above = [-1, *parents(touches.fanout).tolist()]
+    above = [-1, *parents(contribution.fanout).tolist()]
     reached = torch.zeros(len(levels), positions, dtype=torch.bool)
     used = torch.zeros_like(reached)
     for batch, level in enumerate(levels):
@@ -137,7 +138,7 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
     for batch, level in enumerate(levels):
         units[batch, first[level]] = target
     shift = torch.arange(trials)[:, None, None] * (target + 1)
-    places = torch.full((touches.batches, touches.trees, positions), -1)
+    places = torch.full((contribution.batches, contribution.trees, positions), -1)
     rows = torch.where(used, units + shift, -1).reshape(-1, positions)
     places[: len(rows), 0] = rows
     gone = reached.repeat(trials, 1)
@@ -149,10 +150,10 @@ def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1
         values[:, 0] = torch.where(far, other, size)
         return ContributionTrees({"rows": values}, table)
 
-    size, zeroed = BEYOND * touches.norm, places.clone()
+    size, zeroed = BEYOND * contribution.norm, places.clone()
     zeroed[: len(rows), 0] = torch.where(gone, -1, rows)
     replaced = bound.bind_context.relation == "replace"
-    others = {name: trees(0.1 * touches.norm, 0.1 * touches.norm, places) for name in clients[1:]}
+    others = {name: trees(0.1 * contribution.norm, 0.1 * contribution.norm, places) for name in clients[1:]}
     return Neighbours(
         clients[0],
         {clients[0]: trees(size, size, places), **others},

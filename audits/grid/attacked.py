@@ -16,7 +16,7 @@ from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
 from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid.cells import EACH, Audit, blank_cell, cells, limits
+from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS, Audit, blank_cell, cells, limits
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import Refused
@@ -67,11 +67,11 @@ def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
         files.remove_folder(folder, out)  # of a call that was killed
         files.private_folder(folder, out)
     try:
-        run = execute(experiment, folder, keep=Keep(variant.attacks), plays=variant.plays)
+        run = execute(experiment, folder, keep=KeepReadChannels(variant.attacks), plays=variant.plays)
     except Refused as refusal:
         for attack in variant.attacks:
             for adversary in (a for a in attack.adversaries if a in who):
-                blank = blank_cell(named, attack, adversary, EACH, variant)
+                blank = blank_cell(named, attack, adversary, SINGLE_OWNERS, variant)
                 blank["settings"] |= limits(audit, attack)
                 audit.cells.append(
                     {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
@@ -115,7 +115,7 @@ def _about(planned: PlannedRun) -> dict[str, Any]:
     }
 
 
-class Keep:
+class KeepReadChannels:
     """Keeps the channels that attacks read, for as many rounds from a channel's first as they read.
 
     Of every other channel, and of what carriers send, the first round, for conformance.

@@ -19,8 +19,8 @@ from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.protocol import View
 
-EACH, LEFT = "each owner", "what the defence leaves"
-AIMS = (EACH, LEFT)
+SINGLE_OWNERS, RESIDUAL = "each owner", "what the defence leaves"
+AIMS = (SINGLE_OWNERS, RESIDUAL)
 UNJUDGED = (
     "isolated clients do not show the updates that they made, so a guess cannot be scored: "
     "audit a run without isolated=true"
@@ -145,7 +145,7 @@ def _cell(
             **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
             "leaks": score.leaks,
             "verdict": verdict
-            if aim == EACH
+            if aim == SINGLE_OWNERS
             else f"{verdict}, {describe_owners(guess, finished.federation.names)}",
             "owners": owners_of(guess),
             "reason": f"{attack.id}: {short}" if short else "",
@@ -170,7 +170,7 @@ def _judged(
     """
     if not set(attack.reads()) & set(view.public.get("channels", {})):
         raise Blind(f"{attack.id}: {view.why_unreadable(attack.channel)}")  # nor are there facts to grant
-    work = attack.run if aim == EACH else attack.residual
+    work = attack.run if aim == SINGLE_OWNERS else attack.residual
     guess: object = work(view, knowledge(attack, finished))
     if not isinstance(guess, Guess):
         raise TypeError(f"{work.__name__} gave {guess!r:.60}: return a Guess, or raise Blind")

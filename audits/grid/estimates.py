@@ -32,7 +32,7 @@ DAY = 86_400.0
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class TimedTrial:
     """Seconds to the end of the first round, and of the second alone.
 
     Args:
@@ -53,14 +53,14 @@ def kind_of(planned: PlannedRun) -> Kind:
     return planned.chosen.algorithm, planned.configured
 
 
-def rehearsed(experiment: Experiment) -> Rehearsed:
+def timed_trial(experiment: Experiment) -> TimedTrial:
     """Two rounds in plaintext, with nothing kept and nobody attacking."""
     stamps = [time.perf_counter()]
-    short = experiment.under(PLAIN).model_copy(update={"rounds": 2})
+    short = experiment.with_policy(PLAIN).model_copy(update={"rounds": 2})
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         execute(short, None, on_round=lambda row: stamps.append(time.perf_counter()))
-    return Rehearsed(stamps[1] - stamps[0], stamps[-1] - stamps[-2] if len(stamps) > 2 else 0.0)
+    return TimedTrial(stamps[1] - stamps[0], stamps[-1] - stamps[-2] if len(stamps) > 2 else 0.0)
 
 
 def rounds_of(experiment: Experiment) -> int:
@@ -73,7 +73,7 @@ class Costs:
     """Measured costs, and estimates from them."""
 
     seconds: dict[int, tuple[PlannedRun, float]] = field(default_factory=dict)
-    rehearsals: dict[Kind, Rehearsed] = field(default_factory=dict)
+    rehearsals: dict[Kind, TimedTrial] = field(default_factory=dict)
 
     def of(self, planned: PlannedRun) -> float | None:
         """Seconds that a run will take; None where nothing of its algorithm was measured."""

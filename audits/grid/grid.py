@@ -9,8 +9,8 @@ from typing import Any
 
 from secure_fedgraph import errors
 from secure_fedgraph.attacks import Attack
-from secure_fedgraph.audits.grid.attacked import LARGE, Keep, attacked, quietly
-from secure_fedgraph.audits.grid.cells import AIMS, EACH, LEFT, Audit, cells
+from secure_fedgraph.audits.grid.attacked import LARGE, KeepReadChannels, attacked, quietly
+from secure_fedgraph.audits.grid.cells import AIMS, RESIDUAL, SINGLE_OWNERS, Audit, cells
 from secure_fedgraph.audits.grid.choices import (
     AS_CONFIGURED,
     CANARIES,
@@ -26,12 +26,12 @@ from secure_fedgraph.audits.grid.choices import (
 from secure_fedgraph.audits.grid.estimates import (
     Costs,
     Kind,
-    Rehearsed,
+    TimedTrial,
     cost_estimate,
     kind_of,
     most_informative_first,
-    rehearsed,
     rounds_of,
+    timed_trial,
 )
 from secure_fedgraph.audits.grid.folders import audit_folder, read_folder
 from secure_fedgraph.audits.grid.options import checked_attacks, checked_options
@@ -43,11 +43,11 @@ from secure_fedgraph.experiment.config import Experiment
 __all__ = [
     "AIMS",
     "AS_CONFIGURED",
-    "EACH",
     "LARGE",
-    "LEFT",
+    "RESIDUAL",
+    "SINGLE_OWNERS",
     "Audit",
-    "Keep",
+    "KeepReadChannels",
     "Variant",
     "adversaries",
     "audit",
@@ -182,7 +182,7 @@ def planned_runs(
         mine = readers(one, attacks) or list(attacks) if len(experiments) > 1 else attacks
         for seed in seeds:
             for policy in policies:
-                chosen = one.under(policy).model_copy(update={"seed": seed})
+                chosen = one.with_policy(policy).model_copy(update={"seed": seed})
                 for variant in variants(chosen, mine, controls):
                     # probes depend on no seed, and controls are settings of what is attacked
                     probed = probes and variant.name == AS_CONFIGURED and seed == seeds[0]
@@ -202,8 +202,8 @@ def _is_long(planned: PlannedRun) -> bool:
     return rounds_of(planned.experiment) > ROUNDS
 
 
-def _rehearse(planned: PlannedRun) -> Rehearsed:
-    return rehearsed(planned.experiment)
+def _rehearse(planned: PlannedRun) -> TimedTrial:
+    return timed_trial(planned.experiment)
 
 
 class _GridRunner:
@@ -312,10 +312,10 @@ class _GridRunner:
                 kind, planned = waiting.pop(0)
                 pool.start(kind, _rehearse, planned)
             for kind, made in pool.finished(until):
-                if isinstance(made, Rehearsed):  # an error comes again in its runs, and is reported then
+                if isinstance(made, TimedTrial):  # an error comes again in its runs, and is reported then
                     self.costs.rehearsals[kind] = made
                 elif made.stopped:
-                    self.costs.rehearsals[kind] = Rehearsed(PATIENCE, 0.0, whole=False)
+                    self.costs.rehearsals[kind] = TimedTrial(PATIENCE, 0.0, whole=False)
         self.estimate = dict(cost_estimate(todo, self.costs, workers, self.budget))
         self.say(self.estimate["sentence"])
 

@@ -84,8 +84,8 @@ def checked_options(
     for one in experiments:
         one.make_algorithm()
         for name in names:
-            one.under(name).make_policy()
-    if canaries and not any(one.under(name).adds_noise for one in experiments for name in names):
+            one.with_policy(name).make_policy()
+    if canaries and not any(one.with_policy(name).adds_noise for one in experiments for name in names):
         raise BadInput(
             f"canaries = {canaries} (--canaries) would be ignored: no policy of {', '.join(names)} adds noise"
         )

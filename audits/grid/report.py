@@ -8,7 +8,7 @@ from typing import Any
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.conformance.rows import FAILED
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN
-from secure_fedgraph.audits.grid.cells import EACH, LEFT, Audit
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, Audit
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
@@ -67,14 +67,14 @@ def verdict(cells: list[dict[str, Any]]) -> str:
         if all(c["outcome"] == "refused" for c in mine):
             sentences.append(f"{label}: refused before round 1.")
             continue
-        single = _leaking(mine, EACH)
-        union = _leaking(mine, LEFT)
+        single = _leaking(mine, SINGLE_OWNERS)
+        union = _leaking(mine, RESIDUAL)
         parts = [
             f"single owners are exposed to {', '.join(single)}"
             if single
             else "no attack that was tried reads a single owner"
         ]
-        close = (c["attack"] for c in mine if _about(c) == EACH and exact_of_too_few(c))
+        close = (c["attack"] for c in mine if _about(c) == SINGLE_OWNERS and exact_of_too_few(c))
         unsure = [] if single else list(dict.fromkeys(close))
         if unsure:
             parts.append(f"exact about single owners, of too few to tell from a guess: {', '.join(unsure)}")
@@ -119,7 +119,7 @@ def _read_hidden(audit: Audit) -> list[str]:
         f"{cell['attack']} read single owners from channel {cell['channel']!r} under {cell['policy']}, "
         "where no upload should be readable by the server."
         for cell in audit.cells
-        if _surely_leaks(cell) and cell["settings"]["aim"] == EACH
+        if _surely_leaks(cell) and cell["settings"]["aim"] == SINGLE_OWNERS
         if cell["adversary"] == SERVER and hidden(cell)
     ]
 
@@ -175,7 +175,7 @@ def _leaking(cells: list[dict[str, Any]], aim: str) -> list[str]:
 
 def _about(cell: dict[str, Any]) -> str:
     """Single owners, or several together: what a defence leaves may be about single ones too."""
-    return EACH if cell.get("owners") == 1 else str(cell["settings"]["aim"])
+    return SINGLE_OWNERS if cell.get("owners") == 1 else str(cell["settings"]["aim"])
 
 
 def _by(who: list[str]) -> str:

@@ -104,24 +104,25 @@ def _known_sum(
     bound: Bound, example: ContributionRows, units: int, step: float
 ) -> tuple[ContributionRows, np.ndarray]:
     """Units in one row of the sum each: half a step above whole ones, or beyond the clip along one axis."""
-    touches, shapes = bound.channel.touches, {k: v.shape[1:] for k, v in example.values.items()}
-    assert touches is not None
+    contribution = bound.channel.unit_contribution
+    shapes = {k: v.shape[1:] for k, v in example.values.items()}
+    assert contribution is not None
     width, rows = sum(math.prod(shape) for shape in shapes.values()), example.places.shape[1]
     many = max(units, len(example.places), 2)
     rng = np.random.default_rng(0)
-    whole = rng.integers(0, max(int(touches.norm / step / 2 / math.sqrt(width)), 1), (many, width))
+    whole = rng.integers(0, max(int(contribution.norm / step / 2 / math.sqrt(width)), 1), (many, width))
     parts = (whole + 0.5) * step
     far = np.arange(many) % 2 == 1
     at = rng.integers(0, width, many)
     parts[far] = 0
-    parts[far, at[far]] = BEYOND * touches.norm
+    parts[far, at[far]] = BEYOND * contribution.norm
     whole[far] = 0
     known = np.zeros((rows, width))
     places = torch.zeros(many, rows, dtype=torch.bool)
     row = np.arange(many) // 2 % rows
     places[torch.arange(many), torch.from_numpy(row)] = True
     np.add.at(known, row, whole * step)
-    np.add.at(known, (row[far], at[far]), touches.norm)
+    np.add.at(known, (row[far], at[far]), contribution.norm)
     split = torch.from_numpy(parts.astype(np.float32)).split([math.prod(s) for s in shapes.values()], dim=1)
     values = {
         name: part.reshape(many, *shape) for (name, shape), part in zip(shapes.items(), split, strict=True)
@@ -146,7 +147,7 @@ def noises(
     stage = noise_of(bound)
     assert stage is not None
     real = bound.carrier.gives is Domain.REAL
-    road = bound if real else replace(bound, carrier=Transparent(bound.carrier))
+    transparent = bound if real else replace(bound, carrier=Transparent(bound.carrier))
     both = [
         {name: known_upload(bound, example, long, units) for name, example in examples.items()}
         for long in (False, True)
@@ -157,19 +158,23 @@ def noises(
     for number in range(1, rounds + 1):
         known = both[(number - 1) // 2 % 2]
         scope = Scope("probe", number, number, bound.channel.name, tuple(known))
-        replies = {name: road.seal(upload, scope, parties[name]) for name, (upload, _) in known.items()}
+        replies = {
+            name: transparent.seal(upload, scope, parties[name]) for name, (upload, _) in known.items()
+        }
         layout = Layout.from_text(next(iter(replies.values()))["layout"])
         if stage.by == "server":
-            opened = road.open_sum(replies, scope, _nobody).total
+            opened = transparent.open_sum(replies, scope, _nobody).total
             total = sum(value for _, value in known.values())
             flat = _flat(opened, layout, bound.channel.unit)
             by_party.setdefault(SERVER, []).append((flat - total) / (stage.step * stage.sigma))
             continue
         for name, tree in replies.items():
-            sent = np.asarray(road.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
+            sent = np.asarray(transparent.carrier.open_each(tree["data"], layout, name), dtype=np.float64)
             value = known[name][1]
             # stages may append more than the values
-            sent = sent.reshape(-1)[: value.size] * (stage.step if road.carrier.gives is Domain.RING else 1.0)
+            sent = sent.reshape(-1)[: value.size] * (
+                stage.step if transparent.carrier.gives is Domain.RING else 1.0
+            )
             by_party.setdefault(name, []).append((sent - value) / (stage.step * stage.sigma))
     for party, rows in by_party.items():
         yield Noise(bound.channel.name, party, np.array(rows), _names(layout))

@@ -40,7 +40,7 @@ def offered(finished: FinishedRun) -> Offered:
         kind = type(finished.algorithm)
         offers: Offered = {}
 
-        class Again(kind):  # type: ignore[misc,valid-type]
+        class RerunForTruth(kind):  # type: ignore[misc,valid-type]
             @kind.GENERATOR.answer
             def offer(self, client: ClientContext, given: State) -> Upload:
                 upload: Upload = super().offer(client, given)
@@ -52,7 +52,7 @@ def offered(finished: FinishedRun) -> Offered:
                 return upload
 
         settings = finished.algorithm.settings.model_dump() | {"federated_epochs": 1}
-        train(Again(**settings), finished.federation, plaintext(), rounds=1, seed=finished.seed)
+        train(RerunForTruth(**settings), finished.federation, plaintext(), rounds=1, seed=finished.seed)
         _OFFERED[finished.transcript] = offers
     return _OFFERED[finished.transcript]
 

@@ -47,14 +47,14 @@ def begun(finished: FinishedRun) -> Begun:
 def _again(finished: FinishedRun) -> Begun:
     kind, heads = type(finished.algorithm), dict[str, np.ndarray]()
 
-    class Again(kind):  # type: ignore[misc,valid-type]
+    class RerunForTruth(kind):  # type: ignore[misc,valid-type]
         def tower(self, client: ClientContext, clients: int) -> Any:
             tower = super().tower(client, clients)
             heads.setdefault(client.name, tower.head.weight.detach().double().numpy().copy())
             return tower
 
     run = train(
-        Again(**finished.algorithm.settings.model_dump() | {"steps": 1}),
+        RerunForTruth(**finished.algorithm.settings.model_dump() | {"steps": 1}),
         finished.federation,
         plaintext(),
         rounds=1,

@@ -86,17 +86,17 @@ class FedAvg(NodeClassifier):
         model, s, params = self.model(client.schema), self.settings, adaptive_clip.without(given)
         load(model, params)
         before, still = parameters_of(model), buffers_of(model)
-        with self.drawing(client):
+        with self.seeded_sampling(client):
             fit(client, self.training_graph(client), model, s, self.penalty(before))
         after = parameters_of(model)
         if client.training is not None:  # the noise of the steps is on the parameters only
             after |= still
-        gone = difference(after, before)
+        update = difference(after, before)
         if self._adaptive:
-            gone = adaptive_clip.scaled(gone, given.get(adaptive_clip.CLIP))
+            update = adaptive_clip.scaled(update, given.get(adaptive_clip.CLIP))
         elif isinstance(s, AveragingSettings) and s.weighted:
-            gone = weighed(gone, int(client.graph.train_mask.sum()), s.heaviest)
-        return Upload(gone)
+            update = weighed(update, int(client.graph.train_mask.sum()), s.heaviest)
+        return Upload(update)
 
     def penalty(self, given: State) -> Penalty | None:
         """The extra loss term of local training; none here."""

@@ -228,8 +228,8 @@ class FedSagePlus(_Generates, FedSage):
         s = self.settings
         if s.feedback_minimum == "whole":
             return self.FEEDBACK
-        touches = UnitContribution(1, s.feedback_clip / s.exchange_batch, turns=True)
-        return replace(self.FEEDBACK, unit=Unit.NODE, touches=touches)
+        contribution = UnitContribution(1, s.feedback_clip / s.exchange_batch, removal_may_replace=True)
+        return replace(self.FEEDBACK, unit=Unit.NODE, unit_contribution=contribution)
 
     @property
     def warm_up(self) -> int:

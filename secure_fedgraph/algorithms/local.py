@@ -52,7 +52,7 @@ class Local(NodeClassifier):
     def train(self, client: ClientContext, given: State) -> None:
         """One round of training on the client's own model."""
         model = self._own(client)
-        with self.drawing(client):
+        with self.seeded_sampling(client):
             fit(client, self.training_graph(client), model, self.settings)
         client.memory["model"] = parameters_of(model)
 

@@ -22,9 +22,9 @@ from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen, plain_warnings
 from secure_fedgraph.errors import BadInput, BrokenClaim, SecureFedGraphError
 from secure_fedgraph.experiment.compare import forget
-from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
-from secure_fedgraph.experiment.results import fresh_folder, read_json, rehearse, write_json
+from secure_fedgraph.experiment.results import check_can_start, fresh_folder, read_json, write_json
 from secure_fedgraph.graph.data.datasets import KINDS
 from secure_fedgraph.report.page import write_report
 
@@ -62,7 +62,7 @@ def audit(
         policies = ["strictest"] if policy is None else listed("policy", policy)
         experiments, seeds = _experiments({**flags, "policy": policies[0]})
         experiment, *more = experiments
-        rows = [one.under(name) for one in experiments for name in policies]
+        rows = [one.with_policy(name) for one in experiments for name in policies]
         check_intent(asked_for(None, {**flags, "policy": policy}), rows, "audit")
         if attack == "all" and not more:  # those that read a channel of this algorithm, if any does
             attacks = grid.readers(experiment, attacks) or attacks
@@ -167,7 +167,7 @@ def _folder_for_grid(
     out: Path = flags["out"] or default_folder(experiments[0], "audit")
     cells = out / "cells"
     if flags["overwrite"]:
-        rehearse(experiments[0].under("plaintext"))
+        check_can_start(experiments[0].with_policy("plaintext"))
         forget(out)
         fresh_folder(out, True)
     elif cells.is_dir() and _same_grid(out / "audit.json", experiments, policies, seeds, controls, effort):
@@ -204,7 +204,7 @@ def _folder_for_audit_of(folder: Path, flags: dict[str, Any], grid_only: dict[st
             raise BadInput(
                 f"--{name} {value:g} is for runs that are yet to come: drop it, or drop the folder"
             )
-    fixed = ("policy", "norm", "multiplier", *Experiment.model_fields)
+    fixed = ("policy", *OPTIONS, *Experiment.model_fields)
     ignored = [key for key in fixed if flags.get(key) is not None]
     ignored += ["control"] if flags["control"] else []
     if ignored or flags["assignments"] or flags["seeds"] is not None:

@@ -85,7 +85,7 @@ class Attacks:
         best: dict[str, dict[str, Any]] = {}
         for cell in audited.cells:
             # a sum over all owners shows no single owner, but what a defence leaves may
-            if cell["settings"]["aim"] == grid.EACH or cell.get("owners") == 1:
+            if cell["settings"]["aim"] == grid.SINGLE_OWNERS or cell.get("owners") == 1:
                 best_so_far = best.setdefault(cell["attack"], cell)
                 best[cell["attack"]] = max(best_so_far, cell, key=_strength)
         strongest = {attack: best.get(attack, {"outcome": BLIND}) for attack in self.attacks}

@@ -77,9 +77,15 @@ def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
     from secure_fedgraph.experiment.intent import given_keys
 
     named = {key: flags.get(key) for key in Experiment.model_fields}
-    clip = {key: flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
     given = given_keys(read_values(path, named, flags["assignments"]))
-    return {**given, **{f"protection.{key}": value for key, value in clip.items()}}
+    return given | _protection_in(flags)
+
+
+def _protection_in(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a policy that were given by options of their own, by dotted key."""
+    from secure_fedgraph.experiment.config import OPTIONS
+
+    return {f"protection.{key}": flags[key] for key in OPTIONS if flags[key] is not None}
 
 
 def read_experiment(
@@ -90,13 +96,12 @@ def read_experiment(
 
     if flags["seed"] is not None and flags["seeds"] is not None:
         raise BadInput("--seed runs one and --seeds runs many: give one of them")
-    protection = [
-        f"protection.{key}={flags[key]}" for key in ("norm", "multiplier") if flags[key] is not None
-    ]
+    protection = _protection_in(flags)
     keys = Experiment.model_fields.keys() & flags.keys()
     given = {key: flags[key] for key in keys if flags[key] is not None}
-    given |= {f"protection.{key}": flags[key] for key in ("norm", "multiplier") if flags[key] is not None}
-    experiment = load(path, {key: flags[key] for key in keys}, [*protection, *flags["assignments"]])
+    given |= protection
+    assigned = [f"{key}={value}" for key, value in protection.items()]
+    experiment = load(path, {key: flags[key] for key in keys}, [*assigned, *flags["assignments"]])
     _no_contradiction(given, flags["assignments"])
     if flags["seeds"] is not None and "seed" in read_values(path, {}, flags["assignments"]):
         where = (

@@ -214,7 +214,8 @@ def _to_hide(prepared: Prepared) -> tuple[set[str], set[str]]:
     """The channels under noise, and those besides that not everybody can read."""
     bounds = prepared.bound.bounds
     noised = {name for name, bound in bounds.items() if is_noised(bound, prepared.bound)}
-    hidden = {name for name, b in bounds.items() if not b.bare and b.channel.reveal is not Reveal.NOTHING}
+    uploads = {name: b for name, b in bounds.items() if b.channel.reveal is not Reveal.NOTHING}
+    hidden = {name for name, b in uploads.items() if not b.unprotected}
     return noised, noised | hidden
 
 

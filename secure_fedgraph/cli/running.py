@@ -21,13 +21,13 @@ from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import (
     begin,
     begun,
+    check_can_start,
     execute,
     finish,
     fresh_folder,
     is_begun,
     mean_result,
     read_json,
-    rehearse,
     run_result,
     write_json,
 )
@@ -47,7 +47,7 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     note = "" if experiment is asked else NO_NOISE_GIVEN
     check_own(experiment)
     if flags["overwrite"]:
-        rehearse(experiment)  # an earlier result goes only for a run that starts
+        check_can_start(experiment)  # an earlier result goes only for a run that starts
         if flags["out"] is not None:
             forget(flags["out"])
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])

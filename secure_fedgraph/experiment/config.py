@@ -45,6 +45,8 @@ DEEPEST = 40
 """Tables in tables of an experiment."""
 EPSILON = 8.0
 """The budget of a policy of noise that is asked for by name alone."""
+PLACEHOLDER_MULTIPLIER = 1.0
+"""The noise of a policy that is made to learn its channels, before a plan decides: nothing runs with it."""
 OPTIONS = ("norm", "multiplier")
 """The settings of a policy that have an option of their own."""
 SURVIVE = ("masked", "distributed_dp", "strictest")
@@ -168,7 +170,7 @@ class Experiment(BaseModel):
         if self.partition not in ways:
             raise BadInput(f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(ways)}")
         # the class itself refuses what has moved, and names where to
-        for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.moved.keys():
+        for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.settings_elsewhere.keys():
             raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
         return kind(**self._clip_of(kind), **self.training)
 
@@ -186,7 +188,7 @@ class Experiment(BaseModel):
                 "clip; leave one of the two out"
             )
         free = "norm" not in self.protection and not {"clip", "weighted"} & self.training.keys()
-        noised = self.planned and not (self._steps_pay or self._randomizer_pays)
+        noised = self.planned and not (self._steps_carry_budget or self._inputs_carry_budget)
         return {"clip": ADAPTIVE} if free and noised else {}
 
     def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
@@ -198,23 +200,26 @@ class Experiment(BaseModel):
         noises, protection = dict(multipliers or {}), self.protection
         steps = {"unit": self._record, **self.steps}
         if self.trains_under_noise and "noise" not in steps:
-            if not (self.planned and self._steps_pay):
+            if not (self.planned and self._steps_carry_budget):
                 raise BadInput(
                     "steps.noise is missing: set it, or give a budget with --epsilon and --unit "
                     f"{steps['unit']}"
                 )
-            steps["noise"] = noises.pop(TRAINING, 1.0)
-        elif self.planned and not self._randomizer_pays:
-            protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
+            steps["noise"] = noises.pop(TRAINING, PLACEHOLDER_MULTIPLIER)
+        elif self.planned and not self._inputs_carry_budget:
+            protection = {"norm": NORM, **protection, "multiplier": noises or PLACEHOLDER_MULTIPLIER}
         elif self.training.get("clip") == ADAPTIVE:
             protection = {"norm": NORM, **protection}
-        if self.relation == Relation.ADD_REMOVE and "links" not in self.draws:
+        if self.relation == Relation.ADD_REMOVE and "links" not in self.randomised_kinds:
             raise BadInput(PRESENCE + " (add-remove is for the links that --unit edge randomises)")
         policy = make_policy(self.policy, protection, self.relation)
         policy.check_amounts(algorithm_named(self.algorithm).channel_names(), self.algorithm)
         # also where the recipe knows none, as masks do: what is asked for is kept to, or refused
-        if self.draws:
-            shares = {kind: getattr(self, kind) or 1 / noises.get(kind, 1.0) for kind in self.draws}
+        if self.randomised_kinds:
+            shares = {
+                kind: getattr(self, kind) or 1 / noises.get(kind, PLACEHOLDER_MULTIPLIER)
+                for kind in self.randomised_kinds
+            }
             randomizers = tuple(self._randomizer(kind, share) for kind, share in shares.items())
             policy = replace(policy, randomizers=randomizers, relation=self.relation)
         if self.trains_under_noise:
@@ -222,7 +227,7 @@ class Experiment(BaseModel):
         return policy
 
     @property
-    def draws(self) -> tuple[str, ...]:
+    def randomised_kinds(self) -> tuple[str, ...]:
         """The kinds of what clients randomise: those that are set, and the one that a budget is about where
         the policy has no noise of its own."""
         about = self.unit if self.epsilon is not None and not self._noised else None
@@ -231,9 +236,9 @@ class Experiment(BaseModel):
         )
 
     @property
-    def _randomizer_pays(self) -> str | None:
+    def _inputs_carry_budget(self) -> str | None:
         """The kind that a budget's unit is covered by, where an input of that unit is randomised."""
-        return next((k for k in self.draws if RANDOMIZERS[k].unit == self.unit), None)
+        return next((k for k in self.randomised_kinds if RANDOMIZERS[k].unit == self.unit), None)
 
     def _randomizer(self, kind: str, epsilon: float) -> InputRandomizer:
         return RANDOMIZERS[kind](epsilon, *(self.feature_range if kind == "features" else ()))
@@ -249,19 +254,19 @@ class Experiment(BaseModel):
         wanted = self.epsilon is not None and self.unit in RECORDS and not self._noised
         return bool(self.steps) or wanted
 
-    def under(self, policy: str, by_default: bool = True) -> Experiment:
+    def with_policy(self, policy: str, by_default: bool = True) -> Experiment:
         """This experiment with another policy, as one row of several.
 
-        ``plaintext`` is what the others are held against and has no budget; nor have, at client level,
-        policies without noise: nothing there could keep one.
+        ``plaintext`` is the baseline and has no budget. At client level, policies without noise have none
+        either, since they could not keep one.
 
         Args:
             by_default: whether a policy of noise without any has the default budget.
         """
         dropouts = self.dropouts if policy in SURVIVE else 0.0
         changed = self.model_copy(update={"policy": policy, "dropouts": dropouts})
-        silent = self.unit == "client" and not changed._noised and policy != "strictest"
-        if silent or policy == "plaintext":
+        unbudgeted = self.unit == "client" and not changed._noised and policy != "strictest"
+        if unbudgeted or policy == "plaintext":
             return changed.model_copy(update={"epsilon": None})
         return changed.with_default_budget() if by_default else changed
 
@@ -270,26 +275,27 @@ class Experiment(BaseModel):
 
         A multiplier says how much noise there is, and so do a budget, noisy steps, and what is randomised.
         """
-        given = "multiplier" in self.protection or self.epsilon is not None or self.steps or self.draws
+        amount = "multiplier" in self.protection or self.epsilon is not None
+        given = amount or self.steps or self.randomised_kinds
         return self if given or self.policy not in NOISED else self.model_copy(update={"epsilon": EPSILON})
 
     @property
     def planned(self) -> bool:
         """Whether a budget decides the noise."""
         by_hand = "multiplier" in self.protection
-        if self._steps_pay:
+        if self._steps_carry_budget:
             by_hand = "noise" in self.steps
-        elif self._randomizer_pays:
-            by_hand = getattr(self, self._randomizer_pays) is not None
+        elif self._inputs_carry_budget:
+            by_hand = getattr(self, self._inputs_carry_budget) is not None
         return self.epsilon is not None and not by_hand
 
     @property
     def adds_noise(self) -> bool:
         """Whether anything is noised, so that a finite epsilon may be printed."""
-        return self._noised or self.planned or self.trains_under_noise or bool(self.draws)
+        return self._noised or self.planned or self.trains_under_noise or bool(self.randomised_kinds)
 
     @property
-    def _steps_pay(self) -> bool:
+    def _steps_carry_budget(self) -> bool:
         """Whether the noise of clients' steps is what the budget's unit is covered by."""
         return self.trains_under_noise and self.steps.get("unit", self._record) == self.unit
 

@@ -95,7 +95,9 @@ def _noised(experiment: Experiment, inner: str) -> str:
 
 
 def _range(experiment: Experiment, inner: str) -> str:
-    return "" if "features" in experiment.draws else "no features are randomised, so set features too"
+    return (
+        "" if "features" in experiment.randomised_kinds else "no features are randomised, so set features too"
+    )
 
 
 def _patience(experiment: Experiment, inner: str) -> str:

@@ -14,7 +14,8 @@ from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import HELD, Ledger
 from secure_fedgraph.privacy.spending.planning import TRAINING, Plan, check_first, plan, split
-from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.protocol.channel import Channel, Recipient
+from secure_fedgraph.running.preparation import channels_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def protect(
         return Protected(experiment.make_policy(kept), budget)
     ledger = Ledger(experiment.ledger) if experiment.ledger is not None else Ledger()
     before = [ledger.costs_of(name) for name in ledger.clients]
-    channels = sent_on(experiment, algorithm)
+    every = channels_of(algorithm, federation, experiment.evaluation)
+    channels = tuple(c for c in every if c.to != Recipient.REFEREE)
     rounds = experiment.rounds or algorithm.rounds
     uses = uses_of(algorithm, channels, rounds, len(federation.names))
     occurrences = _occurrences(algorithm, experiment.make_policy())
@@ -98,9 +100,3 @@ def uses_of(algorithm: Algorithm, channels: Iterable[Channel], rounds: int, clie
 
 def _occurrences(algorithm: Algorithm, policy: Policy) -> int:
     return 1 if policy.steps is None else algorithm.occurrences(policy.steps.unit)
-
-
-def sent_on(experiment: Experiment, algorithm: Algorithm) -> tuple[Channel, ...]:
-    """The channels that an experiment's clients answer on, without the referee's."""
-    channels = tuple(c for c in algorithm.in_use if c.to != "referee")
-    return (*channels, algorithm.METRICS) if experiment.evaluation == "in_band" else channels

@@ -558,7 +558,7 @@ def _is_name(name: str) -> bool:
         return False
 
 
-def rehearse(experiment: Experiment) -> None:
+def check_can_start(experiment: Experiment) -> None:
     """Makes every check that can refuse a run before round 1, and writes nothing.
 
     Raises:

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
-
-MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def stand_in(graph: Data, schema: Schema, variant: int = 0) -> Data:
     """A graph with the same public facts as an owner's, and other data.
 
-    Public are the fields that it has, how many nodes and graphs there are, which columns, and the scale of
-    ratings. Made up are features, labels, links and what they carry, ratings, ids and the split.
+    Public are the fields that it has, how many nodes, graphs and users there are, which columns, the type of
+    the labels, and the scale of ratings. Made up are features, labels, links and what they carry, ratings,
+    ids and the split.
 
     Args:
         graph: the owner's.

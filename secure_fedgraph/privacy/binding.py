@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from secure_fedgraph.errors import BadInput, Incompatible, Refused
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import MAJORITY, BindContext, Chain, Quorum, Sensitivity, Stage
-from secure_fedgraph.privacy.pooling import moved
-from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.privacy.pooling import l2_sensitivity
+from secure_fedgraph.protocol.channel import Channel, Domain, Recipient, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
 PRESENCE = (
@@ -53,7 +53,7 @@ class Protection(Chain):
             BadInput: for a quorum of one under a carrier that reveals only sums.
         """
         # a peer that reads a sum does not contribute to it
-        contributors = len(clients) - (channel.to == "peer" and channel.reveal is Reveal.SUM)
+        contributors = len(clients) - (channel.to == Recipient.PEER and channel.reveal is Reveal.SUM)
         quorum = least_of(self.quorum, contributors)
         if quorum != self.quorum:
             return replace(self, quorum=quorum).bind(channel, clients, relation)
@@ -81,7 +81,7 @@ class Protection(Chain):
                 f"channel {channel.name!r} needs each upload{why}; {self.name} reveals only the sum: "
                 f"use {others} for it"
             )
-        if channel.exact and any(stage.traces for stage in self.stages):
+        if channel.exact and any(stage.effect_words for stage in self.stages):
             raise Incompatible(
                 f"channel {channel.name!r} carries numbers of nodes or codes of motifs{why}, and {self.name} "
                 "would turn them into others: use plaintext for it, or settings of the algorithm that do not "
@@ -101,15 +101,15 @@ class Protection(Chain):
                 f"{'is' if contributors == 1 else 'are'} {contributors}, because a sum of fewer is one "
                 "client's upload: add clients or choose another policy"
             )
-        if self._sums_only and clients < channel.least and not channel.accepted:
-            raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
+        if self._sums_only and clients < channel.min_clients and not channel.accept_too_few:
+            raise Refused(f"channel {channel.name!r} under {self.name}: {channel.too_few_message}")
 
     def _bind_stages(self, context: BindContext) -> tuple[tuple[Stage, ...], Sensitivity]:
         """The stages with their numbers filled in, each from the sensitivity after the one before."""
         channel, domain, sensitivity = context.channel, Domain.REAL, Sensitivity()
-        if channel.touches is not None:
-            unit = channel.unit if channel.touches.alone else None
-            sensitivity = Sensitivity(moved(channel.touches, context.relation), unit)
+        if channel.unit_contribution is not None:
+            unit = channel.unit if channel.unit_contribution.independent else None
+            sensitivity = Sensitivity(l2_sensitivity(channel.unit_contribution, context.relation), unit)
         stages = []
         for stage in self.stages:
             if stage.takes is not domain:

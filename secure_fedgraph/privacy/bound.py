@@ -28,6 +28,10 @@ FROZEN = " on the frozen table"
 """The end of a relation's name where the other units' places stay as they were with the unit."""
 
 
+Signature = tuple[Layout, str]
+"""What all uploads of a sum share: the layout, and the mark of what they are bound to."""
+
+
 class CutWarning(UserWarning):
     """Uploads that held more than their protection carries. It warns the operator, never a client."""
 
@@ -67,7 +71,7 @@ class Bound:
     stages: tuple[Stage, ...]
     carrier: Carrier
     sensitivity: Sensitivity
-    unlike: tuple[str, ...] = ()
+    per_client_channels: tuple[str, ...] = ()
     """The run's channels that give each client values of its own, which no mask is bound to."""
 
     @property
@@ -81,28 +85,29 @@ class Bound:
         return int(self.protection.quorum)
 
     @property
-    def bare(self) -> bool:
+    def unprotected(self) -> bool:
         """Whether its uploads are readable, and nothing is added to them."""
         return self.carrier.gives.readable and not any(stage.noise() for stage in self.stages)
 
     @property
     def excess(self) -> tuple[str, ...]:
         """What somebody could learn beyond the channel's declaration."""
-        traces = "".join(f", {stage.traces}" for stage in self.stages if stage.traces)
-        sentences = self.carrier.excess(self.bind_context, traces)
-        touches = self.channel.touches
-        if touches is not None and not touches.alone and any(stage.noise() for stage in self.stages):
+        effect_words = "".join(f", {stage.effect_words}" for stage in self.stages if stage.effect_words)
+        sentences = self.carrier.excess(self.bind_context, effect_words)
+        contribution = self.channel.unit_contribution
+        noised = any(stage.noise() for stage in self.stages)
+        if contribution is not None and not contribution.independent and noised:
             unit = self.channel.unit.value
             sentences = (*sentences, f"one {unit} moves the others' parts too: the noise bounds no {unit}")
-        if self.unlike and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
-            channels = " and ".join(repr(name) for name in self.unlike)
+        if self.per_client_channels and self.carrier.agrees_on_keys and self.channel.reveal is Reveal.SUM:
+            channels = " and ".join(repr(name) for name in self.per_client_channels)
             sentences = (
                 *sentences,
                 f"a server that lies may give one client anything on {channels}, where each client gets its "
                 "own values, and so learn that client's part of a sum",
             )
-        too_few = len(self.bind_context.clients) < self.channel.least
-        return (*sentences, self.channel.below) if too_few else sentences
+        too_few = len(self.bind_context.clients) < self.channel.min_clients
+        return (*sentences, self.channel.too_few_message) if too_few else sentences
 
     @property
     def unit(self) -> Unit:
@@ -112,7 +117,7 @@ class Bound:
     @property
     def relation(self) -> str:
         """The relation that its sensitivity holds under, as charges name it."""
-        frozen = isinstance(self.channel.touches, UnitContributionTrees)
+        frozen = isinstance(self.channel.unit_contribution, UnitContributionTrees)
         return self.bind_context.relation + FROZEN * frozen
 
     def releases(self, width: int = 1) -> dict[str, tuple[Event, ...]]:
@@ -141,10 +146,10 @@ class Bound:
                 leave out clip and noise.
         """
         expected: type[Upload | ContributionRows | ContributionTrees] = Upload
-        if self.channel.touches is not None:
+        if self.channel.unit_contribution is not None:
             expected = (
                 ContributionTrees
-                if isinstance(self.channel.touches, UnitContributionTrees)
+                if isinstance(self.channel.unit_contribution, UnitContributionTrees)
                 else ContributionRows
             )
         name = "an Upload" if expected is Upload else expected.__name__
@@ -163,21 +168,26 @@ class Bound:
         Args:
             units: how many the client holds. Sums over units leave out the parts of further ones.
         """
-        touches = self.channel.touches
-        if touches is not None and not isinstance(upload, Upload):
+        contribution = self.channel.unit_contribution
+        if contribution is not None and not isinstance(upload, Upload):
             upload = upload.of_the_first(units)
         fitted = upload.laid_out(layout, self.channel.unit)
         if isinstance(fitted, ContributionTrees):
-            assert isinstance(touches, UnitContributionTrees)
-            return with_valid_table(fitted, touches, self.channel.unit)
+            assert isinstance(contribution, UnitContributionTrees)
+            return with_valid_table(fitted, contribution, self.channel.unit)
         return fitted
 
     def zeros(self, layout: Layout) -> AnyUpload:
         """An upload of zeros in a public layout."""
-        touches, values = self.channel.touches, {n: torch.zeros(0, *s) for n, s in layout.fields}
-        if isinstance(touches, UnitContributionTrees):
-            return with_valid_table(ContributionTrees(values, torch.zeros(0)), touches, self.channel.unit)
-        if touches is not None:
+        contribution, values = (
+            self.channel.unit_contribution,
+            {n: torch.zeros(0, *s) for n, s in layout.fields},
+        )
+        if isinstance(contribution, UnitContributionTrees):
+            return with_valid_table(
+                ContributionTrees(values, torch.zeros(0)), contribution, self.channel.unit
+            )
+        if contribution is not None:
             return ContributionRows(values, torch.zeros(0, layout.rows, dtype=torch.bool))
         return Upload({}).laid_out(layout, self.channel.unit)
 
@@ -187,11 +197,11 @@ class Bound:
         channel = self.channel
         grid = next((stage.grid for stage in self.stages if stage.grid), 0.0)
         if isinstance(upload, ContributionTrees):
-            assert isinstance(channel.touches, UnitContributionTrees)
-            layout, matrix = tree_sums(upload, channel.touches, channel.unit, grid)
+            assert isinstance(channel.unit_contribution, UnitContributionTrees)
+            layout, matrix = tree_sums(upload, channel.unit_contribution, channel.unit, grid)
         elif isinstance(upload, ContributionRows):
-            assert channel.touches is not None
-            layout, matrix = pooled(upload, channel.touches, channel.unit, grid)
+            assert channel.unit_contribution is not None
+            layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)
         else:
             layout, matrix = upload.packed(channel.unit)
         tally = [np.zeros(0, dtype=np.int32)]
@@ -207,8 +217,8 @@ class Bound:
             **public,
             "data": self.carrier.seal(matrix, scope, party),
         }
-        if context := self.carrier.context(scope, party):
-            reply["context"] = context
+        if mark := self.carrier.binding_mark(scope, party):
+            reply["context"] = mark
         return self.carrier.wrap(reply, scope, party)
 
     def open_sum(self, replies: Mapping[str, Tree], scope: Scope, ask: Ask) -> Sum:
@@ -245,24 +255,24 @@ class Bound:
             return layout
         return Layout((("values and tallies", (layout.rows * layout.width + self.tallies,)),))
 
-    def sorted_out(self, replies: Mapping[str, Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
+    def split_valid(self, replies: Mapping[str, Tree]) -> tuple[dict[str, Tree], dict[str, str]]:
         """The replies that can be summed up together, and what is wrong with each of the others.
 
         Raises:
-            HostileMessage: where no form is the most common one: the server cannot say then who is at
+            HostileMessage: where no signature is the most common one: the server cannot say then who is at
                 fault.
         """
-        forms, wrong = {}, {}
+        signatures, wrong = {}, {}
         for name, tree in replies.items():
             try:
-                forms[name] = self._form(name, tree)
+                signatures[name] = self._signature(name, tree)
             except HostileMessage as refusal:
                 wrong[name] = str(refusal)
-        usual = self._usual(forms, single=True)
-        for name, form in forms.items():
+        expected = self._most_common(signatures, single=True)
+        for name, signature in signatures.items():
             try:
-                self._insist(name, form, usual)
-                self.carrier.check(replies[name]["data"], self._carried(form[0]), name)
+                self._check_signature(name, signature, expected)
+                self.carrier.check(replies[name]["data"], self._carried(signature[0]), name)
             except HostileMessage as refusal:
                 wrong[name] = str(refusal)
         return {name: tree for name, tree in replies.items() if name not in wrong}, wrong
@@ -309,35 +319,35 @@ class Bound:
         return matrix
 
     def _common_layout(self, replies: Mapping[str, Tree]) -> Layout:
-        forms = {name: self._form(name, tree) for name, tree in replies.items()}
-        usual = self._usual(forms)
-        for name, form in forms.items():
-            self._insist(name, form, usual)
-        return usual[0]
+        signatures = {name: self._signature(name, tree) for name, tree in replies.items()}
+        expected = self._most_common(signatures)
+        for name, signature in signatures.items():
+            self._check_signature(name, signature, expected)
+        return expected[0]
 
-    def _form(self, name: str, tree: Tree) -> tuple[Layout, str]:
-        """The form that all uploads of a sum share: the layout, and the mark of what they are bound to."""
+    def _signature(self, name: str, tree: Tree) -> Signature:
+        """What all uploads of a sum share."""
         context = tree.get("context", "")
         if not isinstance(context, str) or len(context) > 64:
             raise HostileMessage(f"channel {self.channel.name!r}: {name} sent a malformed mark")
         return self._layout(name, tree), context
 
-    def _usual(self, forms: Mapping[str, tuple[Layout, str]], single: bool = False) -> tuple[Layout, str]:
-        """The most common form, so that a client that lies does not put the blame on the others."""
-        ranked = Counter(forms.values()).most_common(2)
+    def _most_common(self, signatures: Mapping[str, Signature], single: bool = False) -> Signature:
+        """The most common signature, so that a client that lies does not put the blame on the others."""
+        ranked = Counter(signatures.values()).most_common(2)
         if single and len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
             raise HostileMessage(
-                f"channel {self.channel.name!r}: {' and '.join(sorted(forms))} sent uploads of several "
+                f"channel {self.channel.name!r}: {' and '.join(sorted(signatures))} sent uploads of several "
                 "forms, none of them more common than the others: nothing was opened"
             )
         return ranked[0][0] if ranked else (Layout(()), "")
 
-    def _insist(self, name: str, form: tuple[Layout, str], usual: tuple[Layout, str]) -> None:
-        if form[0] != usual[0]:
+    def _check_signature(self, name: str, signature: Signature, expected: Signature) -> None:
+        if signature[0] != expected[0]:
             raise HostileMessage(
                 f"channel {self.channel.name!r}: {name}'s upload has another layout than the others'"
             )
-        if form != usual:
+        if signature != expected:
             raise HostileMessage(
                 f"channel {self.channel.name!r}: {name} was given something else than the others, or says so"
             )

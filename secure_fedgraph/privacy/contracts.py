@@ -37,7 +37,7 @@ class Sensitivity:
     l2: float = math.inf
     unit: Unit | None = None
     """Whose data that row is, which noise scaled to it protects; None where a unit has rows without bound."""
-    noised_by: str = ""
+    noise_added_by: str = ""
     """Who has added noise before this point: a zeroed unit's row is then no longer the zero row."""
 
     @property
@@ -72,7 +72,7 @@ class Scope:
     """The one peer that reads, on a channel where one reads; empty where the server or all others do."""
     offer: int = 0
     """The exchange of the offer that is answered, where one is."""
-    given: str = ""
+    history_head: str = ""
     """Head of the history of all that clients were given, this exchange included. Masks bind it: clients that
     were shown different things by a lying server, now or before, make masks that do not cancel."""
 
@@ -92,7 +92,7 @@ class Stage(ABC):
 
     takes: Domain
     gives: Domain
-    traces: str = ""
+    effect_words: str = ""
     """What the client's half has done to an upload, in a word, for sentences on what a reader sees."""
     grid: float = 0.0
     """The step that it rounds to, where parts of sums are to be rounded before they are added up."""
@@ -141,9 +141,9 @@ class Carrier(ABC):
     """Whether the clients must have agreed on pairwise keys before round 1."""
     tolerates_dropouts: bool = False
     """Whether a sum opens without clients that stop answering; every other carrier then refuses."""
-    closing: tuple[str, ...] = ()
-    """The steps after an upload that end with :attr:`confirms`, where there are any."""
-    confirms: str = ""
+    steps_after_upload: tuple[str, ...] = ()
+    """The steps after an upload that end with :attr:`confirming_step`, where there are any."""
+    confirming_step: str = ""
     """The step that shows a client that the sum it uploaded for is complete: from then on the client keeps
     its changed memory. Empty where no client can know: it then keeps that once the upload is sealed."""
 
@@ -155,11 +155,11 @@ class Carrier(ABC):
         """
         return self
 
-    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What a reader could learn beyond the declaration, one sentence each.
 
         Args:
-            traces: what the stages have done to every upload, e.g. ``", clipped, noised"``.
+            effect_words: what the stages have done to every upload, e.g. ``", clipped, noised"``.
         """
         return ()
 
@@ -185,7 +185,7 @@ class Carrier(ABC):
         """
         return self
 
-    def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
+    def upload_requests(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Which clients the server asks for an upload, and what the carrier adds to each request.
 
         Names of entries start with ``carrier/``.
@@ -193,10 +193,10 @@ class Carrier(ABC):
         return {name: {} for name in cohort}
 
     def accept(self, part: Tree, scope: Scope, party: Party) -> None:
-        """The client's half of :meth:`parts`, before the algorithm works; by default nothing."""
+        """The client's half of :meth:`upload_requests`, before the algorithm works; by default nothing."""
         return
 
-    def context(self, scope: Scope, party: Party) -> str:
+    def binding_mark(self, scope: Scope, party: Party) -> str:
         """A public mark of what a sealed upload is bound to, the same in all of a sum. Empty for none.
 
         Masks that are bound to different things do not cancel, and nobody would notice that their sum is

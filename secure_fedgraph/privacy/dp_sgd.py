@@ -18,7 +18,7 @@ from secure_fedgraph.privacy.accounting.epsilon import (
     SampledGaussian,
     SamplingError,
 )
-from secure_fedgraph.privacy.pooling import clipped
+from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN, clipped
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.protocol.guarantee import Relation, Unit
 
@@ -186,8 +186,7 @@ def _whole_steps(
     flat = torch.cat([gradients[name].flatten(1) for name in parameters], dim=1).numpy()
     steps = clipped(np.nan_to_num(flat, posinf=0.0, neginf=0.0), clip).astype(np.float64)
     steps *= 1 / grid
-    # a quotient that is rounded up could lengthen a row by a step's last bits: a hair less than the clip
-    steps *= 1 - 2.0**-40
+    steps *= ROUNDING_MARGIN
     total: np.ndarray = np.trunc(steps, out=steps).sum(axis=0).astype(np.int64)
     return total
 

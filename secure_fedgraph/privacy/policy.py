@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from secure_fedgraph.errors import BadInput, Incompatible, Unbound, unknown_name
 from secure_fedgraph.privacy.binding import Protection
@@ -18,12 +18,9 @@ from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
 Recipe = Callable[[Channel], Protection]
-Make = TypeVar("Make", bound=Callable[..., "Policy"])
-Amount = float | Mapping[str, float]
-"""One number for all channels, or one by a channel's name."""
-OUTSIDE = Protection(Plain(), name="outside the guarantee")
+REFEREE_PROTECTION = Protection(Plain(), name="outside the guarantee")
 """The protection of a channel to the referee, under every policy: it stands outside the federation."""
-SILENT = Protection(Plain(), name="nothing is sent")
+NO_UPLOAD = Protection(Plain(), name="nothing is sent")
 """The protection of a channel on which nothing comes back; the client enforces that."""
 
 
@@ -104,15 +101,15 @@ class Policy:
             raise BadInput(
                 f"policy {self.name!r} has an exception for {sorted(unknown)}, which is no channel"
             )
-        unlike = tuple(channel.name for channel in channels if not channel.alike)
-        bounds = {c.name: replace(self._bind(c, clients), unlike=unlike) for c in channels}
+        per_client = tuple(channel.name for channel in channels if not channel.alike)
+        bounds = {c.name: replace(self._bind(c, clients), per_client_channels=per_client) for c in channels}
         return BoundPolicy(self, _sharing_carriers(bounds))
 
     def _bind(self, channel: Channel, clients: tuple[str, ...]) -> Bound:
         if channel.to == "referee":
-            return OUTSIDE.bind(channel, clients, self.relation)
+            return REFEREE_PROTECTION.bind(channel, clients, self.relation)
         if channel.reveal is Reveal.NOTHING:
-            return SILENT.bind(channel, clients, self.relation)
+            return NO_UPLOAD.bind(channel, clients, self.relation)
         protection = self.exceptions.get(channel.name) or self.recipe(channel)
         return protection.bind(channel, clients, self.relation)
 
@@ -165,7 +162,7 @@ class BoundPolicy:
         return tuple(
             name
             for name, bound in self.bounds.items()
-            if bound.bare and bound.protection not in (OUTSIDE, SILENT)
+            if bound.unprotected and bound.protection not in (REFEREE_PROTECTION, NO_UPLOAD)
         )
 
     @property

@@ -10,7 +10,7 @@ from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionRows, Layout
 
-HAIR = 1 - 2.0**-40
+ROUNDING_MARGIN = 1 - 2.0**-40
 """A factor below 1: the rounding of a quotient cannot then lengthen a row."""
 
 
@@ -29,7 +29,7 @@ def first(places: np.ndarray, most: int) -> np.ndarray:
 
 
 def pooled(
-    parts: ContributionRows, touches: UnitContribution, unit: Unit, grid: float = 0.0
+    parts: ContributionRows, contribution: UnitContribution, unit: Unit, grid: float = 0.0
 ) -> tuple[Layout, np.ndarray]:
     """The sums ``[rows, width]`` (float64), and their layout.
 
@@ -39,18 +39,19 @@ def pooled(
 
     Guarantees:
         - zeroing one unit, or leaving it out, moves the whole matrix by at most
-          ``sqrt(touches.rows) * touches.norm`` in L2, whatever the other units are; replacing it by twice
-          that.
+          ``sqrt(contribution.rows) * contribution.norm`` in L2, whatever the other units are; replacing it
+          by twice that.
     """
     layout, matrix, places = parts.packed(unit)
     # float64: in float32 the rounding of long sums would move by more than a short unit does
-    short = clipped(matrix, touches.norm).astype(np.float64)
+    short = clipped(matrix, contribution.norm).astype(np.float64)
     if grid:
-        short = np.trunc(short * (HAIR / grid))
-    rows = first(places, touches.rows).T.astype(np.float64) @ short
+        short = np.trunc(short * (ROUNDING_MARGIN / grid))
+    rows = first(places, contribution.rows).T.astype(np.float64) @ short
     return layout, rows * (grid or 1.0)  # after the sum, which is exact in whole steps
 
 
-def moved(touches: UnitContribution, relation: str) -> float:
+def l2_sensitivity(contribution: UnitContribution, relation: str) -> float:
     """The L2 sensitivity of :func:`pooled`, and of sums over trees, under a neighbouring relation."""
-    return (2 if relation == "replace" or touches.turns else 1) * math.sqrt(touches.rows) * touches.norm
+    apart = 2 if relation == "replace" or contribution.removal_may_replace else 1
+    return apart * math.sqrt(contribution.rows) * contribution.norm

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.privacy.pooling import HAIR, clipped
+from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN, clipped
 from secure_fedgraph.protocol.channel import UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionTrees, Layout
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("secure_fedgraph.upload")
 
 
 def tree_sums(
-    trees: ContributionTrees, touches: UnitContributionTrees, unit: Unit, grid: float = 0.0
+    trees: ContributionTrees, contribution: UnitContributionTrees, unit: Unit, grid: float = 0.0
 ) -> tuple[Layout, np.ndarray]:
     """The sums ``[batches * positions, width]`` (float64), and their layout.
 
@@ -28,18 +28,18 @@ def tree_sums(
 
     Guarantees:
         - zeroing one unit on the table, with all units below its places, moves the whole matrix by
-          at most ``sqrt(touches.rows) * touches.norm`` in L2, whatever the other units are; replacing it by
-          twice that.
+          at most ``sqrt(contribution.rows) * contribution.norm`` in L2, whatever the other units are;
+          replacing it by twice that.
 
     Raises:
         BadInput: for a table with a unit in more places than was declared. None is removed here: which one
             would depend on the other units, and change when one is zeroed.
     """
     layout, matrix, places = trees.packed(unit)
-    check_table(places, touches)
-    short = clipped(matrix, touches.norm).astype(np.float64)
+    check_table(places, contribution)
+    short = clipped(matrix, contribution.norm).astype(np.float64)
     if grid:
-        short = np.trunc(short * (HAIR / grid))
+        short = np.trunc(short * (ROUNDING_MARGIN / grid))
     ground = np.concatenate([short, np.zeros((1, short.shape[1]))])  # -1 is its last row
     cells = places.transpose(0, 2, 1).reshape(-1, places.shape[1])
     sums = np.zeros((len(cells), short.shape[1]))
@@ -48,34 +48,35 @@ def tree_sums(
     return layout, sums * (grid or 1.0)
 
 
-def check_table(places: np.ndarray, touches: UnitContributionTrees) -> None:
+def check_table(places: np.ndarray, contribution: UnitContributionTrees) -> None:
     """Checks that a table of places keeps to what was declared.
 
     Raises:
         BadInput: where it does not.
     """
-    sizes = list(accumulate(touches.fanout, lambda size, children: size * children, initial=1))
-    if places.shape != (touches.batches, touches.trees, sum(sizes)):
+    sizes = list(accumulate(contribution.fanout, lambda size, children: size * children, initial=1))
+    if places.shape != (contribution.batches, contribution.trees, sum(sizes)):
         raise BadInput(
-            f"{list(places.shape)} places, where {touches.batches} batches of {touches.trees} trees of "
-            f"{sum(sizes)} positions were declared"
+            f"{list(places.shape)} places, where {contribution.batches} batches of {contribution.trees} "
+            f"trees of {sum(sizes)} positions were declared"
         )
     occupied = places >= 0
-    if not occupied[:, :, parents(touches.fanout)][occupied[:, :, 1:]].all():
+    if not occupied[:, :, parents(contribution.fanout)][occupied[:, :, 1:]].all():
         raise BadInput("a table of trees has a place below an empty one, where zeroing would not reach it")
-    if touches.filled and occupied.sum(axis=2).max() > touches.filled:
-        raise BadInput(f"a table of trees has one that fills more than {touches.filled} places")
+    if contribution.filled and occupied.sum(axis=2).max() > contribution.filled:
+        raise BadInput(f"a table of trees has one that fills more than {contribution.filled} places")
     if _most_often(places.reshape(len(places), -1)) > 1:
         raise BadInput("a table of trees lets one unit stand twice in a batch")
     for level, part in enumerate(np.split(places, np.cumsum(sizes)[:-1], axis=2)):
-        if _most_often(part.reshape(1, -1)) > touches.most[level]:
+        if _most_often(part.reshape(1, -1)) > contribution.most[level]:
             raise BadInput(
-                f"a table of trees lets one unit stand more than {touches.most[level]} times at level {level}"
+                f"a table of trees lets one unit stand more than {contribution.most[level]} times at level "
+                f"{level}"
             )
 
 
 def with_valid_table(
-    trees: ContributionTrees, touches: UnitContributionTrees, unit: Unit
+    trees: ContributionTrees, contribution: UnitContributionTrees, unit: Unit
 ) -> ContributionTrees:
     """The same upload; with an empty table, and so sums of zeros, where the table breaks the declaration.
 
@@ -83,11 +84,11 @@ def with_valid_table(
     log says so.
     """
     try:
-        check_table(trees.packed(unit)[2], touches)
+        check_table(trees.packed(unit)[2], contribution)
     except BadInput as error:
         _LOG.warning("%s: the client sends sums of zeros instead", error)
-        positions = sum(accumulate(touches.fanout, lambda size, children: size * children, initial=1))
-        empty = torch.full((touches.batches, touches.trees, positions), -1)
+        positions = sum(accumulate(contribution.fanout, lambda size, children: size * children, initial=1))
+        empty = torch.full((contribution.batches, contribution.trees, positions), -1)
         return replace(trees, places=empty)
     return trees
 

@@ -66,16 +66,16 @@ class UnitContribution:
     """How much of an upload one unit touches, where rows are sums over units. This bounds its sensitivity.
 
     The client enforces rows and norm on :class:`~secure_fedgraph.protocol.upload.ContributionRows`, and that
-    there are no more parts than units; that row i of them is unit i, and ``alone``,
-    are promises of the algorithm.
+    there are no more parts than units; that row i of them is unit i, and
+    ``independent``, are promises of the algorithm.
 
     Args:
         rows: how many rows at most one unit is part of.
         norm: the L2 norm of its part in each.
-        alone: whether its part depends on its own data and on public things only. Where it does not, as
+        independent: whether its part depends on its own data and on public things only. Where it does not, as
             with embeddings by a model that was trained on all units, noise bounds none of them.
-        turns: whether a part is not a unit's own value but an answer that the unit decides: zeroing the unit
-            may change the part to any other, which is twice as far as to zero.
+        removal_may_replace: True if removing the unit may change its contribution to any other of the same
+            norm. The sensitivity is then doubled.
 
     Raises:
         BadInput: for fewer rows than one, or a norm that is not positive and finite.
@@ -83,8 +83,8 @@ class UnitContribution:
 
     rows: int
     norm: float
-    alone: bool = True
-    turns: bool = False
+    independent: bool = True
+    removal_may_replace: bool = False
 
     def __post_init__(self) -> None:
         if self.rows < 1 or not (math.isfinite(self.norm) and self.norm > 0):
@@ -111,7 +111,7 @@ class UnitContributionTrees(UnitContribution):
 
     Args:
         norm: the L2 norm of a unit's part, wherever it stands.
-        fanout: children a level, as in ``graph.ego_graphs``.
+        fanout: children a level, as in ``graph.sample.ego_graphs``.
         most: how often at most one unit stands at each level, over all batches: as a centre first.
         batches: how many; one unit stands at most once in each.
         trees: in a batch.
@@ -184,18 +184,19 @@ class Channel:
             (the experiment's examiner, outside the federation and outside every guarantee).
         exact: whether its values are names (numbers of nodes), not quantities: clipping or noise would turn
             them into other names, so no protection with such a stage binds.
-        least: clients below which a sum protects nobody, because it goes back to its contributors; 1 where
-            it does not matter. Protections that show only sums refuse fewer clients.
-        below: the message of that refusal: what would happen, and what to do.
-        accepted: whether fewer clients were accepted explicitly: it binds, and ``below`` is its excess.
+        min_clients: clients below which a sum protects nobody, because it goes back to its contributors; 1
+            where it does not matter. Protections that show only sums refuse fewer clients.
+        too_few_message: the message of that refusal: what would happen, and what to do.
+        accept_too_few: whether fewer clients were accepted explicitly: it binds, and ``too_few_message`` is
+            its excess.
         why: why each upload is needed, for the message where a protection that shows only sums is refused.
         trained: whether uploads depend only on what the server gave and on local training, so that the noise
             of private training steps protects them.
         largest: the largest absolute value that its uploads may hold, where the algorithm bounds them; a
             protection that takes less refuses.
         largest_is: the setting that bounds them, for the message of that refusal.
-        touches: for rows that are sums over units: how much of them one unit touches. The answer is then
-            the units' parts, which the client clips and adds up before anything is sent.
+        unit_contribution: for rows that are sums over units: how much of them one unit touches. The answer
+            is then the units' parts, which the client clips and adds up before anything is sent.
         alike: whether every client that is asked in an exchange is given the same. The masks of sums are
             bound to all that was given alike in the run; on a channel that gives each client values of its
             own, a lying server may give anything, which is then in the excess of every sum.
@@ -215,14 +216,14 @@ class Channel:
     unit: Unit = Unit.CLIENT
     to: str = Recipient.SERVER
     exact: bool = False
-    least: int = 1
-    below: str = ""
-    accepted: bool = False
+    min_clients: int = 1
+    too_few_message: str = ""
+    accept_too_few: bool = False
     why: str = ""
     trained: bool = False
     largest: float = 0.0
     largest_is: str = ""
-    touches: UnitContribution | None = None
+    unit_contribution: UnitContribution | None = None
     alike: bool = True
     once: bool = False
 
@@ -243,7 +244,7 @@ class Channel:
                 f"channel {self.name!r} gives each client its own, so nobody can check that it does so once "
                 "a round: declare alike=True, or once=False"
             )
-        if self.touches is not None and (self.unit is Unit.CLIENT or self.exact):
+        if self.unit_contribution is not None and (self.unit is Unit.CLIENT or self.exact):
             raise BadInput(
                 f"channel {self.name!r} declares sums over units: its unit is not the client, and its values "
                 "are not exact"

@@ -9,17 +9,17 @@ from typing import Any
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.dropouts import Dropouts
-from secure_fedgraph.protocol.history import Exchange, History, exchange_of, parted, to_bytes
+from secure_fedgraph.protocol.history import Exchange, History, exchange_of, split_given_and_carrier, to_bytes
 from secure_fedgraph.protocol.message import CARRIER, Message
 from secure_fedgraph.protocol.text import printable, reason
 from secure_fedgraph.protocol.transcript import Transcript
 from secure_fedgraph.protocol.transport import Answer, DropoutTransport, Lost, RosterTransport, Transport
 
 Given = Mapping[str, Any]
-NOBODY: tuple[type[Exception], ...] = ()
-GONE: tuple[type[Exception], ...] = (Lost,)
-ANYBODY: tuple[type[Exception], ...] = (Exception,)
-"""The errors of a client that an ask goes on without: none; of clients that are gone; or all: refusals,
+TOLERATE_NONE: tuple[type[Exception], ...] = ()
+TOLERATE_LOST: tuple[type[Exception], ...] = (Lost,)
+TOLERATE_ALL: tuple[type[Exception], ...] = (Exception,)
+"""The errors of a client that an ask goes on without: none; those of lost clients; or all: refusals,
 exhausted budgets, invalid answers, errors of an algorithm."""
 
 
@@ -62,7 +62,7 @@ class Courier:
         self._dropouts = dropouts
         self.history = History(run)
         self._given: list[Exchange] = []
-        self._heard: dict[str, int] = {}
+        self._confirmed_up_to: dict[str, int] = {}
 
     def ask(
         self,
@@ -72,7 +72,7 @@ class Courier:
         step: str,
         cohort: tuple[str, ...],
         given: Mapping[str, Given],
-        without: tuple[type[Exception], ...] = NOBODY,
+        without: tuple[type[Exception], ...] = TOLERATE_NONE,
         alike: bool | None = None,
         confirms: bool = False,
     ) -> tuple[Message, dict[str, wire.Tree]]:
@@ -81,8 +81,9 @@ class Courier:
         Args:
             given: client -> what it is given. Clients of the cohort that are not in it are not asked.
             without: errors of a client that the exchange goes on without it for.
-            alike: whether all are given the same, apart from what a carrier adds: then the clients' histories
-                have it. Each request reports what the client has missed, unless this is None.
+            alike: True: all clients get the same values, apart from what a carrier adds, and each client adds
+                the exchange to its history. False: each client gets values of its own. In both cases each
+                request reports what the client has missed. None: no histories are kept.
             confirms: whether a reply shows that the client's history has the last such exchange. A reply to
                 that exchange itself shows it where it is not tolerant, since nothing confirms it later.
 
@@ -121,7 +122,7 @@ class Courier:
         raw = {name: request.to_bytes() for name, request in requests.items()}
         for name, request in requests.items():
             self.transcript.record(request, raw[name])
-        tolerant = without == ANYBODY
+        tolerant = without == TOLERATE_ALL
         if tolerant and self._dropouts is not None:
             gone = self._dropouts.gone(round, step, cohort)
             raw = {name: request for name, request in raw.items() if name not in gone}
@@ -138,7 +139,7 @@ class Courier:
                 self.leave_out(first, name, reason(failure))
             else:
                 if confirms or (alike is not None and not tolerant):
-                    self._heard[name] = self.history.last
+                    self._confirmed_up_to[name] = self.history.last
         if failed and not replies:  # no client is left: raise what they failed with
             raise min(failed, key=lambda failure: isinstance(failure, SecureFedGraphError))
         missing = set(raw) - set(replies) - lost
@@ -162,7 +163,7 @@ class Courier:
 
     def _missed(self, client: str) -> bytes:
         """The exchanges since the last one known to be in the client's history; it skips those it has."""
-        since = self._heard.get(client, -1)
+        since = self._confirmed_up_to.get(client, -1)
         first = bisect_right(self._given, since, key=lambda one: one.number)
         return to_bytes(self._given[first:])
 
@@ -173,7 +174,7 @@ class Courier:
             BadInput: for clients that are given different things.
         """
         (name, request), *others = requests.items()
-        tree, _ = parted(request.tree())
+        tree, _ = split_given_and_carrier(request.tree())
         place = (request.exchange, request.round, request.channel, request.cohort)
         exchange = exchange_of(*place, tree)
         values = {key: value for key, value in given[name].items() if not key.startswith(CARRIER)}
@@ -181,7 +182,7 @@ class Courier:
             same = {key: value for key, value in given[other].items() if not key.startswith(CARRIER)}
             if list(same) == list(values) and all(same[key] is values[key] for key in same):
                 continue  # a broadcast, whose tensors are the same objects
-            if exchange_of(*place, parted(one.tree())[0]) != exchange:
+            if exchange_of(*place, split_given_and_carrier(one.tree())[0]) != exchange:
                 raise BadInput(
                     f"channel {request.channel!r} gives {name} and {other} different things: declare it with "
                     "Channel(..., alike=False), or give all the same"

@@ -41,8 +41,8 @@ class History:
     """The exchanges of a run in which clients are given something alike, in order, as one digest.
 
     A client adds what it was given itself. The next request reports to it the exchanges in which it was not
-    asked, and those that it undid: its answer failed, or the sum is not known to be complete. For a number
-    that it has passed its own record counts, whatever the server reports.
+    asked, and those that it undid: its answer failed, or the sum is not known to be complete. The client
+    ignores a reported exchange if it has already recorded that number or a higher one.
 
     Guarantees:
         - two parties have the same head only if the same cohorts were given the same on the same channels,
@@ -127,7 +127,7 @@ def given_digest(given: wire.Tree) -> str:
     return hasher.hexdigest()
 
 
-def parted(tree: wire.Tree) -> tuple[wire.Tree, wire.Tree]:
+def split_given_and_carrier(tree: wire.Tree) -> tuple[wire.Tree, wire.Tree]:
     """What an algorithm's server gave in a request, and what a carrier added."""
     given = {name: value for name, value in tree.items() if not name.startswith(CARRIER)}
     return given, {name: value for name, value in tree.items() if name.startswith(CARRIER)}

@@ -25,6 +25,7 @@ from secure_fedgraph.protocol.parcel import OFFER, READ, Bundle, Parcel
 from secure_fedgraph.protocol.upload import Layout
 
 SERVER = "server"
+PEER = "peer"
 REFEREE = "referee"
 NOTES = "notes.jsonl"
 INDEX = "index.json"

@@ -188,7 +188,7 @@ class BreaksItsTable(Base):
         "trees",
         Reveal.SUM,
         unit=sfg.Unit.NODE,
-        touches=UnitContributionTrees(norm=1.0, batches=1, trees=2, fanout=(1,), most=(1, 1)),
+        unit_contribution=UnitContributionTrees(norm=1.0, batches=1, trees=2, fanout=(1,), most=(1, 1)),
     )
 
     def round(self, round: Any, state: Any) -> Any:
@@ -285,7 +285,9 @@ class RepeatsGraphs(Base):
     """Hands in each of its units a thousand times."""
 
     name = "repeats-graphs"
-    COUNTS = Channel("counts", Reveal.SUM, unit=sfg.Unit.NODE, touches=UnitContribution(rows=1, norm=1.0))
+    COUNTS = Channel(
+        "counts", Reveal.SUM, unit=sfg.Unit.NODE, unit_contribution=UnitContribution(rows=1, norm=1.0)
+    )
 
     def round(self, round: Any, state: Any) -> Any:
         return {"w": round.reduce(self.COUNTS).total["v"]}

@@ -183,7 +183,7 @@ class TestSealedParcels:
         deliver(made, "owner-0", replies)
         bundle = wire.encode(Bundle("answers", "owner-0", 1, 60, tuple(replies), replies).to_tree())
         again = made.message("owner-0", "answers", 62, step=READ, cohort=("owner-0",), body=bundle)
-        with pytest.raises(HostileMessage, match="one it has read"):
+        with pytest.raises(HostileMessage, match="already read"):
             made.tell(again)
 
     def test_the_courier_that_holds_all_parcels_cannot_add_them_up(self):

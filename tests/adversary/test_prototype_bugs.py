@@ -73,7 +73,7 @@ class TestTwoTimePad:
     def test_keys_from_the_round_number_give_the_difference_away(self, monkeypatch):
         def by_round(party, peer, scope, purpose):
             return shared_key(
-                party, peer, dataclasses.replace(scope, exchange=scope.round, given=""), purpose
+                party, peer, dataclasses.replace(scope, exchange=scope.round, history_head=""), purpose
             )
 
         monkeypatch.setattr(masking_pairwise.key_agreement, "shared_key", by_round)
@@ -281,7 +281,7 @@ def first_upload(made, victim: str):
     asked = made.message(victim)
     words = made.tell(asked)["data"][:-1]
     head = made.clients[victim]._history.head
-    return words, dataclasses.replace(scope(asked.exchange, "update"), given=head)
+    return words, dataclasses.replace(scope(asked.exchange, "update"), history_head=head)
 
 
 class TestMiddle:

@@ -124,7 +124,7 @@ def test_settings_that_cannot_be_are_refused_by_name(settings: dict[str, Any], w
 def test_a_setting_that_a_variant_has_now_is_refused_with_its_name() -> None:
     class Plain(sfg.FedAvg):
         name = "plain"
-        moved: ClassVar[Mapping[str, str]] = {"bound": "bounded", "rules": "bounded"}
+        settings_elsewhere: ClassVar[Mapping[str, str]] = {"bound": "bounded", "rules": "bounded"}
 
     class BoundedSettings(sfg.FedAvg.Settings):
         bound: float = 1.0
@@ -133,7 +133,7 @@ def test_a_setting_that_a_variant_has_now_is_refused_with_its_name() -> None:
         name = "bounded"
         Settings = BoundedSettings
 
-    for key in Plain.moved:
+    for key in Plain.settings_elsewhere:
         with pytest.raises(BadInput, match=rf"{key}.*bounded"):
             Plain(**{key: 2.0})
     assert Bounded(bound=2.0).settings.bound == 2.0

@@ -15,7 +15,7 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted, HostileMessage
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute
-from secure_fedgraph.privacy.pooling import moved
+from secure_fedgraph.privacy.pooling import l2_sensitivity
 from secure_fedgraph.privacy.pooling_trees import check_table, parents, tree_sums
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import ContributionTrees, Unit
@@ -73,18 +73,20 @@ def test_no_node_of_a_clients_graph_moves_more_than_is_declared(federation: sfg.
         algorithm, client, trees = answered(federation, caps=caps, clip=clip)
         channel = algorithm.in_use[0]
         assert channel.name == "egos_across"
-        touches = channel.touches
-        assert touches is not None
-        limit = moved(touches, "zero-out")
+        contribution = channel.unit_contribution
+        assert contribution is not None
+        limit = l2_sensitivity(contribution, "zero-out")
         cells = 10 + 3 * min(caps[0], 3) + min(caps[1], 3 - min(caps[0], 3))
         assert limit == pytest.approx(np.hypot(clip, 1.0) / 8 * np.sqrt(cells))
-        whole = tree_sums(trees, touches, Unit.NODE)[1]
+        whole = tree_sums(trees, contribution, Unit.NODE)[1]
         found = [
             float(
                 np.linalg.norm(
                     whole
                     - tree_sums(
-                        ContributionTrees(trees.values, zeroed(trees.places, v, (3, 2))), touches, Unit.NODE
+                        ContributionTrees(trees.values, zeroed(trees.places, v, (3, 2))),
+                        contribution,
+                        Unit.NODE,
                     )[1]
                 )
             )
@@ -122,8 +124,8 @@ def test_without_a_frozen_reduction_every_row_depends_on_every_node(federation: 
 def test_the_table_keeps_the_rules_and_empty_mashes_are_sent(federation: sfg.Federation) -> None:
     algorithm, client, trees = answered(federation, mashes=30)
     pool = int(client.graph.train_mask.sum())
-    touches = bounded.touches(algorithm.settings)
-    check_table(trees.places.numpy(), touches)
+    contribution = bounded.unit_contribution(algorithm.settings)
+    check_table(trees.places.numpy(), contribution)
     whole = pool // 8
     assert 1 <= whole < 30
     assert bool((trees.places[:whole, :, 0] >= 0).all())  # whole mashes, or none
@@ -278,7 +280,7 @@ def test_its_defaults_make_epsilon_finite(policy: str) -> None:
 
 
 def test_the_papers_algorithm_bounds_no_node() -> None:
-    assert all(channel.touches is None for channel in sfg.FedEgo().in_use)
+    assert all(channel.unit_contribution is None for channel in sfg.FedEgo().in_use)
     for key in ("rules", "caps", "filled", "clip", "label_clip", "reduction", "mash_rounds"):
         with pytest.raises(BadInput, match=f"{key}.*fedego-node"):
             sfg.FedEgo(**{key: 1})

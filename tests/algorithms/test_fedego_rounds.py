@@ -478,7 +478,7 @@ def test_a_client_starts_from_a_seed_only(federation: sfg.Federation, seed: Any)
 )
 def test_the_server_refuses_mashes_that_are_none(pile: dict[str, torch.Tensor]) -> None:
     with pytest.raises(HostileMessage, match="owner-1"):
-        server.one_pile({"owner-1": pile}, POSITIONS, 8, 4)
+        server.concatenated_mashes({"owner-1": pile}, POSITIONS, 8, 4)
 
 
 def test_fedavg_and_local_train_the_same_network(federation: sfg.Federation) -> None:

@@ -108,9 +108,9 @@ def handed(clients: int, **settings: Any) -> Any:
 
 
 def bench(algorithm: Any, clients: int = 3, **settings: Any) -> Bench:
-    handout, _ = handed(clients, **settings)
-    names = tuple(f"owner-{i}" for i in range(len(handout.owners)))
-    return Bench(algorithm, [Party(n, g, names) for n, g in zip(names, handout.owners, strict=True)])
+    partition_result, _ = handed(clients, **settings)
+    names = tuple(f"owner-{i}" for i in range(len(partition_result.owners)))
+    return Bench(algorithm, [Party(n, g, names) for n, g in zip(names, partition_result.owners, strict=True)])
 
 
 def towers(algorithm: Any, parties: Bench) -> list[Tower]:
@@ -212,17 +212,17 @@ def test_dropped_paths_make_local_gradients_differ_where_two_layers_are_aggregat
 def test_one_client_with_every_link_is_a_network_on_the_whole_graph(backbone):
     """G1: outputs and gradients of M = 1, against the same layers on a dense adjacency."""
     algorithm = Glasu(**SMALL, backbone=backbone)
-    handout, graph = handed(1, edge_share=1.0)
-    parties = Bench(algorithm, [Party("owner-0", handout.owners[0])])
+    partition_result, graph = handed(1, edge_share=1.0)
+    parties = Bench(algorithm, [Party("owner-0", partition_result.owners[0])])
     inputs = SimpleNamespace(num_nodes=NODES)
     scores = algorithm.predictions({}, parties, inputs, Schema(COLUMNS, CLASSES))["owner-0"]
     (tower,) = towers(algorithm, parties)
     tower.eval()
-    assert torch.allclose(scores, dense(tower, handout.owners[0]), atol=1e-5)
+    assert torch.allclose(scores, dense(tower, partition_result.owners[0]), atol=1e-5)
     tower.train()
-    batch = handout.owners[0].train_mask.nonzero().flatten()
+    batch = partition_result.owners[0].train_mask.nonzero().flatten()
     if backbone != "residual":  # whose statistics are of the batch
-        F.cross_entropy(dense(tower, handout.owners[0])[batch], graph.y[batch]).backward()
+        F.cross_entropy(dense(tower, partition_result.owners[0])[batch], graph.y[batch]).backward()
         close(moved(algorithm, parties, [tower])[0], tower)
 
 
@@ -271,7 +271,7 @@ def test_before_the_first_update_local_aggregation_is_the_aggregate(kind, sample
 
     def spy(self: Pass, update: int) -> Tensor:
         found = top(self, update)
-        seen.append((update, torch.allclose(found, self.given[1], atol=1e-5)))
+        seen.append((update, torch.allclose(found, self.aggregates[1], atol=1e-5)))
         return found
 
     monkeypatch.setattr(Pass, "local_top", spy)

@@ -21,7 +21,7 @@ from secure_fedgraph.models.parameters import parameters_of
 from secure_fedgraph.policies import local_dp
 from secure_fedgraph.privacy import binding
 from secure_fedgraph.privacy.bound import Bound
-from secure_fedgraph.privacy.pooling import moved, pooled
+from secure_fedgraph.privacy.pooling import l2_sensitivity, pooled
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, UnitContribution
 
@@ -69,8 +69,8 @@ class Asked:
         return self.algorithm.feedback(self.client, {"generator": dict(self.offer)})
 
     def sent(self, zeroed: int | None = None) -> np.ndarray:
-        assert self.channel.touches is not None
-        return pooled(self.answer(zeroed), self.channel.touches, Unit.NODE)[1]
+        assert self.channel.unit_contribution is not None
+        return pooled(self.answer(zeroed), self.channel.unit_contribution, Unit.NODE)[1]
 
     def farthest(self) -> float:
         whole = self.sent()
@@ -83,7 +83,7 @@ def test_no_node_moves_an_answer_by_more_than_two_clips_over_q(
 ) -> None:
     asked = Asked(federation, feedback=feedback)
     claim = 2 * CLIP / QUERIES
-    assert moved(asked.channel.touches, "zero-out") == pytest.approx(claim)  # type: ignore[arg-type]
+    assert l2_sensitivity(asked.channel.unit_contribution, "zero-out") == pytest.approx(claim)  # type: ignore[arg-type]
     assert 0 < asked.farthest() <= claim
     # a node moves one query's gradient
     one, other = (asked.answer(v) for v in (None, 3))
@@ -165,7 +165,7 @@ def test_under_masks_the_partitioned_sum_trains_the_same_models(
 def test_the_whole_minimum_is_as_it_was(federation: sfg.Federation) -> None:
     channel = next(c for c in sfg.FedSagePlus().in_use if c.name == "feedback")
     assert channel == sfg.FedSagePlus.FEEDBACK
-    assert channel.touches is None
+    assert channel.unit_contribution is None
 
 
 def test_what_is_refused(federation: sfg.Federation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,9 @@ def test_what_is_refused(federation: sfg.Federation, monkeypatch: pytest.MonkeyP
 
 DELTA, EPSILON = 1e-5, 4.0
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
-ANSWERS = Channel("answers", Reveal.SUM, Unit.NODE, touches=UnitContribution(1, 0.3, turns=True))
+ANSWERS = Channel(
+    "answers", Reveal.SUM, Unit.NODE, unit_contribution=UnitContribution(1, 0.3, removal_may_replace=True)
+)
 
 
 def bound() -> Bound:
@@ -201,6 +203,6 @@ def test_the_claim_holds_and_is_tight() -> None:
 def test_a_part_that_turns_and_is_counted_as_one_that_vanishes_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(binding, "moved", lambda touches, relation: touches.norm)
+    monkeypatch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm)
     found = audit(bound(), pooled_parts(bound()), "server", trials=20_000)
     assert found.broken, found.sentence()

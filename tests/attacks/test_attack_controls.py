@@ -281,12 +281,12 @@ def test_the_grid_has_every_cell_and_its_controls() -> None:
     }
     assert len(cells) == len(found.cells) == 2 * (2 + 2 + 2)
     a1, a4 = VocabularySupport.id, LabelCounts.id
-    assert cells["plaintext", a1, grid.EACH, False]["verdict"] in ("exact", "leak")
-    assert cells["plaintext", a4, grid.EACH, True]["verdict"] == "exact"
-    assert cells["masked", a1, grid.EACH, False]["outcome"] == "blind"
-    assert cells["masked", a4, grid.EACH, True]["outcome"] == "blind"
-    assert cells["masked", a1, grid.LEFT, False]["leaks"]
-    assert cells["masked", a4, grid.LEFT, True]["leaks"]
+    assert cells["plaintext", a1, grid.SINGLE_OWNERS, False]["verdict"] in ("exact", "leak")
+    assert cells["plaintext", a4, grid.SINGLE_OWNERS, True]["verdict"] == "exact"
+    assert cells["masked", a1, grid.SINGLE_OWNERS, False]["outcome"] == "blind"
+    assert cells["masked", a4, grid.SINGLE_OWNERS, True]["outcome"] == "blind"
+    assert cells["masked", a1, grid.RESIDUAL, False]["leaks"]
+    assert cells["masked", a4, grid.RESIDUAL, True]["leaks"]
     for cell in found.cells:
         assert (cell["score"] is None) == (cell["outcome"] != "score")
         assert bool(cell["reason"]) == (cell["outcome"] != "score")

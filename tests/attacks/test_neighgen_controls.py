@@ -58,7 +58,7 @@ def experiment(policy: str, *changes: str) -> Experiment:
 
 def go(policy: str, *changes: str, out: Path | None = None) -> sfg.Run:
     attacks = [GeneratorSingle, GeneratorBatch]
-    return execute(experiment(policy, *changes), out, keep=grid.Keep(attacks))
+    return execute(experiment(policy, *changes), out, keep=grid.KeepReadChannels(attacks))
 
 
 @pytest.fixture(scope="module")
@@ -227,9 +227,9 @@ def test_the_grid_has_a_row_for_each_adversary(monkeypatch: pytest.MonkeyPatch) 
     }
     assert len(cells) == len(found.cells) == 2 * 2 * 2 * 2
     for nodes in (1, 8):
-        assert cells["plaintext", "server", grid.EACH, nodes]["verdict"] == "exact"
-        assert cells["strictest", "server", grid.EACH, nodes]["outcome"] == "blind"
-        left = cells["strictest", "client", grid.LEFT, nodes]
+        assert cells["plaintext", "server", grid.SINGLE_OWNERS, nodes]["verdict"] == "exact"
+        assert cells["strictest", "server", grid.SINGLE_OWNERS, nodes]["outcome"] == "blind"
+        left = cells["strictest", "client", grid.RESIDUAL, nodes]
         assert left["leaks"] and left["score"] == 1.0
         assert "nothing built yet stops it" in left["stops"]
     only = grid.audit(chosen, ["strictest"], [GeneratorBatch], [0], adversary="server")
@@ -304,5 +304,5 @@ def test_trivial_guesses_stand_beside() -> None:
 def test_on_cora_the_asking_owner_reads_the_masked_sum() -> None:
     settings = {"exchange_batch": 8, "minimum_batch": 1, "generator_epochs": 2, "federated_epochs": 1}
     cora = load(None, {"algorithm": "fedsage+", "data": "cora", "rounds": 1, "training": settings}, [])
-    run = execute(cora, None, keep=grid.Keep([GeneratorBatch]))
+    run = execute(cora, None, keep=grid.KeepReadChannels([GeneratorBatch]))
     assert judged(run, GeneratorBatch(), "owner-0", "residual").value == 1.0

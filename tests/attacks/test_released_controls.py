@@ -215,7 +215,7 @@ def test_the_attacks_run_in_the_grid_and_keep_no_message() -> None:
     assert {cell["adversary"] for cell in found.cells} == {"outsider"}
     cells = {(c["attack"], c["settings"]["aim"], c["settings"]["variant"]): c for c in found.cells}
     assert len(cells) == len(found.cells) == 3 * 2 + 2
-    assert cells["g3-node-membership", grid.EACH, "trained to the end"]["leaks"]
+    assert cells["g3-node-membership", grid.SINGLE_OWNERS, "trained to the end"]["leaks"]
     assert all(cell["messages"] == 0 for cell in found.cells)
 
 

@@ -303,9 +303,9 @@ def test_the_attacks_run_in_the_grid() -> None:
         load(None, base, []), ["masked"], grid.choose(["rounds"]), [0], controls=["two rounds"]
     )
     cells = {(c["attack"], c["adversary"], c["settings"]["aim"]): c for c in found.cells}
-    assert cells["f2-own-share-subtraction", "coalition", grid.EACH]["verdict"] == "exact"
-    assert cells["f1-cohort-differencing", "server", grid.EACH]["outcome"] == "blind"
-    assert cells["f8-redrawn-noise", "server", grid.EACH]["outcome"] == "blind"
+    assert cells["f2-own-share-subtraction", "coalition", grid.SINGLE_OWNERS]["verdict"] == "exact"
+    assert cells["f1-cohort-differencing", "server", grid.SINGLE_OWNERS]["outcome"] == "blind"
+    assert cells["f8-redrawn-noise", "server", grid.SINGLE_OWNERS]["outcome"] == "blind"
 
 
 def test_a_view_holds_its_own_uploads_and_nobody_elses(tmp_path: Any) -> None:

@@ -22,7 +22,7 @@ from secure_fedgraph.audits.grid import grid, planned_runs
 from secure_fedgraph.audits.grid.choices import left_out, variants
 from secure_fedgraph.audits.grid.estimates import (
     Costs,
-    Rehearsed,
+    TimedTrial,
     cost_estimate,
     in_words,
     most_informative_first,
@@ -84,7 +84,9 @@ def test_algorithms_take_turns():
         grid.planned_runs(several, ["plaintext"], [VocabularySupport, LabelCounts], [0])
     )
     assert [g.chosen.algorithm for g in found[:2]] == ["fedsage", "fedavg"]
-    costs = Costs(rehearsals={("fedsage", True): Rehearsed(9.0, 9.0), ("fedavg", True): Rehearsed(1.0, 1.0)})
+    costs = Costs(
+        rehearsals={("fedsage", True): TimedTrial(9.0, 9.0), ("fedavg", True): TimedTrial(1.0, 1.0)}
+    )
     assert [g.chosen.algorithm for g in most_informative_first(found, costs)[:2]] == ["fedavg", "fedsage"]
 
 
@@ -92,13 +94,13 @@ def test_costs_come_from_the_nearest_that_was_measured():
     one, control, *rest = wanted(["plaintext", "homomorphic"], [0])
     costs = Costs()
     assert costs.of(one) is None
-    costs.rehearsals["fedsage", True] = Rehearsed(3.0, 2.0)
+    costs.rehearsals["fedsage", True] = TimedTrial(3.0, 2.0)
     assert costs.of(one) == 3.0 + 2.0 + 2 * 5.0  # a second round, two attacks
     costs.seconds[id(one)] = one, 8.0
     assert costs.of(one) == 8.0
     same = next(g for g in rest if g.configured)
     assert costs.of(same) == 8.0 * 2.5
-    costs.rehearsals["fedsage", False] = Rehearsed(0.5, 0.25)
+    costs.rehearsals["fedsage", False] = TimedTrial(0.5, 0.25)
     assert (
         costs.of(control) == 0.5 + 5.0
     )  # one round, one attack; nothing of runs as configured, which train for longer
@@ -113,9 +115,9 @@ def test_controls_are_estimated_apart_from_what_they_control(monkeypatch: pytest
     """What FedSage+ takes as configured, with twenty epochs of its generator, says nothing of one epoch."""
     made: list[bool] = []
 
-    def slow(planned: Any) -> Rehearsed:
+    def slow(planned: Any) -> TimedTrial:
         made.append(planned.configured)
-        return Rehearsed(900.0, 9.0) if planned.configured else Rehearsed(1.0, 0.5)
+        return TimedTrial(900.0, 9.0) if planned.configured else TimedTrial(1.0, 0.5)
 
     monkeypatch.setattr(grid, "_rehearse", slow)
     runs = wanted(["plaintext", "masked"], [0])
@@ -132,7 +134,7 @@ def test_controls_are_estimated_apart_from_what_they_control(monkeypatch: pytest
 def test_long_runs_are_estimated_before_the_first_however_few(monkeypatch: pytest.MonkeyPatch):
     """A grid of two runs of hours says so before an hour has gone, and not after it."""
     order: list[str] = []
-    monkeypatch.setattr(grid, "_rehearse", lambda planned: order.append("rehearsed") or Rehearsed(1.0, 1.0))
+    monkeypatch.setattr(grid, "_rehearse", lambda planned: order.append("rehearsed") or TimedTrial(1.0, 1.0))
     monkeypatch.setattr(grid, "attacked", lambda planned, out: order.append("run") or MADE)
     monkeypatch.setattr(grid, "Pool", InThisProcess)
     monkeypatch.setattr(grid, "default_workers", lambda tasks: 1)
@@ -174,7 +176,7 @@ def test_a_key_follows_what_lies_beside_a_users_own_module(tmp_path: Path, monke
 
 def test_a_grid_of_days_says_so():
     found = wanted(["plaintext"], [0])
-    costs = Costs(rehearsals={("fedsage", True): Rehearsed(400_000.0, 0.0)})
+    costs = Costs(rehearsals={("fedsage", True): TimedTrial(400_000.0, 0.0)})
     said = cost_estimate(found, costs, 2, None)["sentence"]
     assert f"about {in_words(len(found) * 400_000 / 2)}" in said or "days" in said
     assert "days" in said and "--budget-minutes 60" in said
@@ -296,7 +298,10 @@ def test_an_attack_that_gives_no_guess_costs_its_own_cell_alone(
     attacks = [LabelCounts, VocabularySupport]
     found = grid.audit(experiment(), ["plaintext"], attacks, [0], tmp_path, controls=())
     scored = {(cell["attack"][:2], cell["settings"]["aim"]) for cell in found.cells}
-    assert scored == {("a1", grid.EACH), ("a1", grid.LEFT), ("a4", grid.LEFT)} and found.conformance
+    assert (
+        scored == {("a1", grid.SINGLE_OWNERS), ("a1", grid.RESIDUAL), ("a4", grid.RESIDUAL)}
+        and found.conformance
+    )
     (lost,) = found.not_run
     assert lost["attack"] == "a4-label-counts" and lost["failed"]
     assert "a4-label-counts" in lost["reason"] and "None" in lost["reason"]
@@ -399,7 +404,7 @@ def test_algorithms_of_a_grid_have_data_of_their_own(tmp_path: Path):
 
 def test_canaries_cost_as_many_runs_as_they_take():
     (one, *_), costs = wanted(["local_dp"], [0]), Costs()
-    costs.rehearsals["fedsage", True] = Rehearsed(3.0, 2.0)
+    costs.rehearsals["fedsage", True] = TimedTrial(3.0, 2.0)
     alone = costs.of(replace(one, canaries=1))
     assert alone is not None and costs.of(replace(one, canaries=400)) == 8 * alone
     assert costs.of(replace(one, canaries=10**6)) == 40 * alone

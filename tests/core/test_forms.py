@@ -277,7 +277,7 @@ def test_an_audit_takes_it_too() -> None:
 def test_a_comparison_takes_it_too(tmp_path: Path) -> None:
     rows = {}
     for name in ("plaintext", "masked"):
-        config = GLASU_SMALL.under(name).model_dump(mode="json")
+        config = GLASU_SMALL.with_policy(name).model_dump(mode="json")
         run_point(config, tmp_path / name)
         result = json.loads((tmp_path / name / "result.json").read_text())
         rows[name] = row_of(Point("as configured", "glasu", name, None, config), {0: result}, {})

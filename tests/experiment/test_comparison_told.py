@@ -17,7 +17,7 @@ from in_this_process import at_once
 from rich.console import Console
 
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.grid.cells import EACH, LEFT
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.cli import comparing, tables
 from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.cli.main import main
@@ -51,7 +51,9 @@ def rows(out: Path) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in told(out)["points"]}
 
 
-def cell(score: float | None, leaks: bool, aim: str = EACH, owners: int | None = 1, **more: Any) -> dict:
+def cell(
+    score: float | None, leaks: bool, aim: str = SINGLE_OWNERS, owners: int | None = 1, **more: Any
+) -> dict:
     return {
         "attack": "a1-vocabulary-support", "adversary": "server",
         "outcome": "blind" if score is None else "score",
@@ -67,16 +69,16 @@ def strongest(monkeypatch: pytest.MonkeyPatch, *cells: dict[str, Any]) -> dict[s
 
 
 def test_what_a_defence_leaves_of_a_single_owner_is_a_leak_of_it(monkeypatch):
-    found = strongest(monkeypatch, cell(None, False, owners=None), cell(1.0, True, LEFT, 1))
+    found = strongest(monkeypatch, cell(None, False, owners=None), cell(1.0, True, RESIDUAL, 1))
     assert found["leak"] == {"a1-vocabulary-support": 1.0}
     assert found["leaks"]["a1-vocabulary-support"] == {
-        "score": 1.0, "baseline": 0.5, "low": 0.4, "leaks": True, "adversary": "server", "aim": LEFT,
+        "score": 1.0, "baseline": 0.5, "low": 0.4, "leaks": True, "adversary": "server", "aim": RESIDUAL,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("owners", [3, None])
 def test_what_all_owners_show_together_is_no_single_ones(monkeypatch, owners):
-    found = strongest(monkeypatch, cell(None, False, owners=None), cell(1.0, True, LEFT, owners))
+    found = strongest(monkeypatch, cell(None, False, owners=None), cell(1.0, True, RESIDUAL, owners))
     assert found == {"leak": {"a1-vocabulary-support": "blind"}, "leaks": {}}
 
 
@@ -123,7 +125,7 @@ def test_page_and_terminal_say_in_a_word_what_beats_a_guess(tmp_path, leaks, wor
     row = result["points"][0]
     row["leak"] = {"a1-vocabulary-support": 0.98}
     row["leaks"] = {"a1-vocabulary-support": {"score": 0.98, "baseline": 0.25, "low": 0.3, "leaks": leaks,
-                                              "adversary": "server", "aim": EACH}}  # fmt: skip
+                                              "adversary": "server", "aim": SINGLE_OWNERS}}  # fmt: skip
     (tmp_path / "compare.json").write_text(json.dumps(result))
     assert f"0.980 {word} (guess 0.250)" in write_report(tmp_path).read_text()
     screen = Console(file=io.StringIO(), width=80)

@@ -243,8 +243,5 @@ def test_an_experiment_survives_its_own_json() -> None:
 def test_add_remove_is_refused_where_presence_is_public(unit):
     with pytest.raises(BadInput, match="add-remove"):
         Experiment(relation="add-remove", unit=unit, epsilon=1.0, policy="distributed_dp").make_policy({})
-    assert (
-        Experiment(relation="add-remove", unit="edge", epsilon=1.0, policy="masked")
-        .make_policy({})
-        .randomizers
-    )
+    policy = Experiment(relation="add-remove", unit="edge", epsilon=1.0, policy="masked").make_policy({})
+    assert policy.randomizers

@@ -19,7 +19,7 @@ from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
-from secure_fedgraph.privacy.pooling import clipped, first, moved, pooled
+from secure_fedgraph.privacy.pooling import clipped, first, l2_sensitivity, pooled
 from secure_fedgraph.privacy.spending.ledger import OF_GRAPH_SETS, Charge, report, spent
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.fixed_point import FixedPoint
@@ -28,8 +28,10 @@ from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, Un
 
 UNITS, ROWS, WIDTH, KAPPA, NORM = 7, 5, 3, 2, 0.5
 TOUCHES = UnitContribution(KAPPA, NORM)
-SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, touches=TOUCHES)
-TANGLED = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, touches=UnitContribution(KAPPA, NORM, alone=False))
+SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, unit_contribution=TOUCHES)
+TANGLED = Channel(
+    "motif_sums", Reveal.SUM, Unit.GRAPH, unit_contribution=UnitContribution(KAPPA, NORM, independent=False)
+)
 EVERY = list(itertools.product([0, 1], repeat=ROWS))  # all 32 sets of rows that a unit can be part of
 
 
@@ -73,27 +75,29 @@ def farthest(pool=pooled, changed=(without, zeroed)) -> float:
     )
 
 
-def in_all_rows(parts: ContributionRows, touches: UnitContribution, unit: Unit):
+def in_all_rows(parts: ContributionRows, contribution: UnitContribution, unit: Unit):
     layout, matrix, places = parts.packed(unit)
-    return layout, places.T.astype(np.float64) @ clipped(matrix, touches.norm)
+    return layout, places.T.astype(np.float64) @ clipped(matrix, contribution.norm)
 
 
-def clipped_behind_the_sum(parts: ContributionRows, touches: UnitContribution, unit: Unit):
+def clipped_behind_the_sum(parts: ContributionRows, contribution: UnitContribution, unit: Unit):
     """The sums' own norm is bounded, each by sqrt(rows) times what one unit may move: and one moves more."""
     layout, matrix, places = parts.packed(unit)
-    most = math.sqrt(len(parts.places)) * touches.norm
-    return layout, clipped(first(places, touches.rows).T.astype(np.float64) @ matrix, most).astype(np.float64)
+    most = math.sqrt(len(parts.places)) * contribution.norm
+    return layout, clipped(first(places, contribution.rows).T.astype(np.float64) @ matrix, most).astype(
+        np.float64
+    )
 
 
-def unclipped(parts: ContributionRows, touches: UnitContribution, unit: Unit):
+def unclipped(parts: ContributionRows, contribution: UnitContribution, unit: Unit):
     layout, matrix, places = parts.packed(unit)
-    return layout, first(places, touches.rows).T.astype(np.float64) @ matrix
+    return layout, first(places, contribution.rows).T.astype(np.float64) @ matrix
 
 
-def the_mean(parts: ContributionRows, touches: UnitContribution, unit: Unit):
+def the_mean(parts: ContributionRows, contribution: UnitContribution, unit: Unit):
     """What would be noised by norm / count: leaving a unit out moves the others' shares as well."""
-    layout, rows = pooled(parts, touches, unit)
-    count = first(parts.packed(unit)[2], touches.rows).sum(0)[:, None]
+    layout, rows = pooled(parts, contribution, unit)
+    count = first(parts.packed(unit)[2], contribution.rows).sum(0)[:, None]
     return layout, UNITS * rows / np.maximum(count, 1)
 
 
@@ -115,7 +119,7 @@ class TestSensitivity:
 
     def test_nor_does_one_that_becomes_any_other(self):
         rows = [torch.tensor(v) * 100 for v in ((1.0, 0.0, 0.0), (-0.6, 0.0, -0.8), (0.0, 0.0, 1e-5))]
-        parts, limit = sets(0), moved(TOUCHES, "replace")
+        parts, limit = sets(0), l2_sensitivity(TOUCHES, "replace")
         worst = max(
             float(np.linalg.norm(summed(parts) - summed(replaced(parts, unit, row, torch.tensor(places)))))
             for unit in range(UNITS)
@@ -181,9 +185,9 @@ class TestDoor:
             with pytest.raises(BadInput, match="give 1 row or more and a positive norm"):
                 UnitContribution(rows, norm)
         with pytest.raises(BadInput, match="its unit is not the client"):
-            Channel("update", Reveal.SUM, touches=TOUCHES)
+            Channel("update", Reveal.SUM, unit_contribution=TOUCHES)
         with pytest.raises(BadInput, match="its values are not exact"):
-            Channel("motifs", Reveal.SUM, Unit.GRAPH, exact=True, touches=TOUCHES)
+            Channel("motifs", Reveal.SUM, Unit.GRAPH, exact=True, unit_contribution=TOUCHES)
         with pytest.raises(BadInput, match="one row a graph"):
             ContributionRows({"rows": torch.ones(3, 2)}, torch.ones(2, 4)).packed(Unit.GRAPH)
 
@@ -291,7 +295,7 @@ class TestLedger:
 
     def test_by_brute_force_it_moves_it_no_farther_and_some_as_far(self):
         """What a graph turns into when a node of it changes is any row in any places: over all of both."""
-        parts, way = sets(4), moved(TOUCHES, "zero-out")
+        parts, way = sets(4), l2_sensitivity(TOUCHES, "zero-out")
         ends = [
             (torch.tensor(row) * 100, torch.tensor(places))
             for row in ((1.0, 0, 0), (-1.0, 0, 0))

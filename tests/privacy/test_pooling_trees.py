@@ -15,7 +15,7 @@ from secure_fedgraph.graph.sample.ego_graphs import ego_table
 from secure_fedgraph.models.ego.mash import cap_occurrences
 from secure_fedgraph.policies import distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy import pooling_trees
-from secure_fedgraph.privacy.pooling import clipped, moved
+from secure_fedgraph.privacy.pooling import clipped, l2_sensitivity
 from secure_fedgraph.privacy.pooling_trees import parents, tree_sums
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import (
@@ -30,8 +30,8 @@ from secure_fedgraph.protocol import (
 
 FANOUT, MOST, BATCHES, N, NODES, WIDTH, NORM = (2, 2), (1, 2, 1), 4, 4, 24, 3, 0.5
 TOUCHES = UnitContributionTrees(NORM, fanout=FANOUT, most=MOST, batches=BATCHES, trees=N)
-MASHES = Channel("egos", Reveal.SUM, Unit.NODE, touches=TOUCHES)
-BOUND = moved(TOUCHES, "zero-out")
+MASHES = Channel("egos", Reveal.SUM, Unit.NODE, unit_contribution=TOUCHES)
+BOUND = l2_sensitivity(TOUCHES, "zero-out")
 
 
 def graph(seed: int) -> Data:
@@ -101,16 +101,16 @@ class TestSensitivity:
     def test_what_is_declared(self):
         assert (TOUCHES.below, TOUCHES.rows) == ((7, 3, 1), 7 + 2 * 3 + 1)
         assert pytest.approx(math.sqrt(14) * NORM) == BOUND
-        assert moved(TOUCHES, "replace") == 2 * BOUND
+        assert l2_sensitivity(TOUCHES, "replace") == 2 * BOUND
         # once in a batch: fewer batches than places, and the smallest are left out
         few = UnitContributionTrees(NORM, fanout=(6, 6), most=(1, 6, 36), batches=3, trees=2)
         assert few.rows == 43 + 2 * 7
 
     def test_by_hand(self):
         table = torch.tensor([[[0, 1, -1], [2, -1, 3]]])
-        touches = UnitContributionTrees(1.0, fanout=(2,), most=(1, 1), batches=1, trees=2)
+        contribution = UnitContributionTrees(1.0, fanout=(2,), most=(1, 1), batches=1, trees=2)
         rows = torch.tensor([[0.5], [3.0], [0.25], [0.1]])
-        layout, found = tree_sums(ContributionTrees({"rows": rows}, table), touches, Unit.NODE)
+        layout, found = tree_sums(ContributionTrees({"rows": rows}, table), contribution, Unit.NODE)
         assert found.flatten() == pytest.approx([0.75, 1.0, 0.1], rel=1e-5)
         assert (layout.rows, layout.width) == (3, 1)
         assert ContributionTrees({"rows": rows}, table).size == 3
@@ -148,7 +148,7 @@ class TestSensitivity:
     def test_trees_that_fill_few_places_move_less(self):
         few = UnitContributionTrees(NORM, fanout=FANOUT, most=MOST, batches=BATCHES, trees=N, filled=3)
         assert few.rows == 3 + 2 * 2 + 1  # a neighbour's tree has its centre above it
-        limit, found = moved(few, "zero-out"), 0.0
+        limit, found = l2_sensitivity(few, "zero-out"), 0.0
         for seed in range(20):
             order = torch.randperm(NODES, generator=torch.Generator().manual_seed(seed))
             table = cap_occurrences(egos(seed)[order[: 4 * N].view(4, N)], FANOUT, MOST, least=1, filled=3)

@@ -79,7 +79,7 @@ class TestTheHarness:
             server.Masked,
             type(EXCHANGES["sum under pairwise masks"].policy().recipe(None).carrier),
         ):
-            monkeypatch.setattr(kind, "context", lambda self, scope, party: "")
+            monkeypatch.setattr(kind, "binding_mark", lambda self, scope, party: "")
         with pytest.raises(Passed, match="a changed message changed the sum, at update/answer from server"):
             self.many(name)
 

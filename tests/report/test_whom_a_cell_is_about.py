@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from secure_fedgraph.attacks import ATTACKS, Guess
-from secure_fedgraph.audits.grid.cells import EACH, LEFT, describe_owners, owners_of
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, describe_owners, owners_of
 from secure_fedgraph.audits.grid.report import verdict
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.heat import heat_map
@@ -40,7 +40,7 @@ def left(owners: int | None) -> dict[str, Any]:
         "algorithm": "fairgraphfl", "policy": "strictest", "attack": "e1-singleton-motif",
         "subject": "graph embeddings from motifs of one graph",
         "adversary": "server", "outcome": "score", "score": 1.0, "baseline": 0.0, "leaks": True,
-        "verdict": "exact", "owners": owners, "settings": {"aim": LEFT, "variant": "as configured"},
+        "verdict": "exact", "owners": owners, "settings": {"aim": RESIDUAL, "variant": "as configured"},
     }  # fmt: skip
 
 
@@ -67,7 +67,9 @@ def test_a_union_stays_one(owners: int | None) -> None:
     assert "all owners together are exposed to e1-singleton-motif" in verdict([left(owners)])
     (row,) = verdicts([left(owners)], ["strictest"])
     assert row["state"] == "together"
-    assert verdicts([left(owners) | {"settings": {"aim": EACH}}], ["strictest"])[0]["state"] == "leaks"
+    assert (
+        verdicts([left(owners) | {"settings": {"aim": SINGLE_OWNERS}}], ["strictest"])[0]["state"] == "leaks"
+    )
 
 
 def test_every_attack_and_adversary_has_its_words() -> None:
@@ -79,7 +81,7 @@ def test_every_attack_and_adversary_has_its_words() -> None:
 
 def test_what_is_exact_of_too_few_is_said_to_be() -> None:
     """One owner's labels, all right: no interval tells that from luck, and "nothing was read" is wrong."""
-    few = left(1) | {"leaks": False, "baseline": 0.6, "settings": {"aim": EACH}}
+    few = left(1) | {"leaks": False, "baseline": 0.6, "settings": {"aim": SINGLE_OWNERS}}
     told = verdict([few])
     assert "exact about single owners, of too few to tell from a guess: e1-singleton-motif" in told
     assert "exact" not in verdict([few | {"score": 0.9}])

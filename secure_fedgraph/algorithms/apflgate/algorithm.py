@@ -152,10 +152,10 @@ class ApflGate(Algorithm):
         after = parameters_of(shared)
         if own:
             client.memory["own"] = {name: after.pop(name) for name in own}
-        gone = difference(after, given)
+        update = difference(after, given)
         if self.tracks:
-            client.memory["sent"] = {"round": client.round, "update": gone}
-        return Upload(gone)
+            client.memory["sent"] = {"round": client.round, "update": update}
+        return Upload(update)
 
     @MEAN.answer
     def mean_update(self, client: ClientContext, given: State) -> None:

@@ -72,7 +72,7 @@ class FairGraphFL(GinClassifier):
     reference = "FairGraphFL, AAAI 2024"
     Settings: ClassVar[type[Settings]] = FairGraphFLSettings
     settings: FairGraphFLSettings
-    moved: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    settings_elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("embedding", "clip", "motifs_per_graph", "least_count"), "fairgraphfl-bounded"
     )
     forms = (

@@ -129,7 +129,11 @@ class CountedLists:
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The counts, agent by agent."""
-        return (replace(FairGraphFLBounded.MOTIF_LISTS, touches=graph_sums.touches(self.settings)),)
+        return (
+            replace(
+                FairGraphFLBounded.MOTIF_LISTS, unit_contribution=graph_sums.unit_contribution(self.settings)
+            ),
+        )
 
     def exchange(self, round: RoundApi, state: State) -> State:
         """Asks for counts, once; prototypes divide by their sum."""
@@ -143,9 +147,14 @@ class BoundedPrototypes:
 
     def __init__(self, settings: FairGraphFLBoundedSettings) -> None:
         self.settings = settings
-        alone = settings.embedding == "frozen"
-        self._counts = replace(FairGraphFLBounded.MOTIF_COUNTS, touches=graph_sums.touches(settings))
-        self._sums = replace(FairGraphFLBounded.MOTIF_SUMS, touches=graph_sums.touches(settings, alone))
+        independent = settings.embedding == "frozen"
+        self._counts = replace(
+            FairGraphFLBounded.MOTIF_COUNTS, unit_contribution=graph_sums.unit_contribution(settings)
+        )
+        self._sums = replace(
+            FairGraphFLBounded.MOTIF_SUMS,
+            unit_contribution=graph_sums.unit_contribution(settings, independent),
+        )
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -17,18 +17,18 @@ from secure_fedgraph.seams import ClientContext
 
 SHARE = 1 / 1024
 """What one graph adds to a count, and the longest that it adds to a sum: so that sums over some thousands of
-graphs fit the integer road's default limit."""
+graphs fit the ring encoding's default limit."""
 _RELEASED = "released once"
 """The name of an entry of a memory that never goes back."""
 
 
-def touches(settings: FairGraphFLBoundedSettings, alone: bool = True) -> UnitContribution:
+def unit_contribution(settings: FairGraphFLBoundedSettings, independent: bool = True) -> UnitContribution:
     """What one graph touches of the counts, and of the sums.
 
     Args:
-        alone: whether the model that embeds a graph was trained on no other.
+        independent: whether the model that embeds a graph was trained on no other.
     """
-    return UnitContribution(settings.motifs_per_graph, SHARE, alone)
+    return UnitContribution(settings.motifs_per_graph, SHARE, independent)
 
 
 # --- in an agent

@@ -23,7 +23,7 @@ from secure_fedgraph.seams import ClientContext, RoundApi
 
 SCALE = 1024.0
 """Prototypes are sums over a graph's nodes and so in the hundreds: what is added up travels over this, so
-that it fits the integer road's default limit."""
+that it fits the ring encoding's default limit."""
 
 
 class Prototypes(Protocol):

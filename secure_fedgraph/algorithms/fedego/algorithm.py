@@ -67,7 +67,7 @@ class FedEgo(NodeClassifier):
     clients: ClassVar[Mapping[str, int]] = {"cora": 5, "citeseer": 5, "dblp": 10}
     Settings: ClassVar[type[FedEgoSettings]] = FedEgoSettings
     settings: FedEgoSettings
-    moved: ClassVar[Mapping[str, str]] = {
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             ("rules", "caps", "filled", "clip", "label_clip", "reduction", "mash_rounds"), "fedego-node"
         ),
@@ -197,7 +197,7 @@ class FedEgo(NodeClassifier):
         opened = {name: self.opened(upload, name) for name, upload in uploads.items()}
         classes, width = state["head.weight"].shape
         positions = sum(level_sizes(self.settings.fanout)) if self.settings.ego else EgoFree.positions
-        return server.one_pile(opened, positions, width, classes), senders
+        return server.concatenated_mashes(opened, positions, width, classes), senders
 
     def opened(self, upload: Mapping[str, Tensor], sender: str) -> Mapping[str, Tensor]:
         """An upload as the server reads it: rows and labels of mashes."""

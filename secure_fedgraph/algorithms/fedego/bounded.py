@@ -30,7 +30,7 @@ def most(settings: FedEgoNodeSettings) -> tuple[int, ...]:
     return (1, *(settings.caps or level_sizes(settings.fanout)[1:]))
 
 
-def touches(settings: FedEgoNodeSettings) -> UnitContributionTrees:
+def unit_contribution(settings: FedEgoNodeSettings) -> UnitContributionTrees:
     """What one node touches of a client's mashes: ``Delta = norm * sqrt(rows)``."""
     return UnitContributionTrees(
         reach(settings) / settings.batch,

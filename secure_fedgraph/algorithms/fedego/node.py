@@ -46,7 +46,7 @@ class FedEgoNode(KeptMashes):
         """The channel with what one node moves of it."""
         return replace(
             super().mash_channel,
-            touches=bounded.touches(self.settings),
+            unit_contribution=bounded.unit_contribution(self.settings),
             largest=bounded.reach(self.settings),
             largest_is="training.clip and label_clip together",
         )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from secure_fedgraph.algorithm import State
 from secure_fedgraph.algorithms.fedego.settings import FedEgoSettings
 from secure_fedgraph.algorithms.fedego.state import (
-    PILE,
+    MASH_FIELDS,
     SHARES,
     EgoModel,
     Mashes,
@@ -27,7 +27,9 @@ from secure_fedgraph.models.ego.model import REDUCTION
 from secure_fedgraph.models.parameters import load, parameters_of
 
 
-def one_pile(uploads: Mapping[str, Mapping[str, Tensor]], positions: int, width: int, classes: int) -> Mashes:
+def concatenated_mashes(
+    uploads: Mapping[str, Mapping[str, Tensor]], positions: int, width: int, classes: int
+) -> Mashes:
     """All mashes of a round together, each checked.
 
     Args:
@@ -40,7 +42,7 @@ def one_pile(uploads: Mapping[str, Mapping[str, Tensor]], positions: int, width:
     """
     for sender, upload in uploads.items():
         check_mashes(upload, positions, width, classes, sender)
-    return {key: torch.cat([upload[key] for upload in uploads.values()]) for key in PILE}
+    return {key: torch.cat([upload[key] for upload in uploads.values()]) for key in MASH_FIELDS}
 
 
 def check_mashes(upload: Mapping[str, Tensor], positions: int, width: int, classes: int, sender: str) -> None:

@@ -18,7 +18,7 @@ _MOMENTS, _USED_AGAIN = "adam.", "released."
 
 Mashes = dict[str, Tensor]
 """``rows`` ``[mashes, positions, width]`` and ``labels`` ``[mashes, positions, classes]``."""
-PILE = ("rows", "labels")
+MASH_FIELDS = ("rows", "labels")
 
 
 def parameters_in(state: State) -> State:
@@ -66,7 +66,7 @@ def with_mashes(state: State, mashes: Mashes) -> State:
 
 def mashes_in(state: State) -> Mashes:
     """The mashes that a state keeps."""
-    return {key: state[_USED_AGAIN + key] for key in PILE}
+    return {key: state[_USED_AGAIN + key] for key in MASH_FIELDS}
 
 
 def _joined(before: Tensor | None, more: Tensor) -> Tensor:

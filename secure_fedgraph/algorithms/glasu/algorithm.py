@@ -56,7 +56,7 @@ class Glasu(VerticalServer):
             "index sets are drawn from the public seed, so no client lists the nodes that it sampled",
         ),
     )
-    moved: ClassVar[Mapping[str, str]] = {
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {
         "labels": "glasu-one-label-holder",
         "aggregation": "glasu-concat",
         "carried": "glasu-concat",
@@ -146,7 +146,7 @@ class Glasu(VerticalServer):
             running.back_through(0, self.gradient_above(running, 0, given))
             running.descend_gradient(self.rate(client))
         else:
-            if self.top not in running.given:
+            if self.top not in running.aggregates:
                 self.take_aggregate(client, running, self.top, given)
             for update in range(self.settings.local_steps):
                 running.loss(running.local_top(update)).backward()

@@ -11,9 +11,9 @@ _OF_TWO = (
 
 SAMPLE = Channel("sample", Reveal.EACH, Unit.EDGE, exact=True)
 """The nodes that a client sampled."""
-HIDDEN = Channel("hidden", Reveal.SUM, Unit.NODE, least=3, below=_OF_TWO)
+HIDDEN = Channel("hidden", Reveal.SUM, Unit.NODE, min_clients=3, too_few_message=_OF_TWO)
 """A client's rows of an aggregated layer."""
-BACKWARD = Channel("backward", Reveal.SUM, Unit.NODE, least=3, below=_OF_TWO)
+BACKWARD = Channel("backward", Reveal.SUM, Unit.NODE, min_clients=3, too_few_message=_OF_TWO)
 """The gradient of a client's loss at an aggregated layer."""
 STEP = Channel("step", Reveal.NOTHING)
 """The order to update."""

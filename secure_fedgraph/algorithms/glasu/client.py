@@ -185,9 +185,9 @@ class VerticalClient(Algorithm):
 
     def own_rows(self, running: Pass, segment: int) -> Tensor:
         """What this client sent for a segment's aggregate."""
-        if segment not in running.inner:
+        if segment not in running.own_rows:
             raise HostileMessage(f"an aggregate of segment {segment} was given out of turn")
-        return running.inner[segment].detach()
+        return running.own_rows[segment].detach()
 
     def gradient_above(self, running: Pass, segment: int, given: State) -> Tensor:
         """The summed gradient at what was aggregated after a segment."""

@@ -53,9 +53,9 @@ class Pass:
     block: int | None = None
     holds_labels: bool = True
     sets: dict[int, Tensor] = field(default_factory=dict)
-    inner: dict[int, Tensor] = field(default_factory=dict)
+    own_rows: dict[int, Tensor] = field(default_factory=dict)
     """Number of a segment -> what this client computed for its aggregation, ``H+``."""
-    given: dict[int, Tensor] = field(default_factory=dict)
+    aggregates: dict[int, Tensor] = field(default_factory=dict)
     """Number of a segment -> what was aggregated after it, ``H``."""
     summands: dict[int, int] = field(default_factory=dict)
     """Number of a segment -> how many clients' rows its mean is of; all, but where some dropped out."""
@@ -122,21 +122,21 @@ class Pass:
 
     def joint(self, number: int) -> Tensor:
         """One segment of the joint inference: what this client has aggregated."""
-        if (number and number - 1 not in self.given) or number in self.inner:
+        if (number and number - 1 not in self.aggregates) or number in self.own_rows:
             raise HostileMessage(f"segment {number} was asked for out of turn")
         if self.settings.backward == "server":
-            self.inner[number] = self.forward(number, self.given.get(number - 1), 0, settle=True)
+            self.own_rows[number] = self.forward(number, self.aggregates.get(number - 1), 0, settle=True)
         else:
             with torch.no_grad():
-                self.inner[number] = self.forward(number, self.given.get(number - 1), 0, settle=False)
-        return self.inner[number].detach()
+                self.own_rows[number] = self.forward(number, self.aggregates.get(number - 1), 0, settle=False)
+        return self.own_rows[number].detach()
 
     def take(self, number: int, aggregate: Tensor, summands: int) -> None:
         """Keeps what was aggregated after a segment."""
-        if number not in self.inner or number in self.given:
+        if number not in self.own_rows or number in self.aggregates:
             raise HostileMessage(f"an aggregate of segment {number} was given out of turn")
         self.summands[number] = summands
-        self.given[number] = aggregate.clone().requires_grad_(self.settings.backward == "server")
+        self.aggregates[number] = aggregate.clone().requires_grad_(self.settings.backward == "server")
 
     def loss(self, top: Tensor) -> Tensor:
         """Cross entropy on the batch, or the stale gradient's inner product where others hold the labels."""
@@ -153,7 +153,7 @@ class Pass:
 
     def back_from_the_loss(self) -> None:
         """From this client's loss to the last aggregate; it stays at zero where it holds no labels."""
-        top = self.given[len(self.ends) - 1]
+        top = self.aggregates[len(self.ends) - 1]
         if top.grad is not None:
             raise HostileMessage("the gradient at the last aggregate was asked for a second time")
         if self.holds_labels:
@@ -161,17 +161,17 @@ class Pass:
 
     def back_through(self, number: int, gradient: Tensor) -> None:
         """Through one segment: from the gradient at its end to the one at its start."""
-        inner = self.inner.pop(number, None)
-        before = self.given.get(number - 1)
-        if inner is None or inner.grad_fn is None or (number and before is None):
+        own_rows = self.own_rows.pop(number, None)
+        before = self.aggregates.get(number - 1)
+        if own_rows is None or own_rows.grad_fn is None or (number and before is None):
             raise HostileMessage(f"the gradient of segment {number} was given out of turn")
         if self.block is not None:
-            gradient = gradient[:, self.block * inner.shape[1] :][:, : inner.shape[1]]
-        inner.backward(gradient)
+            gradient = gradient[:, self.block * own_rows.shape[1] :][:, : own_rows.shape[1]]
+        own_rows.backward(gradient)
 
     def gradient_at(self, number: int) -> Tensor:
         """The gradient of everything above, at what was aggregated after a segment."""
-        aggregate = self.given[number]
+        aggregate = self.aggregates[number]
         return torch.zeros_like(aggregate) if aggregate.grad is None else aggregate.grad
 
     # -- updates ----------------------------------------------------------------------------------
@@ -181,7 +181,9 @@ class Pass:
         rows: Tensor | None = None
         for number in range(len(self.ends)):
             fresh = self.forward(number, rows, update, settle=True)
-            rows = locally(self.given[number], self.inner[number], fresh, self.summands[number], self.block)
+            rows = locally(
+                self.aggregates[number], self.own_rows[number], fresh, self.summands[number], self.block
+            )
         assert rows is not None
         return rows
 

@@ -51,7 +51,7 @@ class VerticalServer(RefereeInference):
         """A channel of sums, with the bound of its rows, and whether sums of two clients are accepted."""
         if channel is HIDDEN:
             channel = replace(channel, largest=self.settings.bound, largest_is="training.bound")
-        return replace(channel, accepted=self.settings.accept_two_clients)
+        return replace(channel, accept_too_few=self.settings.accept_two_clients)
 
     def check_run(self, clients: int, split: Mapping[str, Any], evaluation: str) -> None:
         """That all who train on labels have them, that somebody outside scores, and that there are others.
@@ -60,7 +60,7 @@ class VerticalServer(RefereeInference):
             BadInput: where it is not so, with the key and the mend.
         """
         if split.get("labels") == "one" and not self.pools and self.all_need_labels:
-            variant = self.moved.get("labels")
+            variant = self.settings_elsewhere.get("labels")
             raise BadInput(
                 f"split.labels = 'one' gives one client the labels, and every client of {self.name} trains "
                 f"on them: set split.labels=all{f', or run {variant}' if variant else ''}"
@@ -121,7 +121,8 @@ class VerticalServer(RefereeInference):
         """
         channel = self.bounded(channel)
         total = round.reduce(channel, iteration.request(segment))
-        if len(total.contributors) < min(channel.least, len(round.cohort)) and not channel.accepted:
+        too_few = len(total.contributors) < min(channel.min_clients, len(round.cohort))
+        if too_few and not channel.accept_too_few:
             raise Refused(
                 f"round {round.number}, channel {channel.name!r}: {len(total.contributors)} clients are "
                 "left, and each of two would learn the other's rows: go on with 'resume' when more are back"

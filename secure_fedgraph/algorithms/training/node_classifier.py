@@ -157,7 +157,7 @@ class NodeClassifier(Algorithm):
         return graph
 
     @contextmanager
-    def drawing(self, client: ClientContext) -> Iterator[None]:
+    def seeded_sampling(self, client: ClientContext) -> Iterator[None]:
         """Around the training of a user's own model, whose layers draw from torch's generator: seeded."""
         if self._make is None:
             yield

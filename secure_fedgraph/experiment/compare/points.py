@@ -91,6 +91,7 @@ def points(
             budgets: list[float | None] = [e for e in epsilons if math.isfinite(e)]
             for epsilon in budgets or [None]:
                 # an infinite budget that is asked for by itself is none, and not the default one
-                under = mine.model_copy(update={"epsilon": epsilon}).under(policy, by_default=not epsilons)
-                add(SILENT if under.epsilon is None else NOISED, under)
+                budgeted = mine.model_copy(update={"epsilon": epsilon})
+                changed = budgeted.with_policy(policy, by_default=not epsilons)
+                add(SILENT if changed.epsilon is None else NOISED, changed)
     return list(by_name.values())

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.experiment.compare.eta import Job, Remaining
 from secure_fedgraph.experiment.compare.points import ALONE, Point
-from secure_fedgraph.experiment.compare.runs import kept, readable, rehearse_point, run_key, run_point
+from secure_fedgraph.experiment.compare.runs import check_point_can_start, kept, readable, run_key, run_point
 from secure_fedgraph.experiment.compare.summary import RAN, Failure, gains, row_of
 from secure_fedgraph.experiment.results import write_json
 
@@ -87,7 +87,7 @@ def check(
     while waiting or pool.working:
         while waiting and pool.free:
             point = waiting.pop(0)
-            pool.start(point.name, rehearse_point, point.experiment(seed).model_dump(mode="json"))
+            pool.start(point.name, check_point_can_start, point.experiment(seed).model_dump(mode="json"))
         for name, failure in pool.finished():
             if failure is not None and failure.kind == BadInput.__name__:  # others: see its run
                 wrong[name] = failure.reason

@@ -18,9 +18,9 @@ from secure_fedgraph.experiment.code_digest import of_code, of_rooms
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import (
     begin,
+    check_can_start,
     execute,
     finish,
-    rehearse,
     run_result,
     versions,
     write_json,
@@ -92,14 +92,14 @@ def _root(folder: Path) -> Path:
     return folder.parents[2]
 
 
-def rehearse_point(config: dict[str, Any]) -> None:
+def check_point_can_start(config: dict[str, Any]) -> None:
     """Finds what is wrong with a point before anything runs. A refusal is no error: the row reports it.
 
     Raises:
         BadInput: as the run would.
     """
     with suppress(Refused):
-        rehearse(Experiment(**config))
+        check_can_start(Experiment(**config))
 
 
 def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> float:

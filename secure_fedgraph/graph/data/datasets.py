@@ -61,11 +61,6 @@ _ROOMS: dict[str, Any] = {
     "ratings": ratings,
     "relations": relations,
 }
-_SHAPES = {
-    "graph": "a set of graphs",
-    "ratings": "ratings of products by users",
-    "relations": "a graph without features",
-}
 _SETTINGS = {"proteins": {"use_node_attr": False}}
 GIVEN = (Data, GraphDataset, GraphSetDataset, RatingsDataset, RelationsDataset)
 """What another package's data set may be."""
@@ -166,24 +161,6 @@ def _check_types(name: str, settings: Mapping[str, Any]) -> None:
             check_whole(f"dataset.{key}", settings[key], 1)
         elif key in settings and parameter.annotation == "float":
             check_number(f"dataset.{key}", settings[key])
-
-
-def load_graph(name: str, *, seed: int = 0, allow_download: bool = True, **settings: Any) -> GraphDataset:
-    """Load a data set that is one graph with features; any other is refused before it is read.
-
-    Args and what it raises: as for :func:`load`.
-
-    Raises:
-        BadInput: a data set of another ``kind``.
-    """
-    if name in KINDS and KINDS[name] != GraphDataset.kind:
-        raise BadInput(
-            f"dataset {name!r} is {_SHAPES[KINDS[name]]}, which cannot be handed out to owners yet; "
-            f"take one of {', '.join(key for key in KINDS if KINDS[key] == GraphDataset.kind)}."
-        )
-    dataset = load(name, seed=seed, allow_download=allow_download, **settings)
-    assert isinstance(dataset, GraphDataset)
-    return dataset
 
 
 def available() -> list[tuple[str, str, str]]:

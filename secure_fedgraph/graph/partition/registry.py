@@ -78,7 +78,7 @@ BY_KIND: dict[str, dict[str, Partitioning]] = {
     GraphSetDataset.kind: OF_GRAPH_SETS,
     RatingsDataset.kind: OF_RATINGS,
 }
-"""Kind of data set, as ``graph.kinds`` has it, -> the partitions that it can be handed out by."""
+"""Kind of data set, as ``graph.kinds`` has it, -> the partitions that it can be split by."""
 
 
 def names() -> tuple[str, ...]:
@@ -86,12 +86,12 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for ways in BY_KIND.values() for name in ways))
 
 
-def hand_out(name: str, dataset: Dataset, clients: int, seed: int, **settings: Any) -> Partition:
-    """Hands a data set out by the partition of that name.
+def split_data(name: str, dataset: Dataset, clients: int, seed: int, **settings: Any) -> Partition:
+    """Splits a data set among owners by the partition of that name.
 
     Args:
         name: a key of one of :data:`BY_KIND`.
-        dataset: what ``graph.load`` gives.
+        dataset: what ``graph.data.datasets.load`` gives.
         clients: how many owners.
         seed: for everything that is drawn, by sub-seeds.
         settings: of the partition (``split.KEY``).

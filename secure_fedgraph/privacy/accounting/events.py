@@ -39,7 +39,7 @@ class Event:
         every = fields(cls)  # type: ignore[arg-type]
         return {f.metadata.get(KEY, f.name): (f.name, str(f.type)) for f in every}
 
-    def louder(self, scale: float) -> Self:
+    def with_noise_scaled(self, scale: float) -> Self:
         """The same release with its noise so many times as large; itself where it has no noise of its own."""
         return self
 
@@ -80,7 +80,7 @@ class GaussianEvent(Event):
 
     noise_multiplier: float
 
-    def louder(self, scale: float) -> Self:
+    def with_noise_scaled(self, scale: float) -> Self:
         """The same release with its noise so many times as large."""
         return replace(self, noise_multiplier=min(self.noise_multiplier * scale, _HIGH))  # type: ignore[type-var]
 
@@ -231,7 +231,7 @@ class PureRelease(Event):
     def __post_init__(self) -> None:
         self._number("epsilon", 0, 1e6, below=True)
 
-    def louder(self, scale: float) -> Self:
+    def with_noise_scaled(self, scale: float) -> Self:
         """The same release with an epsilon so many times smaller."""
         return replace(self, epsilon=self.epsilon / scale)
 

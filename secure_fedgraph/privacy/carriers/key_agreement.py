@@ -69,7 +69,7 @@ def shared_key(party: Party, peer: str, scope: Scope, purpose: str) -> bytes:
             "cohort": "\n".join(scope.cohort),
             "reader": scope.reader,
             "offer": scope.offer,
-            "given": scope.given,
+            "given": scope.history_head,
             "low": low,
             "high": high,
         }

@@ -9,7 +9,7 @@ import numpy as np
 
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Scope, checked_array
 from secure_fedgraph.privacy.party import Party
-from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.protocol.channel import Domain, Recipient, Reveal
 from secure_fedgraph.protocol.upload import Layout
 
 SEAL = "sealed"
@@ -28,13 +28,13 @@ class Plain(Carrier):
     gives = Domain.REAL
     reveals = frozenset(Reveal) - {Reveal.VALUES}  # what is to be valued unread is not sent in the clear
 
-    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """On a SUM channel every single upload; on a peer channel without a seal, the courier's reading."""
         channel, excesses = context.channel, []
-        if channel.to == "peer" and SEAL not in traces:
-            excesses.append(f"the server, which carries it, reads every single upload{traces}")
+        if channel.to == Recipient.PEER and SEAL not in effect_words:
+            excesses.append(f"the server, which carries it, reads every single upload{effect_words}")
         if channel.reveal is Reveal.SUM:
-            excesses.append(f"the {channel.to} sees every single upload{traces}, not only the sum")
+            excesses.append(f"the {channel.to} sees every single upload{effect_words}, not only the sum")
         return tuple(excesses)
 
     def seal(self, matrix: np.ndarray, scope: Scope, party: Party) -> np.ndarray:

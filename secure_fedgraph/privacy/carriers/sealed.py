@@ -73,9 +73,9 @@ class Sealed(Carrier):
         """Binds the carrier under the seal."""
         return replace(self, over=self.over.bind(context))
 
-    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What the carrier under the seal lets the reader learn beyond the declaration."""
-        return self.over.excess(context, f"{traces}, {SEAL}")
+        return self.over.excess(context, f"{effect_words}, {SEAL}")
 
     @property
     def has_set_up(self) -> bool:
@@ -99,9 +99,9 @@ class Sealed(Carrier):
         """What the carrier under the seal makes of the matrix."""
         return self.over.seal(matrix, scope, party)
 
-    def context(self, scope: Scope, party: Party) -> str:
+    def binding_mark(self, scope: Scope, party: Party) -> str:
         """The mark of the carrier under the seal."""
-        return self.over.context(scope, party)
+        return self.over.binding_mark(scope, party)
 
     def wrap(self, tree: wire.Tree, scope: Scope, party: Party) -> wire.Tree:
         """The whole reply under a fresh key, and that key under each reader's, bound to this content."""
@@ -146,7 +146,7 @@ class Sealed(Carrier):
 
 def _pair_key(party: Party, peer: str, sender: str, scope: Scope) -> bytes:
     # the reader of a sum was not asked, so it cannot know what the others were given
-    return key_agreement.shared_key(party, peer, replace(scope, given=""), f"parcel from {sender}")
+    return key_agreement.shared_key(party, peer, replace(scope, history_head=""), f"parcel from {sender}")
 
 
 def _binding(scope: Scope, sender: str, reader: str = "", content: bytes | memoryview = b"") -> bytes:

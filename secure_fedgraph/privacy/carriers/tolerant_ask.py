@@ -11,7 +11,7 @@ from secure_fedgraph.protocol.wire import Tree
 
 Asks = Callable[[str, Mapping[str, Tree]], tuple[Message, dict[str, Tree]]]
 LeaveOut = Callable[[Message, str, str], None]
-TOLD = 3
+REASONS_SHOWN = 3
 """How many reasons a refusal repeats."""
 
 
@@ -85,8 +85,8 @@ def require(ask: Ask, count: int, needed: int, of: int, channel: str, had: str) 
     if count >= needed:
         return
     reasons = ask.reasons() if isinstance(ask, TolerantAsk) else []
-    why = "".join(f"; {reason}" for reason in reasons[:TOLD])
-    more = f"; and {len(reasons) - TOLD} more" if len(reasons) > TOLD else ""
+    why = "".join(f"; {reason}" for reason in reasons[:REASONS_SHOWN])
+    more = f"; and {len(reasons) - REASONS_SHOWN} more" if len(reasons) > REASONS_SHOWN else ""
     raise Refused(
         f"channel {channel!r}: only {count} of {of} clients {had} and {needed} are needed: "
         f"nothing was opened{why}{more}"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.input_dp import randomizer
-from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, lying
+from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, flip_threshold
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -82,7 +82,7 @@ class MultiBitFeatures(InputRandomizer):
 
     def _estimated(self, x: Tensor, columns: int) -> Tensor:
         chosen, (nodes, m) = _some(x, columns, self.bits(columns)), (len(x), self.bits(columns))
-        lie = lying(self.epsilon / m)
+        lie = flip_threshold(self.epsilon / m)
         share = ((x.double() - self.low) / (self.high - self.low)).clamp(0, 1).gather(1, chosen).numpy()
         room = 2**64 - 2 * lie  # of the threshold, so that either bit keeps at least the probability of a lie
         above = np.minimum((share * float(room)).astype(np.uint64), np.uint64(room))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.privacy.input_dp import randomizer
-from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, lying
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, flip_threshold
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -62,6 +62,6 @@ class RandomisedLabels(InputRandomizer):
             return y.clone()
         lie, which = randomizer.coins(2 * len(y)).reshape(2, -1)
         others = np.uint64(classes - 1)
-        shift = np.where(lie < np.uint64(lying(self.epsilon, classes - 1)), 1 + which % others, 0)
+        shift = np.where(lie < np.uint64(flip_threshold(self.epsilon, classes - 1)), 1 + which % others, 0)
         randomised = (y + torch.from_numpy(shift.astype(np.int64))) % classes
         return torch.where(y >= 0, randomised, y)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from secure_fedgraph.privacy.input_dp import randomizer
-from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, lying
+from secure_fedgraph.privacy.input_dp.randomizer import CHUNK, InputRandomizer, flip_threshold
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -41,7 +41,7 @@ class RandomisedLinks(InputRandomizer):
     kind: ClassVar[str] = "links"
     unit: ClassVar[str] = "edge"
     place: ClassVar[str] = "edge_index"
-    silent: ClassVar[Mapping[str, str]] = {
+    unsupported_relations: ClassVar[Mapping[str, str]] = {
         "replace": "links are randomised pair by pair, and a link put elsewhere changes two pairs, which "
         "costs twice the epsilon: set relation=zero-out"
     }
@@ -74,7 +74,7 @@ class RandomisedLinks(InputRandomizer):
     @property
     def _lie(self) -> int:
         """A coin below this lies."""
-        return lying(self.epsilon)
+        return flip_threshold(self.epsilon)
 
     def _said(self, own: np.ndarray, nodes: int) -> Iterator[np.ndarray]:
         """The pairs, as numbers, that are linked after the coins; some rows of nodes at a time."""

@@ -48,7 +48,7 @@ class InputRandomizer(ABC):
     """Whose epsilon it is."""
     place: ClassVar[str] = ""
     """The tensor of a graph that it replaces."""
-    silent: ClassVar[Mapping[str, str]] = {}
+    unsupported_relations: ClassVar[Mapping[str, str]] = {}
     """Relations that it does not protect under, and why."""
 
     def __post_init__(self) -> None:
@@ -70,8 +70,8 @@ class InputRandomizer(ABC):
         Raises:
             BadInput: where it does not.
         """
-        if relation in self.silent:
-            raise BadInput(f"relation {relation!r}: {self.silent[relation]}")
+        if relation in self.unsupported_relations:
+            raise BadInput(f"relation {relation!r}: {self.unsupported_relations[relation]}")
 
     def costs(self) -> dict[str, tuple[Event, ...]]:
         """The cost by unit, once: only its own unit pays, since this sends nothing."""
@@ -82,13 +82,13 @@ class InputRandomizer(ABC):
         return {"kind": self.kind, **vars(self)}
 
 
-def lying(epsilon: float, others: int = 1) -> int:
+def flip_threshold(epsilon: float, others: int = 1) -> int:
     """A coin of 64 bits below this lies, choosing evenly among as many other answers.
 
     Its probability is never below ``others / (others + e^epsilon)``: the rounding of arithmetic is added, and
     the bias of an even choice among ``others`` by a remainder.
 
-    >>> lying(math.log(3.0)) >= 2**62, lying(1e-30) == 2**63
+    >>> flip_threshold(math.log(3.0)) >= 2**62, flip_threshold(1e-30) == 2**63
     (True, True)
     """
     rarely = others / (others + math.exp(min(epsilon, 700.0)))  # beyond, 64 bits lie no more rarely

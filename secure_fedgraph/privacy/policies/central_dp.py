@@ -9,7 +9,7 @@ from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amo
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.protocol.channel import Channel, Recipient
 from secure_fedgraph.protocol.guarantee import Relation
 
 
@@ -27,7 +27,7 @@ def central_dp(
     check_amounts(norm, multiplier)
 
     def recipe(channel: Channel) -> Protection:
-        if channel.to == "peer":
+        if channel.to == Recipient.PEER:
             raise Incompatible(
                 f"channel {channel.name!r} is read by a peer, so no server adds central_dp's noise to it: "
                 "use local_dp or masked"

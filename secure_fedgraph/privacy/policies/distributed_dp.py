@@ -11,7 +11,7 @@ from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amo
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
 
@@ -53,7 +53,7 @@ def distributed_dp(
             Clip(amount_of("norm", norm, channel), whole=True),
             Gaussian(amount_of("multiplier", multiplier, channel), "shares", limit, colluders),
         )
-        if channel.to == "peer" and channel.reveal is Reveal.SUM:
+        if channel.to == Recipient.PEER and channel.reveal is Reveal.SUM:
             return Protection(Sealed(Pairwise()), stages, quorum, "distributed_dp, sealed")
         masks = Masked(bits=bits, colluders=colluders, dropouts=dropouts, batch=batch, abandoned=abandoned)
         return Protection(masks, stages, quorum, "distributed_dp")

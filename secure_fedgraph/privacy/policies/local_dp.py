@@ -9,7 +9,7 @@ from secure_fedgraph.privacy.policies.recipe import Amount, amount_of, check_amo
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.protocol.channel import Channel, Recipient
 from secure_fedgraph.protocol.guarantee import Relation
 
 
@@ -34,7 +34,7 @@ def local_dp(
             Clip(amount_of("norm", norm, channel), whole=not rows),
             Gaussian(amount_of("multiplier", multiplier, channel)),
         )
-        if channel.to == "peer":
+        if channel.to == Recipient.PEER:
             return Protection(Sealed(Plain()), stages, name="local_dp, sealed")
         return Protection(Plain(), stages, name="local_dp")
 

@@ -14,7 +14,7 @@ from secure_fedgraph.privacy.contracts import MAJORITY, Quorum
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
 from secure_fedgraph.protocol.guarantee import Relation
 
 Make = TypeVar("Make", bound=Callable[..., Policy])
@@ -66,7 +66,7 @@ def by_reader(
     """A policy that protects what the server reads one way, and what a peer reads another."""
 
     def recipe(channel: Channel) -> Protection:
-        if channel.to == "peer":
+        if channel.to == Recipient.PEER:
             return peer_sum if peer_sum is not None and channel.reveal is Reveal.SUM else peer
         if server is None:
             raise Incompatible(

@@ -13,7 +13,7 @@ from secure_fedgraph.privacy.policies.masked import masked
 from secure_fedgraph.privacy.policies.plaintext import plaintext
 from secure_fedgraph.privacy.policies.recipe import recipe
 from secure_fedgraph.privacy.policies.sealed import sealed
-from secure_fedgraph.privacy.policy import OUTSIDE, SILENT, PlaintextWarning, Policy
+from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, PlaintextWarning, Policy
 from secure_fedgraph.protocol.channel import Channel
 
 LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plaintext")
@@ -53,9 +53,9 @@ class _Strictest(Policy):
                 reasons.append(f"{candidate.name}: {refusal}")
                 continue
             # never a weaker policy than one that was refused as too weak
-            if bound.bare and len(clients) < channel.least and not channel.accepted:
-                raise Refused(f"channel {channel.name!r} under {self.name}: {channel.below}")
-            if bound.bare and bound.protection not in (OUTSIDE, SILENT):
+            if bound.unprotected and len(clients) < channel.min_clients and not channel.accept_too_few:
+                raise Refused(f"channel {channel.name!r} under {self.name}: {channel.too_few_message}")
+            if bound.unprotected and bound.protection not in (REFEREE_PROTECTION, NO_UPLOAD):
                 warnings.warn(
                     f"channel {channel.name!r} is left in plaintext ({'; '.join(reasons) or 'as asked'})",
                     PlaintextWarning,

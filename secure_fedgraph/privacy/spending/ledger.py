@@ -162,7 +162,7 @@ class Cost:
 def _apart(event: Event, times: int) -> Event:
     """A noised release, where the value that the noise hides moves so many times as far."""
     if isinstance(event, DiscreteRelease | GaussianRelease):
-        return event.louder(1 / times)
+        return event.with_noise_scaled(1 / times)
     if isinstance(event, PureRelease):
         return replace(event, epsilon=event.epsilon * times)
     if isinstance(event, SamplingError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.privacy.accounting.events import Event, GaussianEvent
-from secure_fedgraph.privacy.policy import OUTSIDE, SILENT, BoundPolicy, Policy
+from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
 from secure_fedgraph.protocol.channel import Channel
@@ -55,8 +55,8 @@ def plan(
 ) -> Plan:
     """The least noise with which a whole run keeps to a budget.
 
-    A channel's part of the budget is its part of the sum of inverse squared multipliers, over all its
-    uploads: as Gaussian releases compose. The ledger's own accountant decides whether it is enough.
+    Gaussian releases compose by 1/z². A channel with share s gets the noise multiplier that contributes s of
+    the total 1/z², over all its uploads. The ledger's own accountant decides whether it is enough.
 
     Args:
         make: noise multipliers by channel -> the policy.
@@ -71,22 +71,22 @@ def plan(
     """
     trial = make({})
     trained = trial.steps is not None and trial.steps.unit == budget.unit
-    paying = [
+    budgeted = [
         c.name
         for c in channels
         if c.to != "referee" and c.reveal.value != "nothing" and not (trained and c.trained)
     ]
     if trained:
-        paying.append(TRAINING)
+        budgeted.append(TRAINING)
     kinds = [one.kind for one in trial.randomizers if one.unit == budget.unit]
-    paying = kinds or paying  # all that is sent is computed from these
-    parts = _parts(shares or {}, paying)
-    asked = {name: max(uses.get(name, 1), 1) for name in paying}
+    budgeted = kinds or budgeted  # all that is sent is computed from these
+    parts = _parts(shares or {}, budgeted)
+    asked = {name: max(uses.get(name, 1), 1) for name in budgeted}
     # releases compose by their number; an event of steps holds their number itself
     once = (TRAINING, *kinds)
-    unscaled = {n: math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in paying}
+    relative_multipliers = {n: math.sqrt((1 if n in once else asked[n]) / parts[n]) for n in budgeted}
 
-    template = _costs(make(unscaled).bind(channels, clients), uses, budget, occurrences)
+    template = _costs(make(relative_multipliers).bind(channels, clients), uses, budget, occurrences)
 
     earlier = [Counter(costs) for costs in {frozenset(c.items()): dict(c) for c in before}.values()]
 
@@ -110,7 +110,7 @@ def plan(
         low, high = (low, middle) if holds(scaled(middle)) else (middle, high)
     most = high * _AGAIN
     while True:
-        multipliers = {name: high * z for name, z in unscaled.items()}
+        multipliers = {name: high * z for name, z in relative_multipliers.items()}
         policy = make(multipliers)
         planned = _costs(policy.bind(channels, clients), uses, budget, occurrences)
         if holds(planned):
@@ -148,13 +148,13 @@ def check_first(budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occ
     return _epsilon(_costs(bound, uses, budget, occurrences), budget)
 
 
-def _parts(shares: Mapping[str, float], paying: Sequence[str]) -> dict[str, float]:
+def _parts(shares: Mapping[str, float], budgeted: Sequence[str]) -> dict[str, float]:
     for name, value in shares.items():
-        if name not in paying:
-            raise BadInput(f"budget.{name}: no channel of that name pays; they are {', '.join(paying)}")
+        if name not in budgeted:
+            raise BadInput(f"budget.{name}: no channel of that name pays; they are {', '.join(budgeted)}")
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
             raise BadInput(f"budget.{name} = {value!r}: a channel's weight is a positive number")
-    weights = {name: float(shares.get(name, 1.0)) for name in paying}
+    weights = {name: float(shares.get(name, 1.0)) for name in budgeted}
     return {name: weight / sum(weights.values()) for name, weight in weights.items()}
 
 
@@ -198,7 +198,7 @@ def _charged(
     """What the ledger will charge one client in a run: name, cost of one use, number of uses."""
     free = {one.unit: () for one in bound.randomizers}
     for name, one in bound.bounds.items():
-        if one.protection in (OUTSIDE, SILENT) or not uses.get(name):
+        if one.protection in (REFEREE_PROTECTION, NO_UPLOAD) or not uses.get(name):
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
         taken: dict[str, tuple[Event, ...]] = dict(free)
@@ -236,12 +236,14 @@ def _mend(protection: str, budget: Budget) -> str:
 
 
 def _scaled(cost: Cost, scale: float) -> Cost:
-    def louder(
+    def scaled(
         released: frozenset[tuple[str, tuple[Event, ...]]],
     ) -> frozenset[tuple[str, tuple[Event, ...]]]:
-        return frozenset((who, tuple(event.louder(scale) for event in events)) for who, events in released)
+        return frozenset(
+            (who, tuple(event.with_noise_scaled(scale) for event in events)) for who, events in released
+        )
 
-    return replace(cost, releases=louder(cost.releases), steps=louder(cost.steps))
+    return replace(cost, releases=scaled(cost.releases), steps=scaled(cost.steps))
 
 
 def _least(costs: Counter[Cost], earlier: Sequence[Counter[Cost]], budget: Budget) -> float:

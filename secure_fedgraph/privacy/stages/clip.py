@@ -38,7 +38,7 @@ class Clip(Stage):
     aside: bool = False
     takes = Domain.REAL
     gives = Domain.REAL
-    traces = "clipped"
+    effect_words = "clipped"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.norm) and self.norm > 0):
@@ -50,13 +50,13 @@ class Clip(Stage):
         Raises:
             Incompatible: behind noise, where a zeroed row is not at zero any more.
         """
-        if sensitivity.noised_by:
+        if sensitivity.noise_added_by:
             raise Incompatible(f"channel {context.channel.name!r}: put Clip before the noise, not behind it")
-        if context.channel.touches is not None:
+        if context.channel.unit_contribution is not None:
             return replace(self, aside=True), sensitivity
-        moved = 2 * self.norm if context.relation == "replace" else self.norm
+        l2_sensitivity = 2 * self.norm if context.relation == "replace" else self.norm
         return self, Sensitivity(
-            moved, Unit.CLIENT if self.whole or context.channel.unit is Unit.CLIENT else None
+            l2_sensitivity, Unit.CLIENT if self.whole or context.channel.unit is Unit.CLIENT else None
         )
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:

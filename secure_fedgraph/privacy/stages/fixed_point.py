@@ -48,7 +48,7 @@ class FixedPoint(Stage):
 
     def bind(self, sensitivity: Sensitivity, context: BindContext) -> tuple[Stage, Sensitivity]:
         """Chooses the step from the ring, the limit and everybody who may contribute."""
-        if sensitivity.noised_by == "server":
+        if sensitivity.noise_added_by == "server":
             raise Incompatible(
                 f"channel {context.channel.name!r}: the server's noise follows the rounding, which its scale "
                 "leaves out: add the noise in the client"
@@ -83,7 +83,7 @@ class FixedPoint(Stage):
         # Rounding moves a row by up to sqrt(width)/2 steps, and the width is not known at binding: no
         # noise stage may rely on a bound after this one until that term is in it (threats.md 6.7).
         return replace(self, step=step), replace(
-            sensitivity, l2=math.inf, unit=sensitivity.unit if sensitivity.noised_by else None
+            sensitivity, l2=math.inf, unit=sensitivity.unit if sensitivity.noise_added_by else None
         )
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:

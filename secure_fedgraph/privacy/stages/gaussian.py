@@ -10,7 +10,7 @@ import numpy as np
 from secure_fedgraph.errors import BadInput, Incompatible, Unbound
 from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Event, GaussianRelease, SamplingError
 from secure_fedgraph.privacy.contracts import BindContext, Noise, Scope, Sensitivity, Stage
-from secure_fedgraph.privacy.pooling import HAIR
+from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN
 from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.protocol.channel import Domain, Reveal
@@ -55,8 +55,8 @@ class Gaussian(Stage):
     Args:
         multiplier: the noise multiplier.
         by: ``"client"``, ``"server"`` or ``"shares"``.
-        limit: coordinates beyond this are cut, which moves no two rows apart; by default nothing is cut that
-            the clip has not bounded already. Rings of 16 bits need one.
+        limit: each coordinate is clamped to ±limit. Clamping never increases the distance of two rows. By
+            default the clip norm is the limit. Rings of 16 bits need one.
         colluders: the share of a sum's clients whose noise is not counted on; one at least, since whoever
             contributes knows its own.
 
@@ -77,8 +77,8 @@ class Gaussian(Stage):
     """Whole steps, of one share."""
     honest: int = 1
     """Shares that are counted on."""
-    moved: float = math.nan
-    """The sensitivity."""
+    l2_sensitivity: float = math.nan
+    """How far one unit moves the sum."""
     whole: bool = False
     """Whether values are whole steps already."""
     takes = Domain.REAL
@@ -113,17 +113,17 @@ class Gaussian(Stage):
                 f"channel {channel.name!r}: Gaussian noise needs a bounded upload and nothing before "
                 "it bounds one: put Clip(norm) in front"
             )
-        if sensitivity.noised_by:
+        if sensitivity.noise_added_by:
             # the rounding and the limit would change the first noise, and a second would improve no epsilon
             raise Incompatible(
-                f"channel {channel.name!r}: noise is added by the {sensitivity.noised_by} already: keep one "
-                "Gaussian, with the larger multiplier"
+                f"channel {channel.name!r}: noise is added by the {sensitivity.noise_added_by} already: keep "
+                "one Gaussian, with the larger multiplier"
             )
         honest, room = self._honest(context), self._room(context)
         deviation = self.multiplier * sensitivity.l2 / math.sqrt(honest)
         # a client's upload has no coordinate beyond its norm; a sum over units often no bound of its own
-        touches = channel.touches
-        largest = min(self.limit, sensitivity.l2 if touches is None else touches.largest)
+        contribution = channel.unit_contribution
+        largest = min(self.limit, sensitivity.l2 if contribution is None else contribution.largest)
         if self.by == "shares" and not math.isfinite(largest):
             raise BadInput(
                 f"channel {channel.name!r}: sums over units have no largest value by themselves, and a ring "
@@ -152,10 +152,10 @@ class Gaussian(Stage):
             step=step,
             sigma=sigma,
             honest=honest,
-            moved=sensitivity.l2,
-            whole=channel.touches is not None,
+            l2_sensitivity=sensitivity.l2,
+            whole=channel.unit_contribution is not None,
         )
-        return bound, replace(sensitivity, noised_by=self.by)
+        return bound, replace(sensitivity, noise_added_by=self.by)
 
     def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
         """The client's half: whole steps in the ring, or real numbers on the grid."""
@@ -163,7 +163,7 @@ class Gaussian(Stage):
         if self.whole:
             steps = np.rint(steps / self.step)  # sums of parts that were rounded one by one
         else:
-            np.trunc(steps * (HAIR / self.step), out=steps)
+            np.trunc(steps * (ROUNDING_MARGIN / self.step), out=steps)
         if self.by != "server":
             steps += self._draw(steps.shape)
         noisy: np.ndarray = steps.astype(np.int64) if self.by == "shares" else steps * self.step
@@ -182,7 +182,7 @@ class Gaussian(Stage):
         return noised
 
     @property
-    def traces(self) -> str:  # type: ignore[override]
+    def effect_words(self) -> str:  # type: ignore[override]
         """Noise that the server adds is not on an upload that it sees."""
         return {"client": "noised", "server": "", "shares": "with a share of the noise"}[self.by]
 

@@ -64,10 +64,10 @@ def test_a_victim_and_a_colluder_are_no_cohort(policy: Any) -> None:
 
 def test_counted_in_the_cohort_subtraction_gives_the_upload(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mend taken out: colluders are a share of the cohort, of which two hold none."""
-    shape = neighbours.shape
+    thresholds = neighbours.thresholds
     for module in (masking, client):
-        monkeypatch.setattr(module, "shape", lambda *numbers: shape(*numbers[:4]))
-    monkeypatch.setattr(masking, "conspirators", lambda *_: 0)
+        monkeypatch.setattr(module, "thresholds", lambda *numbers: thresholds(*numbers[:4]))
+    monkeypatch.setattr(masking, "max_colluders", lambda *_: 0)
     assert subtracted(made(P.masked(quorum=2))) < 1e-6
 
 
@@ -77,12 +77,12 @@ def test_who_says_that_nobody_colludes_may_have_it() -> None:
 
 def test_the_list_of_survivors_needs_the_signatures_of_the_rosters_colluders() -> None:
     # of ten three may collude, and all of them may be among six: two lists of four could both be signed
-    assert neighbours.shape(6, 6, 0.3, 0.2).signatures == 4
-    assert neighbours.shape(6, 6, 0.3, 0.2, 10).signatures == 5
+    assert neighbours.thresholds(6, 6, 0.3, 0.2).signatures == 4
+    assert neighbours.thresholds(6, 6, 0.3, 0.2, 10).signatures == 5
     carrier = P.masked(colluders=0.3).bind([SUM], TEN)["update"].carrier
-    assert carrier._shape(TEN[:6], 6).signatures == 5
+    assert carrier._thresholds(TEN[:6], 6).signatures == 5
     # no cohort of few can be signed for where more may collude
-    assert neighbours.shape(3, 3, 0.3, 0.2, 10).signatures == 4
+    assert neighbours.thresholds(3, 3, 0.3, 0.2, 10).signatures == 4
 
 
 @pytest.mark.parametrize(("clients", "least"), [(2, 2), (3, 2), (4, 3), (5, 3), (10, 6), (11, 6)])

@@ -110,7 +110,7 @@ def test_the_victims_update_is_in_no_sum_that_opens(federation, name):
 @pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.bound.CutWarning")  # the tally is noise too
 def test_nor_where_it_takes_no_notice_of_what_the_uploads_are_bound_to(federation, monkeypatch):
     """A liar does without the marks that the uploads carry, and the masks do not cancel then."""
-    monkeypatch.setattr(Masked, "context", lambda *_: "")
+    monkeypatch.setattr(Masked, "binding_mark", lambda *_: "")
     along, _, there = attack(started(federation))
     assert there
     assert abs(along) < 0.9

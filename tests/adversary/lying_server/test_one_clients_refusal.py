@@ -83,8 +83,8 @@ def test_the_round_goes_on_without_it(federation, error):
 def test_as_it_was_it_ended_it_for_all(federation, error, monkeypatch):
     """The mend taken out: only clients that are lost or send nonsense are gone on without."""
     only = (Lost, HostileMessage)
-    monkeypatch.setattr(courier_module, "ANYBODY", only)
-    monkeypatch.setattr("secure_fedgraph.round.ANYBODY", only)
+    monkeypatch.setattr(courier_module, "TOLERATE_ALL", only)
+    monkeypatch.setattr("secure_fedgraph.round.TOLERATE_ALL", only)
     made = played(federation, error, lambda name: name == REFUSER)
     with pytest.raises(type(error)):
         made.round(1).reduce(made.algorithm.UPDATE, given=made.state)

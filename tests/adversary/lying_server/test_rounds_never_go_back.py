@@ -19,9 +19,9 @@ VICTIM = "owner-1"
 LABEL = "00003-00000000"
 
 
-def made(shelves: Path | None = None) -> LyingServer:
+def made(store_folder: Path | None = None) -> LyingServer:
     algorithm = sfg.FedAvg(hidden=(4, 4), fanout=(2, 2), batch=4, optimizer="sgd", learning_rate=0.1)
-    return lying_server(algorithm, citation(3, 60, 8), plaintext(), shelves=shelves)
+    return lying_server(algorithm, citation(3, 60, 8), plaintext(), store_folder=store_folder)
 
 
 def ask(server: LyingServer, number: int) -> object:
@@ -108,7 +108,7 @@ def test_an_earlier_round_would_draw_the_same_samples(monkeypatch: pytest.Monkey
     real = Client._refuse_replays
 
     def careless(self: Client, asked: sfg.protocol.Message) -> None:
-        self._reached = 0
+        self._last_round = 0
         real(self, asked)
 
     monkeypatch.setattr(Client, "_refuse_replays", careless)

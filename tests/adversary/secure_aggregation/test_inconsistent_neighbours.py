@@ -21,7 +21,7 @@ from secure_fedgraph.privacy.carriers.secagg import advertisements, neighbours
 from secure_fedgraph.privacy.carriers.secagg import client as masking_session
 from secure_fedgraph.privacy.carriers.secagg import server as masking
 from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
-from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, around, circle, shape
+from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds, around, circle, thresholds
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.contracts import BindContext
 
@@ -59,7 +59,7 @@ class Grinding(Server):
 
     def suited(self, adverts: dict[str, Any]) -> bool:
         count, settings = len(self.names), self.carrier
-        degree = masking.shape(count, count, settings.colluders, settings.dropouts).degree
+        degree = masking.thresholds(count, count, settings.colluders, settings.dropouts).degree
         advertised = KeyAdvertisements(self.names, *(stacked(adverts, key) for key in advertisements.FIELDS))
         self.victim = self.suits(around(circle(advertised.names, advertised.digest), degree)) or ""
         return bool(self.victim)
@@ -100,7 +100,7 @@ class TestSurrounded:
 
     def test_two_neighbours_are_soon_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for module in (masking, masking_session):
-            monkeypatch.setattr(module, "shape", lambda *_: Shape(23, 3, 2))
+            monkeypatch.setattr(module, "thresholds", lambda *_: SumThresholds(23, 3, 2))
         assert self.read()
 
     @pytest.mark.parametrize("dropouts", [0.0, 0.02, 0.2])
@@ -109,7 +109,7 @@ class TestSurrounded:
     def test_a_client_that_helps_has_an_honest_neighbour(
         self, count: int, colluders: float, dropouts: float
     ) -> None:
-        made, bad = shape(count, count, colluders, dropouts), math.floor(colluders * count + 1e-9)
+        made, bad = thresholds(count, count, colluders, dropouts), math.floor(colluders * count + 1e-9)
         needed = min(made.shares - 1, 2 * made.shares - made.degree - 1)
         others = math.comb(count - 1, made.degree)
         hit = sum(

@@ -85,9 +85,9 @@ class TestDealersThatLie:
         dealing: list[str] = []
         share = client.share
 
-        def sharing(given: Any, scope: Any, party: Any, insists: Any) -> Any:
+        def sharing(given: Any, scope: Any, party: Any, requirements: Any) -> Any:
             dealing[:] = [party.name]
-            return share(given, scope, party, insists)
+            return share(given, scope, party, requirements)
 
         monkeypatch.setattr(client, "seal", sealing)
         monkeypatch.setattr(client, "share", sharing)
@@ -128,7 +128,7 @@ class TestSelectiveFailure:
     def refusal(self, value: float) -> str:
         made = session(masked(), names=tuple(f"owner-{i}" for i in range(4))).set_up()
         made.clients["owner-0"].memory["w"] = made.clients["owner-0"].memory["w"] * value
-        part = dict(made.prepared().carrier.parts(tuple(made.clients))["owner-0"])
+        part = dict(made.prepared().carrier.upload_requests(tuple(made.clients))["owner-0"])
         part[client.SHARES] = part[client.SHARES].copy()
         part[client.SHARES][1, 7] ^= 1
         with pytest.raises(HostileMessage, match="does not open as its shares") as found:

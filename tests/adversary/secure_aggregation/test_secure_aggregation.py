@@ -22,7 +22,7 @@ from secure_fedgraph.privacy.carriers.homomorphic.scheme import Adder, SecretKey
 from secure_fedgraph.privacy.carriers.key_agreement import shared_key
 from secure_fedgraph.privacy.carriers.secagg import advertisements, client, neighbours
 from secure_fedgraph.privacy.carriers.secagg import server as masking
-from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
+from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds
 from secure_fedgraph.privacy.carriers.secagg.ring_words import accumulate, centred
 from secure_fedgraph.privacy.carriers.secagg.server import Masked
 from secure_fedgraph.privacy.carriers.secagg.shamir import combine
@@ -62,7 +62,7 @@ class Server:
         self.session = self.prepared.session
         self.place = scope(next(self.numbers), cohort=self.names)
         self.secrets = {}
-        for name, part in self.prepared.parts(self.names).items():
+        for name, part in self.prepared.upload_requests(self.names).items():
             self.carrier.accept(change(name, part), self.place, self.parties[name])
             self.words[name] = self.carrier.seal(self.uploads[name], self.place, self.parties[name])
             if name in self.pays:
@@ -95,7 +95,7 @@ class Server:
         shares = {}
         for one in revealed:
             shares.update(self.shares_of(owner, one))
-        needed = self.session.shape.shares
+        needed = self.session.thresholds.shares
         some = dict(list(shares.items())[:needed])
         return combine(some).to_bytes(32, "little")
 
@@ -135,7 +135,7 @@ class TestTwoLists:
         """A threshold of half the cohort: two lists reach it."""
         for module in (masking, client):
             monkeypatch.setattr(
-                module, "shape", lambda cohort, *_: Shape(cohort // 2, cohort // 2, cohort - 1)
+                module, "thresholds", lambda cohort, *_: SumThresholds(cohort // 2, cohort // 2, cohort - 1)
             )
 
     def test_too_few_signed_either(self):
@@ -162,7 +162,7 @@ class TestTwoLists:
             pays=("c0",), carrier=Masked(colluders=0.2).bind(BindContext(CHANNEL, SIX, "zero-out"))
         )
         server.take_uploads()
-        assert 2 * server.session.shape.signatures > 6 + 1
+        assert 2 * server.session.thresholds.signatures > 6 + 1
 
 
 class TestListsThatMix:
@@ -191,7 +191,7 @@ class TestListsThatMix:
         kinds = {n: [m for m in others if m not in (n, others[others.index(n) - 1])] for n in others}
         for name in others:  # holders that were told it is gone hold back nothing of its mask's key
             shares = server.shares_of(name, {m: revealed[m] for m in kinds[name]})
-            needed = server.session.shape.shares
+            needed = server.session.thresholds.shares
             seed = combine(dict(list(shares.items())[:needed])).to_bytes(32, "little")
             pair = AgreementKey.from_seed(seed).shared_with(
                 server.session.advertised.row(names[0], "public"), info
@@ -211,7 +211,7 @@ class TestListsThatMix:
         def lax(scope, party, step):
             found = real(scope, party, step)
             if step == "agree":  # and whoever asks for few surviving neighbours
-                found.shape = dataclasses.replace(found.shape, shares=1)
+                found.thresholds = dataclasses.replace(found.thresholds, shares=1)
             return found
 
         monkeypatch.setattr(client, "_next", lax)
@@ -423,17 +423,19 @@ class TestQuorum:
 
         def lax(scope, party, step):
             found = real(scope, party, step)
-            found.shape = found.shape and dataclasses.replace(found.shape, shares=1)
+            found.thresholds = found.thresholds and dataclasses.replace(found.thresholds, shares=1)
             return found
 
         server = Server().take_uploads()
         monkeypatch.setattr(client, "_next", lax)
         revealed = server.unmask(server.sign((VICTIM,)))
-        assert len(server.shares_of(VICTIM, revealed)) == 1 < server.session.shape.shares
+        assert len(server.shares_of(VICTIM, revealed)) == 1 < server.session.thresholds.shares
 
     def test_a_threshold_that_the_server_named_would_open_it(self, monkeypatch):
         for module in (masking, client):
-            monkeypatch.setattr(module, "shape", lambda cohort, present, *_: Shape(1, 1, present - 1))
+            monkeypatch.setattr(
+                module, "thresholds", lambda cohort, present, *_: SumThresholds(1, 1, present - 1)
+            )
         monkeypatch.setattr(client, "_large_enough", lambda *_: None)
         server = Server().take_uploads()
         revealed = server.unmask(server.sign((VICTIM,)))
@@ -449,7 +451,7 @@ class TestQuorum:
     def test_too_few_others_behind_an_upload(self):
         server = Server()
         prepared = server.carrier.prepare(server.ask, SIX, "update")
-        part = prepared.parts(SIX)["c0"]
+        part = prepared.upload_requests(SIX)["c0"]
         fewer = {
             client.SENDERS: "\n".join(part[client.SENDERS].split("\n")[:2]),
             client.SHARES: part[client.SHARES][:2],
@@ -487,7 +489,7 @@ class TestNeighbours:
         chosen = (*self.PAID[:9], self.NAMES[0], *self.PAID[9:], *self.NAMES[19:])
         for module in (masking, client):
             monkeypatch.setattr(module, "circle", lambda names, seed: chosen)
-        assert neighbours.shape(33, 33, 0.1, 0.2).degree == 18
+        assert neighbours.thresholds(33, 33, 0.1, 0.2).degree == 18
         assert self.surrounded()
 
 
@@ -502,7 +504,7 @@ class TestWithheldShares:
         few: list[str] = []
 
         def fewer(part):
-            few.extend(part[client.SENDERS].split("\n")[: server.prepared.session.shape.shares - 1])
+            few.extend(part[client.SENDERS].split("\n")[: server.prepared.session.thresholds.shares - 1])
             rows = part[client.SHARES][: len(few)]
             return {client.SENDERS: "\n".join(few), client.SHARES: rows}
 
@@ -511,10 +513,10 @@ class TestWithheldShares:
         for name in survivors[1:]:  # the victim would not sign: some of them never shared with it
             with contextlib.suppress(HostileMessage):  # nor would those with too many of the few around
                 signed |= server.sign(survivors, (name,))
-        if len(signed) < server.session.shape.signatures:
+        if len(signed) < server.session.thresholds.signatures:
             return False
         revealed = server.unmask(signed)
-        if len(server.shares_of(victim, revealed)) < server.session.shape.shares:
+        if len(server.shares_of(victim, revealed)) < server.session.thresholds.shares:
             return False
         plus, minus = [], [advertisements.own_key(server.seed(victim, revealed), server.bound_to)]
         info = advertisements.pair_info(server.bound_to)
@@ -528,7 +530,7 @@ class TestWithheldShares:
 
     def test_fewer_shares_than_half_the_holders_would_not(self, monkeypatch):
         for module in (masking, client):
-            monkeypatch.setattr(module, "shape", lambda *_: Shape(19, 6, 12))
+            monkeypatch.setattr(module, "thresholds", lambda *_: SumThresholds(19, 6, 12))
         assert self.withheld()
 
     def test_in_a_complete_graph_the_same_number_does_it(self, monkeypatch):
@@ -563,9 +565,9 @@ class TestBroadcasts:
         # it does not mind that the uploads say themselves that they are of different broadcasts
         replies = {n: {k: v for k, v in tree.items() if k != "context"} for n, tree in told.items()}
         head = made.clients[VICTIM]._history.head
-        place = dataclasses.replace(scope(100, cohort=SIX), given=head)
+        place = dataclasses.replace(scope(100, cohort=SIX), history_head=head)
         made.courier._exchange = 100
-        ask = made.round()._asking(bound.channel)
+        ask = made.round()._tolerant_ask(bound.channel)
         total = bound.open_sum(replies, place, ask).total["w"].numpy()
         return np.abs(total - vectors(made)[VICTIM]).max()
 
@@ -583,7 +585,7 @@ class TestBroadcasts:
         monkeypatch.setattr(
             advertisements,
             "context",
-            lambda place, advertised: real(dataclasses.replace(place, given=""), advertised),
+            lambda place, advertised: real(dataclasses.replace(place, history_head=""), advertised),
         )
         assert self.lie() < 1e-6
 
@@ -592,7 +594,7 @@ class TestShares:
     def test_a_share_for_another_reader_does_not_open(self):
         server = Server()
         prepared = server.carrier.prepare(server.ask, SIX, "update")
-        parts = prepared.parts(SIX)
+        parts = prepared.upload_requests(SIX)
         swapped = {**parts["c1"], client.SENDERS: parts["c0"][client.SENDERS]}
         with pytest.raises(HostileMessage, match=r"not its neighbours'|does not open"):
             server.carrier.accept(swapped, scope(40, cohort=SIX), server.parties["c1"])
@@ -605,7 +607,7 @@ class TestShares:
     def test_nor_one_of_another_sum(self):
         parties = introduced(SIX)
         old = Server(parties)
-        stale = old.carrier.prepare(old.ask, SIX, "update").parts(SIX)["c0"]
+        stale = old.carrier.prepare(old.ask, SIX, "update").upload_requests(SIX)["c0"]
         new = Server(parties, exchange=50)
         new.carrier.prepare(new.ask, SIX, "update")
         with pytest.raises(HostileMessage, match="does not open"):
@@ -618,7 +620,7 @@ class TestShares:
     def stale_opens(self):
         parties = introduced(SIX)
         old = Server(parties)
-        stale = old.carrier.prepare(old.ask, SIX, "update").parts(SIX)["c0"]
+        stale = old.carrier.prepare(old.ask, SIX, "update").upload_requests(SIX)["c0"]
         new = Server(parties, exchange=50)
         new.carrier.prepare(new.ask, SIX, "update")
         new.carrier.accept(stale, scope(90, cohort=SIX), parties["c0"])
@@ -627,7 +629,7 @@ class TestShares:
         server = Server().take_uploads()
         played = Party("c1", None, {}, {"agreement": AgreementKey.generate(), "peers": {}})
         played.secrets["peers"] = {n: p.secrets["agreement"].public for n, p in server.parties.items()}
-        part = server.prepared.parts(SIX)["c1"]
+        part = server.prepared.upload_requests(SIX)["c1"]
         key = shared_key(played, "c0", scope(0, "", ()), "masked: shares")
         with pytest.raises(HostileMessage, match="does not open"):
             client.unseal(

@@ -149,7 +149,7 @@ class TestALyingServer:
     def test_it_delivers_twice(self):
         made, replies = self.shared()
         self.deliver(made, "owner-0", self.others(replies, "owner-0"))
-        with pytest.raises(HostileMessage, match="one it has read"):
+        with pytest.raises(HostileMessage, match="already read"):
             self.deliver(made, "owner-0", self.others(replies, "owner-0"), under=61)
 
     def test_it_names_a_cohort_without_the_reader(self):

@@ -18,7 +18,7 @@ from parties import Session, Toy, session
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.policies import homomorphic, masked, plaintext
-from secure_fedgraph.privacy.bound import CutWarning
+from secure_fedgraph.privacy.bound import Bound, CutWarning
 from secure_fedgraph.privacy.carriers import tolerant_ask
 from secure_fedgraph.privacy.carriers.secagg import advertisements, server
 from secure_fedgraph.privacy.contracts import Scope
@@ -144,7 +144,7 @@ def test_shares_beyond_the_field_are_nobodys_and_the_sum_is_exact():
 def test_without_sorting_the_same_bytes_end_the_round(case, monkeypatch):
     step, change, reason = SPOILT[case]
     monkeypatch.setattr(server.Masked, "check", lambda *_: None)
-    monkeypatch.setattr("secure_fedgraph.privacy.bound.Bound.sorted_out", lambda self, replies: (replies, {}))
+    monkeypatch.setattr(Bound, "split_valid", lambda self, replies: (replies, {}))
     made = spoilt(step, change)
     with pytest.raises(HostileMessage, match=reason):
         made.round().reduce(Toy.UPDATE)
@@ -196,7 +196,7 @@ def test_a_client_that_was_told_something_else_is_left_out_and_the_sum_is_exact(
 
 
 def test_uploads_that_do_not_say_what_they_are_bound_to_open_noise(monkeypatch):
-    monkeypatch.setattr(server.Masked, "context", lambda *_: "")
+    monkeypatch.setattr(server.Masked, "binding_mark", lambda *_: "")
     made = told_otherwise()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CutWarning)  # the tally is noise too: a warning half of the time
@@ -249,7 +249,7 @@ def test_too_many_liars_and_the_reasons_are_told():
         Refused, match=r"only 2 of 5 .* and 3 are needed: nothing was opened; owner-2's reply"
     ):
         made.round().reduce(Toy.UPDATE)
-    assert tolerant_ask.TOLD == 3
+    assert tolerant_ask.REASONS_SHOWN == 3
 
 
 def test_two_layouts_of_two_each_blame_nobody():

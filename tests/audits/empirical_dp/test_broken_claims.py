@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 
 from secure_fedgraph.audits.grid import report
-from secure_fedgraph.audits.grid.grid import EACH, LEFT, Audit
+from secure_fedgraph.audits.grid.grid import RESIDUAL, SINGLE_OWNERS, Audit
 from secure_fedgraph.cli import auditing
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BrokenClaim
@@ -29,17 +29,17 @@ def found(aim, domain, leaks=True, adversary="server"):
 
 
 def test_only_a_server_that_reads_single_owners_under_masks_breaks_the_claim():
-    assert len(report.broken(found(EACH, "masked"))) == 1
-    assert len(report.broken(found(EACH, "cipher"))) == 1
-    assert report.broken(found(EACH, "real")) == []
-    assert report.broken(found(LEFT, "masked")) == []
-    assert report.broken(found(EACH, "masked", leaks=False)) == []
-    assert report.broken(found(EACH, "masked", adversary="client")) == []
+    assert len(report.broken(found(SINGLE_OWNERS, "masked"))) == 1
+    assert len(report.broken(found(SINGLE_OWNERS, "cipher"))) == 1
+    assert report.broken(found(SINGLE_OWNERS, "real")) == []
+    assert report.broken(found(RESIDUAL, "masked")) == []
+    assert report.broken(found(SINGLE_OWNERS, "masked", leaks=False)) == []
+    assert report.broken(found(SINGLE_OWNERS, "masked", adversary="client")) == []
 
 
 def test_a_leak_that_may_be_chance_accuses_nobody():
     """At 2.5 % a cell, a grid of hundreds would accuse right code every time."""
-    made = found(EACH, "masked")
+    made = found(SINGLE_OWNERS, "masked")
     made.cells[0] |= {"baseline": 0.5, "low": 0.51, "surely_at_least": 0.4}
     assert report.broken(made) == []
     made.cells[0]["surely_at_least"] = 0.6
@@ -48,7 +48,7 @@ def test_a_leak_that_may_be_chance_accuses_nobody():
 
 def test_what_sums_give_away_by_subtraction_is_declared():
     """F1 reads an owner from two sums that differ in it: the channel says so, where it may happen."""
-    made = found(EACH, "masked")
+    made = found(SINGLE_OWNERS, "masked")
     made.cells[0]["attack"] = "f1-cohort-differencing"
     assert len(report.broken(made)) == 1
     made.runs[0]["result"]["channels"][0]["excess"] = ["two sums over cohorts that differ in one client ..."]
@@ -69,7 +69,7 @@ def test_a_leak_where_nothing_should_be_readable_exits_4(tmp_path, monkeypatch):
 
     def read_words(found, *rest):
         for cell in found.cells:
-            if cell["settings"]["aim"] == EACH:
+            if cell["settings"]["aim"] == SINGLE_OWNERS:
                 cell.update(leaks=True, outcome="score", score=1.0, verdict="exact", metric="f1",
                             low=1.0, high=1.0, baseline=0.5, baselines={"every word": 0.5})  # fmt: skip
         return real(found, *rest)

@@ -111,7 +111,7 @@ def _steps_not_clipped(patch):
 
 
 def _true_labels(patch):
-    patch.setattr(RandomisedLabels, "drawn", lambda self, labels, classes: labels)
+    patch.setattr(RandomisedLabels, "randomized", lambda self, labels, classes: labels)
 
 
 MUTANTS = {

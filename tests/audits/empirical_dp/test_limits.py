@@ -56,7 +56,7 @@ def nothing_solved_before() -> None:
 
 @pytest.fixture(scope="module")
 def run() -> sfg.Run:
-    return execute(experiment("plaintext"), None, keep=grid.Keep([GeneratorBatch]))
+    return execute(experiment("plaintext"), None, keep=grid.KeepReadChannels([GeneratorBatch]))
 
 
 @pytest.fixture
@@ -197,16 +197,21 @@ def test_a_stopped_search_is_told_in_the_cell_and_on_the_page(tmp_path: Path) ->
         (c["attack"][:2], c["adversary"], c["settings"]["aim"], c["settings"]["variant"]): c
         for c in found.cells
     }
-    stopped = cells["c2", "client", grid.LEFT, "as configured"]
+    stopped = cells["c2", "client", grid.RESIDUAL, "as configured"]
     # an owner asks, and the two others answer
     assert stopped["verdict"] == f"no better than a trivial guess; {told}, about several owners together"
     assert stopped["reason"] == f"c2-neighgen-batch: {told}"
     assert (stopped["details"]["searches_stopped"], stopped["details"]["stopped_after"]) == (1, 0.05)
     assert (stopped["settings"]["controls"], stopped["settings"]["effort"]) == ("exchange batch 1", 0.05)
-    exact = cells["c2", "server", grid.EACH, "exchange batch 1"]  # of one node there is nothing to search
+    exact = cells[
+        "c2", "server", grid.SINGLE_OWNERS, "exchange batch 1"
+    ]  # of one node there is nothing to search
     assert (exact["score"], exact["verdict"], exact["reason"]) == (1.0, "exact", "")
     assert "searches_stopped" not in exact["details"]
-    assert not {"controls", "effort"} & cells["a1", "server", grid.EACH, "as configured"]["settings"].keys()
+    assert (
+        not {"controls", "effort"}
+        & cells["a1", "server", grid.SINGLE_OWNERS, "as configured"]["settings"].keys()
+    )
 
     result = audit_result(found, chosen, ["plaintext"], [0], 1.0, "")
     assert (result["controls"], result["effort"]) == (["exchange batch 1"], 0.05)
@@ -228,7 +233,7 @@ def test_a_stopped_search_is_no_all_clear() -> None:
         "leaks": False,
         "attack": "c2-neighgen-batch",
     }
-    cell |= {"settings": {"aim": grid.LEFT, "variant": "as configured"}, "verdict": "no better"}
+    cell |= {"settings": {"aim": grid.RESIDUAL, "variant": "as configured"}, "verdict": "no better"}
     (through,) = verdicts([cell], ["masked"])
     assert (through["state"], through["short"]) == ("nothing", "nothing was read")
     (stopped,) = verdicts([{**cell, "details": {"searches_stopped": 1, "stopped_after": 20.0}}], ["masked"])
@@ -267,7 +272,7 @@ def test_the_command_hands_both_on(tmp_path: Path) -> None:
     assert (result["controls"], result["effort"]) == (["exchange batch 8", "exchange batch 1"], 30)
     assert [r["variant"] for r in result["runs"]] == ["as configured", "exchange batch 1", "exchange batch 8"]
     assert {c["settings"]["effort"] for c in result["cells"]} == {30}
-    left = [c for c in result["cells"] if c["settings"]["aim"] == grid.LEFT]
+    left = [c for c in result["cells"] if c["settings"]["aim"] == grid.RESIDUAL]
     assert [c["leaks"] for c in left] == [True] * 3  # the asking owner's residual, masked and sealed
 
 

@@ -22,7 +22,7 @@ MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
 MOST = (1, 2, 2)
 TRIALS = 90
 TOUCHES = UnitContributionTrees(0.7, fanout=(2, 2), most=MOST, batches=TRIALS * sum(MOST), trees=2)
-MASHES = Channel("egos_across", Reveal.SUM, Unit.NODE, touches=TOUCHES)
+MASHES = Channel("egos_across", Reveal.SUM, Unit.NODE, unit_contribution=TOUCHES)
 ROADS = {
     "noised by the client": (lambda: local(), "server", ()),
     "noised by the client, replaced": (lambda: local("replace"), "server", ()),
@@ -79,17 +79,25 @@ def test_a_hundred_thousand_calls(name):
 
 
 def _one_cell(patch):
-    patch.setattr(binding, "moved", lambda touches, relation: touches.norm)
+    patch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm)
 
 
 def _itself_only(patch):
     # its places are counted, and not what is reached through them
-    patch.setattr(binding, "moved", lambda touches, relation: touches.norm * math.sqrt(sum(touches.most)))
+    patch.setattr(
+        binding,
+        "l2_sensitivity",
+        lambda contribution, relation: contribution.norm * math.sqrt(sum(contribution.most)),
+    )
 
 
 def _one_role(patch):
     # as a centre only: its occurrences in others' ego-graphs are ignored
-    patch.setattr(binding, "moved", lambda touches, relation: touches.norm * math.sqrt(touches.below[0]))
+    patch.setattr(
+        binding,
+        "l2_sensitivity",
+        lambda contribution, relation: contribution.norm * math.sqrt(contribution.below[0]),
+    )
 
 
 def _not_clipped(patch):
@@ -97,7 +105,7 @@ def _not_clipped(patch):
 
 
 def _any_table(patch):
-    patch.setattr(pooling_trees, "check_table", lambda places, touches: None)
+    patch.setattr(pooling_trees, "check_table", lambda places, contribution: None)
 
 
 MUTANTS = {

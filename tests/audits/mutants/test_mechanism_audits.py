@@ -1,4 +1,4 @@
-"""Every noised upload road against worst-case neighbours: never above its claim, near it, and mutants caught.
+"""Every noised upload path against worst-case neighbours: never above its claim, near it, and mutants caught.
 
 The noise is the operating system's: a right mechanism is accused once in ten thousand audits, by design.
 """
@@ -37,7 +37,7 @@ DELTA, EPSILON, NORM = 1e-5, 4.0, 1.5
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
 OTHERS = NAMES[1:]
 
 
@@ -230,12 +230,12 @@ def in_any_number_of_rows(patch):
 
 
 def of_one_row(patch):
-    patch.setattr(binding, "moved", lambda touches, relation: touches.norm)
+    patch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm)
 
 
 def of_the_client(patch):
     # the clip of a client's upload as the sensitivity of one graph's part
-    patch.setattr(binding, "moved", lambda touches, relation: touches.norm / 2)
+    patch.setattr(binding, "l2_sensitivity", lambda contribution, relation: contribution.norm / 2)
 
 
 def server_noise_against_the_server(patch):
@@ -285,7 +285,9 @@ def test_mutants_are_caught(name, monkeypatch):
     wrong, make, neighbours, reader = MUTANTS[name]
     wrong(monkeypatch)
     bound = make()
-    found = audit(bound, neighbours(bound), reader, trials=5_000 if bound.channel.touches else 1_500)
+    found = audit(
+        bound, neighbours(bound), reader, trials=5_000 if bound.channel.unit_contribution else 1_500
+    )
     assert found.claim == pytest.approx(EPSILON, abs=1e-3)  # it goes on claiming what it claimed
     assert found.broken, found.sentence()
     assert "BROKEN" in found.sentence()
@@ -303,14 +305,20 @@ def in_shares(channel: Channel) -> Bound:
 @pytest.mark.parametrize("channel", [UPDATE, SUMS], ids=lambda channel: channel.name)
 def test_shares_of_the_fewest_honest_survivors_are_enough(channel):
     bound = in_shares(channel)
-    neighbours = pooled_parts(bound, answering=3) if channel.touches else client_rows(bound, NORM, 1, 2, 3)
+    neighbours = (
+        pooled_parts(bound, answering=3) if channel.unit_contribution else client_rows(bound, NORM, 1, 2, 3)
+    )
     found = audit(
-        bound, neighbours, "server", trials=20_000 if channel.touches else 1_000, colluders=("owner-2",)
+        bound,
+        neighbours,
+        "server",
+        trials=20_000 if channel.unit_contribution else 1_000,
+        colluders=("owner-2",),
     )
     # concentrated privacy's epsilon is some per cent above the Gaussian curve's
     assert EPSILON < found.claim < 1.1 * EPSILON
     assert not found.broken, found.sentence()
-    assert found.reached >= (0.75 if channel.touches else 0.25), found.sentence()
+    assert found.reached >= (0.75 if channel.unit_contribution else 0.25), found.sentence()
 
 
 @pytest.mark.parametrize(
@@ -352,7 +360,7 @@ def test_a_stand_in_opens_what_the_carrier_would():
     assert centred(np.array([1.5, -2.0]), 0).tolist() == [1.5, -2.0]
 
 
-def test_without_noise_the_integer_road_shows_everything():
+def test_without_noise_the_ring_encoding_shows_everything():
     bound = fitted(masked(), UPDATE)
     neighbours = client_rows(bound, 0.5)
     found = audit(bound, neighbours, "server", trials=400)

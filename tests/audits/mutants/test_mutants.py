@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from seeded_twice import links_of_a_seed, two_runs
 from test_mechanism_audits import MUTANTS as OF_UPLOADS
 from torch_geometric.data import Data
 
@@ -51,7 +52,7 @@ from secure_fedgraph.privacy.input_dp import randomizer as drawings
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.input_dp.randomizer import lying
+from secure_fedgraph.privacy.input_dp.randomizer import flip_threshold
 from secure_fedgraph.privacy.spending import ledger
 from secure_fedgraph.privacy.spending.ledger import Cost, Ledger, composed
 from secure_fedgraph.privacy.stages.clip import Clip
@@ -66,7 +67,7 @@ Patch = pytest.MonkeyPatch
 NORM, MULTIPLIER, DELTA = 1.5, 2.0, 1e-5
 NAMES = tuple(f"owner-{i}" for i in range(4))
 UPDATE = Channel("update", Reveal.SUM)
-SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, touches=UnitContribution(3, 0.7))
+SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
 P = sfg.policies
 
 
@@ -149,7 +150,9 @@ def a_vertical_run() -> Found:
 
 def an_upload(multiplier: float = MULTIPLIER, channel: Channel = UPDATE, trials: int = 800) -> Found:
     bound = fitted(P.local_dp(NORM, multiplier), channel)
-    neighbours = pooled_parts(bound, 500) if channel.touches else client_rows(bound, NORM, tensors=16)
+    neighbours = (
+        pooled_parts(bound, 500) if channel.unit_contribution else client_rows(bound, NORM, tensors=16)
+    )
     return {"mechanism"} if audit(bound, neighbours, "server", trials=trials).broken else set()
 
 
@@ -172,17 +175,17 @@ def same_seed() -> Found:
 
 def same_runs() -> Found:
     policy = P.local_dp(NORM, 2.0)
-    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def same_masked_runs() -> Found:
     policy = P.distributed_dp(NORM, MULTIPLIER, quorum=3)
-    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def same_stepped_runs() -> Found:
     policy = replace(P.masked(), steps=STEPPED)
-    return names(calls.two_runs(lambda: trained(policy, 1), policy, same_seeds))
+    return names(two_runs(lambda: trained(policy, 1), policy, same_seeds))
 
 
 def ahead() -> Found:
@@ -195,7 +198,7 @@ def own_links() -> Found:
 
 
 def link_seeds() -> Found:
-    return names(calls.links_of_a_seed(RandomisedLinks(1.0), same_seeds))
+    return names(links_of_a_seed(RandomisedLinks(1.0), same_seeds))
 
 
 def link_answers() -> Found:
@@ -678,21 +681,21 @@ def never_taken(patch: Patch) -> None:
 
 
 def rare_label_lies(patch: Patch) -> None:
-    patch.setattr(labels, "lying", lambda *about: lying(*about) // 3)
+    patch.setattr(labels, "flip_threshold", lambda *about: flip_threshold(*about) // 3)
 
 
 def other_truths(patch: Patch) -> None:
     """One other class in place of all the others: a lie is then as many times too rare."""
-    patch.setattr(labels, "lying", lambda epsilon, others: lying(epsilon))
+    patch.setattr(labels, "flip_threshold", lambda epsilon, others: flip_threshold(epsilon))
 
 
 def rare_feature_lies(patch: Patch) -> None:
-    patch.setattr(features, "lying", lambda *about: lying(*about) // 3)
+    patch.setattr(features, "flip_threshold", lambda *about: flip_threshold(*about) // 3)
 
 
 def whole_bits(patch: Patch) -> None:
     """Each of m bits has all of the epsilon."""
-    patch.setattr(features, "lying", lambda epsilon: lying(2 * epsilon))
+    patch.setattr(features, "flip_threshold", lambda epsilon: flip_threshold(2 * epsilon))
 
 
 # of accountants
@@ -759,7 +762,7 @@ COUPLED = "BatchNorm / batch-level losses"
 FLOAT = "float32 Gaussian"
 SELECTION = "hyper-parameter selection on private data"
 BEYOND = "found since"
-"""Not in 5.4: what our own roads could get wrong."""
+"""Not in 5.4: what our own noised paths could get wrong."""
 
 MUTANTS: dict[str, Mutant] = {
     "a short last batch is divided by its own size": Mutant(PARTIAL, short_batch, "sums", "mechanism"),

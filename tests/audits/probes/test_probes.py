@@ -131,7 +131,7 @@ def test_right_noise_is_accused_no_more_often_than_the_level(check: Any):
 def test_what_is_sent_is_the_clipped_upload_and_noise(monkeypatch: pytest.MonkeyPatch):
     update = P.local_dp(1.0, 2.0).bind((Channel("update", Reveal.SUM),), ("a", "b"))["update"]
     rows = {"a": Upload({"w": torch.zeros(20), "b": torch.zeros(2)})}
-    channel = Channel("sums", Reveal.SUM, unit=Unit.NODE, touches=UnitContribution(1, 1.0))
+    channel = Channel("sums", Reveal.SUM, unit=Unit.NODE, unit_contribution=UnitContribution(1, 1.0))
     sums = P.local_dp(1.0, 2.0).bind((channel,), ("a", "b"))["sums"]
     parts = {"a": ContributionRows({"w": torch.zeros(5, 20)}, torch.ones(5, 3, dtype=torch.bool))}
     for bound, examples in ((update, rows), (sums, parts)):

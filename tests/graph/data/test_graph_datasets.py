@@ -16,8 +16,9 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data import packages, sources
 from secure_fedgraph.graph.data.canonical import content_digest
-from secure_fedgraph.graph.data.datasets import available, load, load_graph
+from secure_fedgraph.graph.data.datasets import available, load
 from secure_fedgraph.graph.data.rawfiles import RAW
+from secure_fedgraph.graph.kinds import GraphDataset
 from secure_fedgraph.graph.partition.partition import partition
 from secure_fedgraph.graph.sample.links import undirected_links
 
@@ -294,5 +295,6 @@ def test_published_graphs(
     cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, sizes: tuple[int, int, int, int]
 ) -> None:
     monkeypatch.setenv(sources.VARIABLE, DATA)
-    found = load_graph(name)
+    found = load(name)
+    assert isinstance(found, GraphDataset)
     assert (found.graph.num_nodes, found.graph.num_edges, found.features, found.classes) == sizes

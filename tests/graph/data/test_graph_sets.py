@@ -15,9 +15,9 @@ import torch
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data import graph_sets, packages, sources
-from secure_fedgraph.graph.data.datasets import DATASETS, KINDS, available, load, load_graph
+from secure_fedgraph.graph.data.datasets import DATASETS, KINDS, available, load
 from secure_fedgraph.graph.data.rawfiles import RAW
-from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.kinds import GraphSetDataset
 
 DATA = os.environ.get(sources.VARIABLE, "")
 DIGESTS = {
@@ -248,22 +248,6 @@ def test_molecules_that_rdkit_cannot_read_are_left_out(
     assert (found.graphs[0].edge_attr.shape, found.features) == ((4, 3), 9)
     assert found.source.endswith(f"read by rdkit {rdkit.__version__}")
     assert capfd.readouterr() == ("", "")
-
-
-def test_what_is_not_one_graph_is_refused_before_it_is_read(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(BadInput, match="'mutag'"):
-        load_graph("mutag")
-    with pytest.raises(BadInput, match="'ciao'"):
-        load_graph("ciao")
-    with pytest.raises(BadInput, match="'venice'"):
-        load_graph("venice")
-    with pytest.raises(BadInput, match="'mutag'"):
-        load_graph("mutak")
-    made = load_graph("synthetic-citation", nodes=50, classes=3)
-    assert isinstance(made, GraphDataset)
-    assert made.kind == "node"
 
 
 @pytest.mark.parametrize(

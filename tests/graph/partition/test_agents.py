@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.kinds import GraphSetDataset
 from secure_fedgraph.graph.partition.agents import file_order_agents, random_agents, rewired
-from secure_fedgraph.graph.partition.registry import hand_out
+from secure_fedgraph.graph.partition.registry import split_data
 from secure_fedgraph.graph.partition.result import EVERYBODY
 
 
@@ -33,13 +33,13 @@ def numbers(packed: Data) -> list[int]:
 
 
 def test_every_graph_has_one_place():
-    handout = random_agents(dataset(), 4, 0)
-    owned = [n for owner in handout.owners for n in numbers(owner)]
-    examined = numbers(handout.test_set.inputs)
+    partition_result = random_agents(dataset(), 4, 0)
+    owned = [n for owner in partition_result.owners for n in numbers(owner)]
+    examined = numbers(partition_result.test_set.inputs)
     assert sorted(owned + examined) == list(range(50))
     assert len(examined) == 4  # a tenth of 25 is 2.5, and ties go to training: two of each class
-    assert sorted(len(owner.y) for owner in handout.owners) == [11, 11, 12, 12]
-    for owner in handout.owners:
+    assert sorted(len(owner.y) for owner in partition_result.owners) == [11, 11, 12, 12]
+    for owner in partition_result.owners:
         masks = torch.stack([owner.train_mask, owner.val_mask, owner.test_mask])
         assert masks.sum(0).tolist() == [1] * len(owner.y)
         assert owner.graph_id.tolist() == numbers(owner)
@@ -57,12 +57,12 @@ def test_the_exam_is_nobodys_and_shows_no_answer():
 
 
 def test_file_order_deals_runs():
-    handout = file_order_agents(dataset(), 5, 0)
-    for owner in handout.owners:
+    partition_result = file_order_agents(dataset(), 5, 0)
+    for owner in partition_result.owners:
         assert numbers(owner) == sorted(numbers(owner))
-    assert max(numbers(handout.owners[0])) < min(numbers(handout.owners[1]))
-    assert handout.owners[0].y.unique().tolist() == [0]
-    assert handout.owners[4].y.unique().tolist() == [1]
+    assert max(numbers(partition_result.owners[0])) < min(numbers(partition_result.owners[1]))
+    assert partition_result.owners[0].y.unique().tolist() == [0]
+    assert partition_result.owners[4].y.unique().tolist() == [1]
 
 
 def test_seeds():
@@ -72,10 +72,12 @@ def test_seeds():
 
 
 def test_shares_are_settings():
-    handout = hand_out("random", dataset(), 4, 0, global_test=0.2, own_test=0.2, own_validation=0.2)
-    assert handout.facts["tests"] == 10
-    assert [int(o.val_mask.sum()) for o in handout.owners] == [2, 2, 2, 2]
-    assert handout.facts["training"] == [6, 6, 6, 6]
+    partition_result = split_data(
+        "random", dataset(), 4, 0, global_test=0.2, own_test=0.2, own_validation=0.2
+    )
+    assert partition_result.facts["tests"] == 10
+    assert [int(o.val_mask.sum()) for o in partition_result.owners] == [2, 2, 2, 2]
+    assert partition_result.facts["training"] == [6, 6, 6, 6]
     without = random_agents(dataset(), 4, 0, own_test=0.0)
     assert not without.test_set.own_tests
     alone = random_agents(dataset(), 4, 0, global_test=0.0)
@@ -106,10 +108,17 @@ def links(graph: Data) -> set[tuple[int, int]]:
 class TestQuality:
     def test_groups_in_order_and_how_much_each_loses(self):
         given = {tuple(g.x[0].tolist()): links(g) for g in dataset().graphs}
-        handout = random_agents(dataset(), 6, 0, perturbed=True)
-        assert list(handout.facts["quality"].values()) == ["low", "low", "medium", "medium", "high", "high"]
-        assert handout.facts["rewired"] == {"low": 0.5, "medium": 0.3, "high": 0.1}
-        for owner, moved in zip(handout.owners, [4, 4, 2, 2, 1, 1], strict=True):  # of eight links
+        partition_result = random_agents(dataset(), 6, 0, perturbed=True)
+        assert list(partition_result.facts["quality"].values()) == [
+            "low",
+            "low",
+            "medium",
+            "medium",
+            "high",
+            "high",
+        ]
+        assert partition_result.facts["rewired"] == {"low": 0.5, "medium": 0.3, "high": 0.1}
+        for owner, moved in zip(partition_result.owners, [4, 4, 2, 2, 1, 1], strict=True):  # of eight links
             for g in range(len(owner.y)):
                 nodes = (owner.graph == g).nonzero().flatten()
                 here = owner.edge_index[:, torch.isin(owner.edge_index[0], nodes)] - nodes[0]
@@ -118,7 +127,7 @@ class TestQuality:
                 assert len(now) == 16
                 assert len(now - before) == 2 * moved
                 assert all((b, a) in now and a != b for a, b in now)
-        assert handout.pool is None
+        assert partition_result.pool is None
 
     def test_the_exam_is_as_it_was(self):
         plain, changed = (random_agents(dataset(), 6, 0, perturbed=p).test_set.inputs for p in (False, True))

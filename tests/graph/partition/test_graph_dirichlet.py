@@ -19,34 +19,34 @@ def dataset():
 
 
 @pytest.fixture(scope="module")
-def handout(dataset):
+def partition_result(dataset):
     return dirichlet(dataset, 5, 0)
 
 
-def test_every_graph_has_one_owner_and_one_place(dataset, handout):
-    held = torch.cat([owner.graph_id for owner in handout.owners])
+def test_every_graph_has_one_owner_and_one_place(dataset, partition_result):
+    held = torch.cat([owner.graph_id for owner in partition_result.owners])
     assert sorted(held.tolist()) == list(range(203))
     counts = torch.zeros(3, dtype=torch.long)
-    for owner in handout.owners:
+    for owner in partition_result.owners:
         masks = torch.stack([owner.train_mask, owner.val_mask, owner.test_mask])
         assert masks.sum(0).eq(1).all()
         counts += masks.sum(1)
     assert counts.tolist() == [162, 20, 21]  # 80/10/10 of all, not of each
 
 
-def test_an_owner_holds_its_own_graphs(dataset, handout):
-    owner = handout.owners[2]
+def test_an_owner_holds_its_own_graphs(dataset, partition_result):
+    owner = partition_result.owners[2]
     for place, number in enumerate(owner.graph_id.tolist()):
         one, given = select_graphs(owner, torch.tensor([place])), dataset.graphs[number]
         assert one.x.equal(given.x) and one.edge_index.equal(given.edge_index)
         assert one.edge_attr.equal(given.edge_attr) and one.y.equal(given.y)
 
 
-def test_the_exam_is_the_owners_held_out_graphs_without_their_classes(handout):
-    test_set = handout.test_set
+def test_the_exam_is_the_owners_held_out_graphs_without_their_classes(partition_result):
+    test_set = partition_result.test_set
     assert test_set.inputs.get("y") is None and not test_set.own_tests
     assert list(test_set.tests) == [f"owner-{i}" for i in range(5)] == list(test_set.validations)
-    for name, owner in zip(test_set.tests, handout.owners, strict=True):
+    for name, owner in zip(test_set.tests, partition_result.owners, strict=True):
         for asked, mask in (
             (test_set.tests[name], owner.test_mask),
             (test_set.validations[name], owner.val_mask),
@@ -84,13 +84,13 @@ def test_sizes_follow_the_dirichlet_distribution(dataset):
     assert shares.var() == pytest.approx(0.25 * 0.75 / 3, rel=0.5)
 
 
-def test_the_same_seed_gives_the_same_and_another_another(dataset, handout):
-    assert dirichlet(dataset, 5, 0).facts == handout.facts
-    assert dirichlet(dataset, 5, 1).facts["sizes"] != handout.facts["sizes"]
+def test_the_same_seed_gives_the_same_and_another_another(dataset, partition_result):
+    assert dirichlet(dataset, 5, 0).facts == partition_result.facts
+    assert dirichlet(dataset, 5, 1).facts["sizes"] != partition_result.facts["sizes"]
 
 
-def test_it_can_be_pooled_again(dataset, handout):
-    assert len(handout.pool.y) == 203 and int(handout.pool.train_mask.sum()) == 162
+def test_it_can_be_pooled_again(dataset, partition_result):
+    assert len(partition_result.pool.y) == 203 and int(partition_result.pool.train_mask.sum()) == 162
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,14 @@ def made(clients: int = 4, seed: int = 0, **settings: Any) -> Partition:
 
 
 def test_nobody_holds_a_node_of_the_global_test() -> None:
-    handout = made()
+    partition_result = made()
     whole = connected(GRAPH)
-    held = torch.cat([own.node_id for own in handout.owners]).unique()
-    assert len(handout.test_set.labels) == int(0.3 * len(whole))
+    held = torch.cat([own.node_id for own in partition_result.owners]).unique()
+    assert len(partition_result.test_set.labels) == int(0.3 * len(whole))
     # identities by content: rows of features are as good as unique here, so count what is left over
-    assert len(held) <= len(whole) - len(handout.test_set.labels)
+    assert len(held) <= len(whole) - len(partition_result.test_set.labels)
     free = set(whole.tolist()) - set(held.tolist())
-    matching = [node for node in free if (GRAPH.x[node] == handout.test_set.inputs.x[0]).all()]
+    matching = [node for node in free if (GRAPH.x[node] == partition_result.test_set.inputs.x[0]).all()]
     assert matching
 
 
@@ -54,13 +54,13 @@ def test_an_owners_nodes_are_split_as_the_released_code_splits_them() -> None:
 
 
 def test_most_of_an_owner_is_of_its_major_classes() -> None:
-    handout = made(major_labels=2, local_share=0.15)
-    for own, major in zip(handout.owners, handout.facts["major_labels"], strict=True):
+    partition_result = made(major_labels=2, local_share=0.15)
+    for own, major in zip(partition_result.owners, partition_result.facts["major_labels"], strict=True):
         assert float(torch.isin(own.y, torch.tensor(major)).float().mean()) > 0.7
     even = made(major_rate=0.0, local_share=0.15)
     shares = [
         float(torch.isin(own.y, torch.tensor(major)).float().mean())
-        for own, major in zip(even.owners, handout.facts["major_labels"], strict=True)
+        for own, major in zip(even.owners, partition_result.facts["major_labels"], strict=True)
     ]
     assert sum(shares) / len(shares) < 0.6
 
@@ -97,12 +97,12 @@ def test_isolated_nodes_are_dropped_from_the_whole() -> None:
 
 
 def test_the_facts_are_json_and_count_overlaps() -> None:
-    handout = made()
-    facts = json.loads(json.dumps(handout.facts))
-    held = torch.bincount(torch.cat([own.node_id for own in handout.owners]))
+    partition_result = made()
+    facts = json.loads(json.dumps(partition_result.facts))
+    held = torch.bincount(torch.cat([own.node_id for own in partition_result.owners]))
     assert facts["held_by_several"] == int((held > 1).sum()) > 0
     assert facts["holders"] == int(held.max()) >= 2
-    assert facts["sizes"] == [own.num_nodes for own in handout.owners]
+    assert facts["sizes"] == [own.num_nodes for own in partition_result.owners]
 
 
 def test_the_seed_decides_and_more_owners_leave_the_first_ones_alone() -> None:
@@ -136,9 +136,9 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], words: str)
 @pytest.mark.needs_data("planetoid")
 def test_coras_owners_have_the_sizes_behind_the_papers_table_7() -> None:
     """About 975 nodes an owner with half of the nodes and 200 tests; with 0.3 and 300 far fewer."""
-    from secure_fedgraph.graph.data.datasets import load_graph
+    from secure_fedgraph.graph.data.datasets import load
 
-    cora = load_graph("cora").graph
+    cora = load("cora").graph
     sizes = [int(n) for seed in range(4) for n in label_skew(cora, 5, seed).facts["sizes"]]
     assert 925 < sum(sizes) / len(sizes) < 1025
     with pytest.raises(BadInput, match="without training nodes"):

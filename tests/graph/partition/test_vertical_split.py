@@ -24,45 +24,45 @@ def graph() -> Data:
 
 
 def test_every_column_is_one_owners(graph):
-    handout = vertical(graph, 3, seed=0)
-    assert [owner.x.shape for owner in handout.owners] == [(200, 7), (200, 7), (200, 6)]
-    first_row = torch.cat([owner.x[0] for owner in handout.owners])
+    partition_result = vertical(graph, 3, seed=0)
+    assert [owner.x.shape for owner in partition_result.owners] == [(200, 7), (200, 7), (200, 6)]
+    first_row = torch.cat([owner.x[0] for owner in partition_result.owners])
     assert sorted(first_row.tolist()) == list(range(20))
     assert first_row.tolist() != list(range(20))  # permuted before it is cut
-    assert all(torch.equal(owner.x[5], owner.x[0] + 100) for owner in handout.owners)
+    assert all(torch.equal(owner.x[5], owner.x[0] + 100) for owner in partition_result.owners)
 
 
 def test_each_owner_has_its_own_eighty_percent_of_the_links(graph):
-    handout = vertical(graph, 3, seed=0)
+    partition_result = vertical(graph, 3, seed=0)
     whole = {tuple(link) for link in undirected_links(graph.edge_index).T.tolist()}
     found = []
-    for owner in handout.owners:
+    for owner in partition_result.owners:
         links = {tuple(link) for link in undirected_links(owner.edge_index).T.tolist()}
         assert len(links) == round(0.8 * len(whole))
         assert links < whole
         assert owner.edge_index.shape[1] == 2 * len(links)  # both directions
         found.append(links)
     assert found[0] != found[1]
-    assert handout.facts["links"] == [round(0.8 * len(whole))] * 3
+    assert partition_result.facts["links"] == [round(0.8 * len(whole))] * 3
 
 
 def test_all_links_under_a_name_of_its_own(graph):
     deal = PARTITIONS["vertical_all_links"].split
     assert isinstance(deal, partial)
-    handout = deal(graph, 2, 0)
-    assert handout.facts["links"] == [handout.facts["all_links"]] * 2
+    partition_result = deal(graph, 2, 0)
+    assert partition_result.facts["links"] == [partition_result.facts["all_links"]] * 2
     assert set(PARTITIONS["vertical"].settings) == set(PARTITIONS["vertical_all_links"].settings)
 
 
 def test_no_owner_knows_a_label_that_is_not_for_training(graph):
-    handout = vertical(graph, 3, seed=0)
-    for owner in handout.owners:
+    partition_result = vertical(graph, 3, seed=0)
+    for owner in partition_result.owners:
         assert torch.equal(owner.y >= 0, owner.train_mask)
         assert torch.equal(owner.y[owner.train_mask], graph.y[owner.train_mask])
         assert not owner.val_mask.any()
         assert not owner.test_mask.any()
-    assert set(handout.test_set.inputs.to_dict()) == {"num_nodes"}
-    assert handout.test_set.inputs.num_nodes == 200
+    assert set(partition_result.test_set.inputs.to_dict()) == {"num_nodes"}
+    assert partition_result.test_set.inputs.num_nodes == 200
 
 
 def test_labels_at_one_owner(graph):
@@ -72,10 +72,14 @@ def test_labels_at_one_owner(graph):
 
 
 def test_training_validation_and_test_do_not_meet(graph):
-    handout = vertical(graph, 2, seed=0)
+    partition_result = vertical(graph, 2, seed=0)
     train, val, test = (
         next(iter(nodes.values()))
-        for nodes in (handout.test_set.trainings, handout.test_set.validations, handout.test_set.tests)
+        for nodes in (
+            partition_result.test_set.trainings,
+            partition_result.test_set.validations,
+            partition_result.test_set.tests,
+        )
     )
     together = torch.cat([train, val, test])
     assert len(together) == len(together.unique()) == 200

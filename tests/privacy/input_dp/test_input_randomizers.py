@@ -25,7 +25,7 @@ from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.input_dp.features import MultiBitFeatures
 from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
 from secure_fedgraph.privacy.input_dp.links import RandomisedLinks
-from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, lying
+from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer, flip_threshold
 from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS, randomizer_of
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Cost, read_ledger
@@ -60,7 +60,7 @@ class TestCoins:
     @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 8.0, 20.0, 700.0])
     def test_the_lie_is_never_rarer_than_claimed(self, epsilon, others):
         """Exactly, in fractions: the truth against the other answer that a remainder gives most rarely."""
-        lie = Fraction(lying(epsilon, others), 2**64)
+        lie = Fraction(flip_threshold(epsilon, others), 2**64)
         truth, other = 1 - lie, lie * Fraction(2**64 // others, 2**64)
         assert truth / other <= Fraction(math.nextafter(math.exp(min(epsilon, 709)), 0))
         assert truth / other >= 1 - Fraction(1, 2**40)

@@ -266,7 +266,7 @@ class TestRuns:
             found = protect(asked, asked.make_algorithm(), make_federation(asked))
             bound = found.policy.bind([UPDATE], NAMES)["update"]
             assert bound.stages[0].norm == norm
-            assert bound.stages[1].moved == norm
+            assert bound.stages[1].l2_sensitivity == norm
             assert bound.stages[1].multiplier == found.plan.multipliers["update"]
 
 

@@ -78,7 +78,7 @@ def test_nothing_to_clip(shape):
 def test_behind_noise_it_does_not_bind():
     """A zeroed row that carries noise is not at zero: clipping it again bounds nothing that was promised."""
     with pytest.raises(Incompatible, match="put Clip before the noise"):
-        Clip(2.0).bind(Sensitivity(1.0, noised_by="client"), context("zero-out"))
+        Clip(2.0).bind(Sensitivity(1.0, noise_added_by="client"), context("zero-out"))
 
 
 @pytest.mark.parametrize("norm", [0.0, -1.0, math.inf, math.nan])

@@ -31,7 +31,7 @@ from secure_fedgraph.protocol import Channel, ContributionRows, Reveal, Unit, Un
 
 SUM = Channel("update", Reveal.SUM)
 EACH = Channel("single", Reveal.EACH)
-SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, touches=UnitContribution(2, 0.5))
+SUMS = Channel("motif_sums", Reveal.SUM, Unit.GRAPH, unit_contribution=UnitContribution(2, 0.5))
 TERMS = BindContext(SUM, NAMES, "zero-out")
 SIDES = ("client", "server")
 
@@ -43,7 +43,7 @@ def many(count: int) -> tuple[str, ...]:
 @functools.cache
 def bound(multiplier: float, l2: float, by: str = "client") -> Gaussian:
     stage, after = Gaussian(multiplier, by=by).bind(Sensitivity(l2, Unit.CLIENT), TERMS)
-    assert after == Sensitivity(l2, Unit.CLIENT, noised_by=by)
+    assert after == Sensitivity(l2, Unit.CLIENT, noise_added_by=by)
     assert isinstance(stage, Gaussian)
     return stage
 
@@ -321,7 +321,7 @@ class TestRing:
 class TestPooledOnTheGrid:
     """Sums over units: each part is rounded before anything is added up, so a unit moves them by no more."""
 
-    touches = UnitContribution(2, 0.5)
+    contribution = UnitContribution(2, 0.5)
     bound = math.sqrt(2) * 0.5
 
     def parts(self, seed: int) -> ContributionRows:
@@ -334,27 +334,27 @@ class TestPooledOnTheGrid:
         for parts, unit in itertools.product(map(self.parts, range(20)), range(7)):
             keep = torch.arange(7) != unit
             less = ContributionRows({"rows": parts.values["rows"][keep]}, parts.places[keep])
-            moved = pool(parts, self.touches, grid) - pool(less, self.touches, grid)
+            moved = pool(parts, self.contribution, grid) - pool(less, self.contribution, grid)
             worst = max(worst, float(np.linalg.norm(moved)))
         return worst
 
     @staticmethod
-    def behind_the_sum(parts: ContributionRows, touches: UnitContribution, grid: float) -> np.ndarray:
-        return np.trunc(pooled(parts, touches, Unit.GRAPH)[1] / grid) * grid
+    def behind_the_sum(parts: ContributionRows, contribution: UnitContribution, grid: float) -> np.ndarray:
+        return np.trunc(pooled(parts, contribution, Unit.GRAPH)[1] / grid) * grid
 
     @staticmethod
-    def to_the_nearest(parts: ContributionRows, touches: UnitContribution, grid: float) -> np.ndarray:
+    def to_the_nearest(parts: ContributionRows, contribution: UnitContribution, grid: float) -> np.ndarray:
         _, matrix, places = parts.packed(Unit.GRAPH)
-        rounded = np.rint(clipped(matrix, touches.norm).astype(np.float64) / grid) * grid
-        return first(places, touches.rows).T.astype(np.float64) @ rounded
+        rounded = np.rint(clipped(matrix, contribution.norm).astype(np.float64) / grid) * grid
+        return first(places, contribution.rows).T.astype(np.float64) @ rounded
 
     @pytest.mark.parametrize("grid", [2.0**-2, 0.07, 2.0**-12])
     def test_no_unit_moves_more(self, grid):
-        def pool(parts, touches, grid):
-            return pooled(parts, touches, Unit.GRAPH, grid)[1]
+        def pool(parts, contribution, grid):
+            return pooled(parts, contribution, Unit.GRAPH, grid)[1]
 
         assert 0 < self.farthest(pool, grid) <= self.bound
-        sums = pool(self.parts(0), self.touches, grid) / grid
+        sums = pool(self.parts(0), self.contribution, grid) / grid
         assert np.abs(sums - np.rint(sums)).max() < 1e-9
 
     @pytest.mark.parametrize("mutant", [behind_the_sum, to_the_nearest])
@@ -367,12 +367,12 @@ class TestPooledOnTheGrid:
         stage = dataclasses.replace(made.stages[0], step=0.25, sigma=3, limit=1e6)
         made = dataclasses.replace(made, stages=(stage,))
 
-        def sent(parts, touches, grid):
+        def sent(parts, contribution, grid):
             return np.asarray(made.seal(parts, scope(), None)["data"], dtype=np.float64)
 
         assert 0 < self.farthest(sent, 0.25) <= self.bound
         # whole steps; at most one fewer than the sums have, since the door shortens by a hair and truncates
-        expected = pooled(self.parts(3), SUMS.touches, Unit.GRAPH, 0.25)[1].reshape(-1) / 0.25
+        expected = pooled(self.parts(3), SUMS.unit_contribution, Unit.GRAPH, 0.25)[1].reshape(-1) / 0.25
         steps = sent(self.parts(3), None, 0).reshape(-1) / 0.25
         assert np.array_equal(steps, np.rint(steps))
         assert np.all(np.abs(expected) - np.abs(steps) <= 1)
@@ -408,7 +408,7 @@ class TestSides:
         assert not any(bound(1.0, 1.0, by).noise().computational for by in SIDES)
 
     def test_what_is_on_a_single_upload(self):
-        assert [Gaussian(1.0, by).traces for by in ("client", "server", "shares")] == [
+        assert [Gaussian(1.0, by).effect_words for by in ("client", "server", "shares")] == [
             "noised",
             "",
             "with a share of the noise",

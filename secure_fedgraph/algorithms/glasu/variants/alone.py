@@ -27,7 +27,7 @@ class GlasuStandalone(Glasu):
     name = "glasu-standalone"
     summary = "every client alone with its columns and links"
 
-    moved: ClassVar[Mapping[str, str]] = {}
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {}
 
     @property
     def in_use(self) -> tuple[Channel, ...]:

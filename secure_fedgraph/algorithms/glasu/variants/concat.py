@@ -41,7 +41,7 @@ class GlasuConcat(Glasu):
 
     name = "glasu-concat"
     summary = "GLASU with rows concatenated, by the server or by the clients"
-    moved: ClassVar[Mapping[str, str]] = {
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {
         "labels": "glasu-concat-one-label-holder",
         "aggregation": "glasu-concat",
     }
@@ -120,10 +120,10 @@ class GlasuConcat(Glasu):
     def take_rows(self, client: ClientContext, uploads: dict[str, dict[str, Tensor]]) -> None:
         """Keeps the other clients' rows of the segment that is aggregated now."""
         running = self.running(client)
-        segment = len(running.inner) - 1
-        if segment not in running.inner:
+        segment = len(running.own_rows) - 1
+        if segment not in running.own_rows:
             raise HostileMessage(f"{client.name} was handed the others' rows before it made its own")
-        own = running.inner[segment]
+        own = running.own_rows[segment]
         running.others[segment] = {
             name: checks.rows(values, "rows", len(own), own.shape[1]) for name, values in uploads.items()
         }

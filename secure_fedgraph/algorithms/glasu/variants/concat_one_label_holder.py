@@ -14,7 +14,7 @@ class GlasuConcatOneLabelHolder(GlasuOneLabelHolder, GlasuConcat):
 
     name = "glasu-concat-one-label-holder"
     summary = "GLASU with rows concatenated and labels at one client"
-    moved: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    settings_elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("labels", "aggregation"), "glasu-concat-one-label-holder"
     )
 

@@ -25,7 +25,7 @@ class FedBCD(Glasu):
     name = "fedbcd"
     summary = "split by columns without a graph; stale updates"
     reference = "Liu et al. 2022"
-    moved: ClassVar[Mapping[str, str]] = {"labels": "fedbcd-one-label-holder"}
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {"labels": "fedbcd-one-label-holder"}
 
     class Settings(GlasuSettings):
         """GLASU's, with the last layer aggregated only."""
@@ -55,7 +55,7 @@ class FedBCDOneLabelHolder(GlasuOneLabelHolder, FedBCD):
     name = "fedbcd-one-label-holder"
     summary = "FedBCD with labels at one client, which sends the others its gradient"
     reference = "Liu et al. 2022"
-    moved: ClassVar[Mapping[str, str]] = {"labels": "fedbcd-one-label-holder"}
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {"labels": "fedbcd-one-label-holder"}
 
     class Settings(FedBCD.Settings, GlasuOneLabelHolder.Settings):
         """FedBCD's, with local gradients unless it is said."""

@@ -38,7 +38,7 @@ class GlasuOneLabelHolder(Glasu):
 
     name = "glasu-one-label-holder"
     summary = "GLASU with labels at one client, which sends the others its gradient"
-    moved: ClassVar[Mapping[str, str]] = {
+    settings_elsewhere: ClassVar[Mapping[str, str]] = {
         "labels": "glasu-one-label-holder",
         "aggregation": "glasu-concat-one-label-holder",
         "carried": "glasu-concat-one-label-holder",
@@ -88,7 +88,7 @@ class GlasuOneLabelHolder(Glasu):
         """Algorithm 6: the gradient of the label holder's loss at the last aggregate."""
         running = self.iteration(client, given)
         self.take_aggregate(client, running, self.top, given)
-        top = running.given[self.top].detach().clone().requires_grad_()
+        top = running.aggregates[self.top].detach().clone().requires_grad_()
         if not running.holds_labels:
             raise HostileMessage("the gradient is asked of a client that holds no labels")
         return Upload({"rows": torch.autograd.grad(running.loss(top), top)[0]})

@@ -62,7 +62,7 @@ class Homomorphic(Carrier):
         clients = len(context.clients)
         return replace(self, parameters=RingParameters(self.ring // 2 // clients, clients, self.scheme))
 
-    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """The shared key, and what sums give away by subtraction."""
         return (
             DIFFERENCES,
@@ -160,7 +160,9 @@ def _key(party: Party) -> SecretKey:
 
 def _pair_key(party: Party, peer: str, scope: Scope) -> bytes:
     # dealt in one exchange and taken in another, once a run: the pair's key must not depend on them
-    return key_agreement.shared_key(party, peer, replace(scope, exchange=0, given=""), "homomorphic key")
+    return key_agreement.shared_key(
+        party, peer, replace(scope, exchange=0, history_head=""), "homomorphic key"
+    )
 
 
 def _parcel(scope: Scope, dealer: str, recipient: str) -> bytes:
@@ -175,7 +177,7 @@ def _stamp(scope: Scope, sender: str) -> bytes:
             "channel": scope.channel,
             "exchange": scope.exchange,
             "cohort": "\n".join(scope.cohort),
-            "given": scope.given,
+            "given": scope.history_head,
             "sender": sender,
         }
     )

@@ -108,7 +108,7 @@ class EncryptedValues(Carrier):
             )
         return replace(self, public={})
 
-    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What the declared values leave out, and what lying and colluding parties get."""
         return (
             "the server learns the length of every single update",
@@ -326,7 +326,7 @@ def _sized(packed: bytes, pieces: int) -> bool:
 
 def _pair_key(party: Party, peer: str, scope: Scope) -> bytes:
     # dealt and taken under two exchange numbers, once a run: the pair's key must not depend on them
-    return key_agreement.shared_key(party, peer, replace(scope, exchange=0, given=""), "valuation key")
+    return key_agreement.shared_key(party, peer, replace(scope, exchange=0, history_head=""), "valuation key")
 
 
 def _parcel(scope: Scope, dealer: str, recipient: str) -> bytes:

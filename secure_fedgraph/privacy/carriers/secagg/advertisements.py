@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class KeyAdvertisements:
         """
         names = tree.get("names")
         listed = tuple(names.split("\n")) if isinstance(names, str) else ()
-        whole = all(_is_bytes(tree.get(key), (len(listed), size)) for key, size in FIELDS.items())
+        whole = all(is_bytes(tree.get(key), (len(listed), size)) for key, size in FIELDS.items())
         if not whole or len(tree) != 4 or list(listed) != sorted(set(listed)):
             raise HostileMessage("the keys of a masked sum cannot be read")
         check_no_copies(tree["public"])
@@ -84,7 +84,7 @@ def check_advert(name: str, advert: Tree, scope: Scope | None = None, identity: 
     Raises:
         HostileMessage: for anything that no honest client advertises.
     """
-    if not all(_is_bytes(advert.get(key), (size,)) for key, size in FIELDS.items()):
+    if not all(is_bytes(advert.get(key), (size,)) for key, size in FIELDS.items()):
         raise HostileMessage(f"{name} advertised something that is no signed key")
     if scope is None or identity is None:
         return
@@ -144,7 +144,7 @@ def context(scope: Scope, advertised: KeyAdvertisements) -> bytes:
         "exchange": scope.exchange,
         "channel": scope.channel,
         "cohort": _hashed(scope.cohort),
-        "given": scope.given,
+        "given": scope.history_head,
         "deck": advertised.digest,
     }
     return hashlib.sha256(encode(facts)).digest()
@@ -179,5 +179,6 @@ def _hashed(names: tuple[str, ...]) -> bytes:
     return hashlib.sha256("\n".join(names).encode()).digest()
 
 
-def _is_bytes(value: Any, shape: tuple[int, ...]) -> bool:
+def is_bytes(value: Any, shape: tuple[int, ...]) -> TypeGuard[np.ndarray]:
+    """Whether it is an array of bytes of that shape."""
     return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == shape

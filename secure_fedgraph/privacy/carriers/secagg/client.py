@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from secure_fedgraph.crypto import SEAL_BYTES, AgreementKey, seal, unseal
 from secure_fedgraph.errors import HostileMessage, Refused
 from secure_fedgraph.privacy.carriers import key_agreement
 from secure_fedgraph.privacy.carriers.secagg import advertisements
-from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
-from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape, circle, near, shape
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
+from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds, circle, near, thresholds
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, random_secret, split
 from secure_fedgraph.privacy.contracts import Scope
 from secure_fedgraph.privacy.party import Party
@@ -53,7 +53,7 @@ class Session:
     key: AgreementKey = field(repr=False)
     next: str = SHARE
     advertised: KeyAdvertisements | None = None
-    shape: Shape | None = None
+    thresholds: SumThresholds | None = None
     neighbours: tuple[str, ...] = ()
     held: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
     """Client -> the shares of its two seeds (of its masks' key, of its own mask) that this client holds."""
@@ -64,15 +64,15 @@ class Session:
         raise TypeError("the secrets of a masked sum do not leave their process")
 
 
-def advertise(scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
+def advertise(scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:
     """Fresh secrets, and the signed public half of them.
 
     Raises:
         Refused: where too many sums of the run that this client uploaded for were never finished.
     """
-    _large_enough(scope, party, len(scope.cohort), insists.quorum)
+    _large_enough(scope, party, len(scope.cohort), requirements.quorum)
     uploaded, unfinished = party.secrets.get(_UPLOADED, 0), party.secrets.get(_UNFINISHED, 0)
-    allowed = insists.abandoned + math.floor(insists.dropouts * uploaded + 1e-9)
+    allowed = requirements.abandoned + math.floor(requirements.dropouts * uploaded + 1e-9)
     if unfinished > allowed:
         raise Refused(
             f"channel {scope.channel!r}: {unfinished} of the {uploaded} sums that {party.name} uploaded for "
@@ -86,7 +86,7 @@ def advertise(scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
     return {"public": _array(key.public), "commitment": _array(committed), "signature": _array(signed)}
 
 
-def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
+def share(given: Tree, scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:
     """Shares of both seeds, sealed to each neighbour, once the neighbours' signatures were checked."""
     session = _next(scope, party, SHARE)
     advertised = KeyAdvertisements.from_tree(given)
@@ -94,10 +94,14 @@ def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) 
         raise HostileMessage(f"{party.name} was handed keys of clients outside the cohort, or not its own")
     if advertised.row(party.name, "public") != session.key.public:
         raise HostileMessage(f"{party.name}'s own key came back changed")
-    numbers = shape(
-        len(scope.cohort), len(advertised.names), insists.colluders, insists.dropouts, insists.roster
+    numbers = thresholds(
+        len(scope.cohort),
+        len(advertised.names),
+        requirements.colluders,
+        requirements.dropouts,
+        requirements.roster,
     )
-    _large_enough(scope, party, len(advertised.names), max(numbers.signatures, insists.quorum))
+    _large_enough(scope, party, len(advertised.names), max(numbers.signatures, requirements.quorum))
     order = circle(advertised.names, advertised.digest)
     neighbours = near(order, numbers.degree, order.index(party.name))
     for name in neighbours:
@@ -111,7 +115,7 @@ def share(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) 
     for row, name in zip(sealed, neighbours, strict=True):
         binding = advertisements.parcel(advertised, party.name, name)
         row[:] = _array(seal(_pair(party, name, scope), b"".join(pieces[name]), binding))
-    session.advertised, session.shape, session.neighbours = advertised, numbers, neighbours
+    session.advertised, session.thresholds, session.neighbours = advertised, numbers, neighbours
     session.held = {party.name: (pieces[party.name][0], pieces[party.name][1])}
     session.next = "accept"
     return {"shares": sealed}
@@ -124,7 +128,7 @@ def accept(part: Tree, scope: Scope, party: Party) -> None:
     senders, rows = part.get(SENDERS), part.get(SHARES)
     names = tuple(senders.split("\n")) if isinstance(senders, str) and senders else ()
     if (
-        not _rows(rows, len(names), SEALED_SHARES)
+        not is_bytes(rows, (len(names), SEALED_SHARES))
         or len(set(names)) != len(names)
         or not set(names) <= set(session.neighbours)
     ):
@@ -167,7 +171,7 @@ def bound_to(party: Party) -> bytes:
     return session.bound_to
 
 
-def agree(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) -> Tree:
+def agree(given: Tree, scope: Scope, party: Party, requirements: ClientRequirements) -> Tree:
     """Signs the list of survivors, once, if this client accepts it."""
     session = _next(scope, party, AGREE)
     advertised, numbers = _settled(session)
@@ -182,12 +186,12 @@ def agree(given: Tree, scope: Scope, party: Party, insists: ClientRequirements) 
     around = set(session.neighbours) & set(names)
     if not around <= set(session.held):
         raise HostileMessage(f"{party.name} was shown a survivor that never shared its secrets with it")
-    _large_enough(scope, party, len(names), max(numbers.signatures, insists.quorum))
+    _large_enough(scope, party, len(names), max(numbers.signatures, requirements.quorum))
     if len(around) + 1 < numbers.shares:
         raise HostileMessage(
             f"{party.name} was shown {len(around)} surviving neighbours and insists on {numbers.shares - 1}"
         )
-    if insists.whole(names) != names:
+    if requirements.whole(names) != names:
         raise HostileMessage(f"{party.name} was shown survivors that are not whole batches")
     session.survivors, session.next = names, UNMASK
     return {"signature": _array(party.identity.sign(advertisements.agreement(session.bound_to, names)))}
@@ -211,7 +215,7 @@ def _check_signatures(given: Tree, session: Session, party: Party, needed: int) 
     text, rows = given.get("names"), given.get("signatures")
     names = tuple(text.split("\n")) if isinstance(text, str) else ()
     if (
-        not _rows(rows, len(names), 64)
+        not is_bytes(rows, (len(names), 64))
         or len(set(names)) != len(names)
         or not set(names) <= set(session.survivors)
     ):
@@ -253,9 +257,9 @@ def _next(scope: Scope, party: Party, step: str) -> Session:
     return session
 
 
-def _settled(session: Session) -> tuple[KeyAdvertisements, Shape]:
-    assert session.advertised is not None and session.shape is not None
-    return session.advertised, session.shape
+def _settled(session: Session) -> tuple[KeyAdvertisements, SumThresholds]:
+    assert session.advertised is not None and session.thresholds is not None
+    return session.advertised, session.thresholds
 
 
 def _large_enough(scope: Scope, party: Party, count: int, needed: int) -> None:
@@ -273,10 +277,6 @@ def _pair(party: Party, peer: str, scope: Scope) -> bytes:
         once = Scope(scope.run, 0, 0, "", ())
         keys[peer] = key_agreement.shared_key(party, peer, once, "masked: shares")
     return keys[peer]
-
-
-def _rows(value: Any, count: int, size: int) -> TypeGuard[np.ndarray]:
-    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == (count, size)
 
 
 def _bytes(number: int) -> bytes:

@@ -16,11 +16,11 @@ largest number that meets the second:
     P[Hypergeometric(present, dropped, degree + 1) > degree + 1 - shares] * present <= 2**-AVAILABILITY
 
 In the first, ``2 * shares - (degree + 1)`` comes from ``2 * shares > holders + colluders`` among the holders
-of each client's secrets, for a client that takes no part in unmasking. ``shares - 1`` is for one that does:
-it insists on so many living neighbours, and they must not all be colluders. To open a client's own mask takes
-``shares`` of the holders; the client masked with at least ``shares - 1`` of them, whatever the server handed
-it. So some honest neighbour is in both groups and alive on the one list of survivors, and the mask shared
-with it stays on. No upload is opened by itself then, however the server lies about who shared or dropped out.
+of each client's secrets, for a client that takes no part in unmasking. A client that helps to unmask requires
+``shares - 1`` surviving neighbours. At least one of them must be honest. Its pair mask stays on the upload,
+so no single upload opens, however the server lies about who shared or dropped out: a client's own mask opens
+with ``shares`` of its holders, and the client masked with at least ``shares - 1`` of them, so an honest
+neighbour that is alive on the one list of survivors is in both groups.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMPLETE = 32
 
 
 @dataclass(frozen=True)
-class Shape:
+class SumThresholds:
     """The numbers of one masked sum; see the module's text.
 
     Args:
@@ -51,13 +51,15 @@ class Shape:
     degree: int
 
 
-def conspirators(roster: int, colluders: float) -> int:
+def max_colluders(roster: int, colluders: float) -> int:
     """How many clients of a roster may work with the server."""
     return math.floor(colluders * roster + 1e-9)
 
 
 @lru_cache(maxsize=256)
-def shape(cohort: int, present: int, colluders: float, dropouts: float, roster: int = 0) -> Shape:
+def thresholds(
+    cohort: int, present: int, colluders: float, dropouts: float, roster: int = 0
+) -> SumThresholds:
     """The numbers for a cohort of which so many advertised keys.
 
     Args:
@@ -67,9 +69,9 @@ def shape(cohort: int, present: int, colluders: float, dropouts: float, roster: 
         dropouts: the share of those present that may drop out by chance; more end in a refusal.
         roster: everybody who may ever be asked; by default nobody but the cohort.
     """
-    bad = min(conspirators(max(cohort, roster), colluders), cohort)
+    bad = min(max_colluders(max(cohort, roster), colluders), cohort)
     signatures = (cohort + bad) // 2 + 1
-    everybody = Shape(signatures, signatures, present - 1)
+    everybody = SumThresholds(signatures, signatures, present - 1)
     if present <= COMPLETE:
         return everybody
     bad, dropped = min(bad, present - 1), math.ceil(dropouts * present - 1e-9)
@@ -77,7 +79,7 @@ def shape(cohort: int, present: int, colluders: float, dropouts: float, roster: 
         shares = _available(present, dropped, degree)
         least = min(2 * shares - degree - 1, shares - 1)
         if least > 0 and _rare(present - 1, bad, degree, least, present << SECURITY + GRINDING):
-            return Shape(signatures, shares, degree)
+            return SumThresholds(signatures, shares, degree)
     return everybody
 
 

@@ -57,7 +57,7 @@ class Pairwise(Carrier):
     ring = 2**32
     agrees_on_keys = True
 
-    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
         return (DIFFERENCES, SUBTRACTION) if len(context.clients) == 2 else (DIFFERENCES,)
 
@@ -71,9 +71,9 @@ class Pairwise(Carrier):
         accumulate(words, plus=keys[True], minus=keys[False])
         return words
 
-    def context(self, scope: Scope, party: Party) -> str:
+    def binding_mark(self, scope: Scope, party: Party) -> str:
         """A hash of the cohort and of what the client was given: where these differ, masks do not cancel."""
-        encoded = encode({"cohort": "\n".join(scope.cohort), "given": scope.given})
+        encoded = encode({"cohort": "\n".join(scope.cohort), "given": scope.history_head})
         return hashlib.sha256(encoded).hexdigest()
 
     def open_sum(self, sealed: Mapping[str, Any], layout: Layout, scope: Scope, ask: Ask) -> np.ndarray:
@@ -81,8 +81,8 @@ class Pairwise(Carrier):
         missing = set(scope.cohort) - set(sealed)
         if missing:
             raise Refused(
-                f"channel {scope.channel!r}: {', '.join(sorted(missing))} dropped out ({scope.round}), so "
-                "the masks of a sum between peers do not cancel: nothing was opened"
+                f"channel {scope.channel!r}: {', '.join(sorted(missing))} dropped out (round {scope.round}), "
+                "so the masks of a sum between peers do not cancel: nothing was opened"
             )
         if set(sealed) - set(scope.cohort):
             raise HostileMessage(f"channel {scope.channel!r}: an upload came from outside the cohort")

@@ -12,16 +12,16 @@ import numpy as np
 from secure_fedgraph.crypto import verify
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.privacy.carriers.secagg import advertisements, client, ring_words
-from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
 from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     COMPLETE,
-    Shape,
+    SumThresholds,
     around,
     circle,
-    conspirators,
-    shape,
+    max_colluders,
+    thresholds,
 )
-from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession, bytes_of
+from secure_fedgraph.privacy.carriers.secagg.unmasking import Keys, SumSession
 from secure_fedgraph.privacy.carriers.tolerant_ask import TolerantAsk, keep_valid, require
 from secure_fedgraph.privacy.contracts import DIFFERENCES, SUBTRACTION, Ask, BindContext, Carrier, Scope
 from secure_fedgraph.privacy.party import Party
@@ -105,8 +105,8 @@ class Masked(Carrier):
     reveals = frozenset({Reveal.SUM})
     agrees_on_keys = True
     tolerates_dropouts = True
-    closing = (client.AGREE, client.UNMASK)
-    confirms = client.UNMASK
+    steps_after_upload = (client.AGREE, client.UNMASK)
+    confirming_step = client.UNMASK
 
     def __post_init__(self) -> None:
         if self.bits not in ring_words.WIDTHS:
@@ -137,18 +137,19 @@ class Masked(Carrier):
         cuts = [*(size * i for i in range(count)), len(names)]
         batches = tuple(tuple(names[a:b]) for a, b in pairwise(cuts)) if size > 1 else ()
         # a sum that goes back to its contributors protects nobody where they are too few, drop-outs or not
-        least = 1 if context.channel.accepted else context.channel.least
+        min_clients = 1 if context.channel.accept_too_few else context.channel.min_clients
         # whatever the colluders subtract, two others are left in the sum
-        pair = 2 + conspirators(len(names), self.colluders)
+        pair = 2 + max_colluders(len(names), self.colluders)
         if pair > len(names):
             raise Refused(
                 f"channel {context.channel.name!r}: with protection.colluders = {self.colluders:g}, fewer "
                 f"than two of {len(names)} clients are left for a sum to hide: add clients, or set "
                 "protection.colluders lower"
             )
-        return replace(self, quorum=max(context.quorum, pair, least), batches=batches, roster=len(names))
+        quorum = max(context.quorum, pair, min_clients)
+        return replace(self, quorum=quorum, batches=batches, roster=len(names))
 
-    def excess(self, context: BindContext, traces: str = "") -> tuple[str, ...]:
+    def excess(self, context: BindContext, effect_words: str = "") -> tuple[str, ...]:
         """What sums give away by subtraction."""
         difference = DIFFERENCES
         if self.batch > 1:
@@ -165,8 +166,8 @@ class Masked(Carrier):
         count = len(context.clients)
         if count <= COMPLETE:
             return False
-        degree = shape(count, count, self.colluders, self.dropouts, count).degree
-        return degree <= conspirators(count, self.colluders) + count - max(context.quorum, 2)
+        degree = thresholds(count, count, self.colluders, self.dropouts, count).degree
+        return degree <= max_colluders(count, self.colluders) + count - max(context.quorum, 2)
 
     def contributors(self, uploaded: tuple[str, ...]) -> tuple[str, ...]:
         """Those in whole batches."""
@@ -178,15 +179,15 @@ class Masked(Carrier):
 
     def answer(self, step: str, given: Tree, scope: Scope, party: Party) -> Tree:
         """Advertise, share, agree, unmask: in this order, each once."""
-        insists = client.ClientRequirements(
+        requirements = client.ClientRequirements(
             self.quorum, self.roster, self.colluders, self.dropouts, self.contributors, self.abandoned
         )
         if step == client.ADVERTISE:
-            return client.advertise(scope, party, insists)
+            return client.advertise(scope, party, requirements)
         if step == client.SHARE:
-            return client.share(given, scope, party, insists)
+            return client.share(given, scope, party, requirements)
         if step == client.AGREE:
-            return client.agree(given, scope, party, insists)
+            return client.agree(given, scope, party, requirements)
         if step == client.UNMASK:
             return client.unmask(given, scope, party)
         return super().answer(step, given, scope, party)
@@ -203,7 +204,7 @@ class Masked(Carrier):
         ring_words.accumulate(words, plus=plus, minus=minus)
         return ring_words.pack(words, self.bits)
 
-    def context(self, scope: Scope, party: Party) -> str:
+    def binding_mark(self, scope: Scope, party: Party) -> str:
         """A hash of the broadcast that the client was given and the keys that it was handed."""
         return client.bound_to(party).hex()
 
@@ -222,14 +223,14 @@ class Masked(Carrier):
         )
         signed = dict(adverts)
         adverts = keep_valid(ask, signed, lambda name, _: advertisements.check_not_copied(name, signed))
-        least = max(self._shape(cohort, len(cohort)).signatures, self.quorum)
+        least = max(self._thresholds(cohort, len(cohort)).signatures, self.quorum)
         require(ask, len(adverts), least, len(cohort), channel, "had advertised a key")
         advertised = KeyAdvertisements.of(adverts)
-        numbers = self._shape(cohort, len(advertised.names))
+        numbers = self._thresholds(cohort, len(advertised.names))
         neighbours = around(circle(advertised.names, advertised.digest), numbers.degree)
 
         def check(name: str, tree: Tree) -> None:
-            if not bytes_of(tree.get("shares"), (len(neighbours[name]), client.SEALED_SHARES)):
+            if not is_bytes(tree.get("shares"), (len(neighbours[name]), client.SEALED_SHARES)):
                 raise HostileMessage(
                     f"channel {channel!r}: {name} shared its secrets with others than its neighbours"
                 )
@@ -241,9 +242,9 @@ class Masked(Carrier):
         shares = {name: tree["shares"] for name, tree in replies.items()}
         return replace(self, session=SumSession(cohort, advertised, numbers, least, neighbours, shares))
 
-    def parts(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
+    def upload_requests(self, cohort: tuple[str, ...]) -> dict[str, Tree]:
         """Each client that is still present, with the shares that its neighbours sealed to it."""
-        return self._session.parts()
+        return self._session.upload_requests()
 
     def check(self, data: Any, layout: Layout, name: str) -> None:
         """Checks that an upload holds words of this ring, as many as its layout promises."""
@@ -291,8 +292,8 @@ class Masked(Carrier):
         )
         return session.keys(names, revealed, bound_to, channel, ask)
 
-    def _shape(self, cohort: tuple[str, ...], present: int) -> Shape:
-        return shape(len(cohort), present, self.colluders, self.dropouts, self.roster)
+    def _thresholds(self, cohort: tuple[str, ...], present: int) -> SumThresholds:
+        return thresholds(len(cohort), present, self.colluders, self.dropouts, self.roster)
 
     @property
     def _session(self) -> SumSession:
@@ -303,7 +304,7 @@ class Masked(Carrier):
 
 def _check_signature(name: str, tree: Tree, agreed: bytes, identity: bytes | None) -> None:
     row = tree.get("signature")
-    if not bytes_of(row, (64,)):
+    if not is_bytes(row, (64,)):
         raise HostileMessage(f"{name} signed the list of survivors with something that is no signature")
     try:
         if identity is not None:

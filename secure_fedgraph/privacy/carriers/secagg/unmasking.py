@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeGuard
 
 import numpy as np
 
 from secure_fedgraph.crypto import AgreementKey
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.carriers.secagg import advertisements, client
-from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements
-from secure_fedgraph.privacy.carriers.secagg.neighbours import Shape
+from secure_fedgraph.privacy.carriers.secagg.advertisements import KeyAdvertisements, is_bytes
+from secure_fedgraph.privacy.carriers.secagg.neighbours import SumThresholds
 from secure_fedgraph.privacy.carriers.secagg.shamir import BYTES, are_shares, candidates
 from secure_fedgraph.privacy.carriers.tolerant_ask import require
 from secure_fedgraph.privacy.contracts import Ask
@@ -29,7 +28,7 @@ class SumSession:
 
     cohort: tuple[str, ...]
     advertised: KeyAdvertisements
-    shape: Shape
+    thresholds: SumThresholds
     least: int
     neighbours: Mapping[str, tuple[str, ...]]
     shares: Mapping[str, np.ndarray]
@@ -40,7 +39,7 @@ class SumSession:
         sharers = set(self.shares)
         return {n: tuple(sorted({*self.neighbours[n], n} & sharers)) for n in self.shares}
 
-    def parts(self) -> dict[str, Tree]:
+    def upload_requests(self) -> dict[str, Tree]:
         """The sealed shares by reader."""
         by_reader: dict[str, Tree] = {}
         places = {name: {n: i for i, n in enumerate(self.neighbours[name])} for name in self.shares}
@@ -54,7 +53,7 @@ class SumSession:
     def check_shares(self, holder: str, tree: Tree, channel: str) -> None:
         """Checks that a client revealed as many shares as it holds."""
         rows, count = tree.get("shares"), len(self.held[holder])
-        if not bytes_of(rows, (count, BYTES)):
+        if not is_bytes(rows, (count, BYTES)):
             raise HostileMessage(f"channel {channel!r}: {holder} revealed something that is no shares")
 
     def keys(
@@ -70,7 +69,7 @@ class SumSession:
         needed = [n for n in self.shares if n in alive or alive.intersection(self.neighbours[n])]
         # before any secret is rebuilt: where one is below its threshold, none is
         for name in needed:
-            require(ask, len(by_owner.get(name, ())), self.shape.shares, len(self.neighbours[name]) + 1,
+            require(ask, len(by_owner.get(name, ())), self.thresholds.shares, len(self.neighbours[name]) + 1,
                    channel, f"of those that hold shares of {name}'s secrets had revealed one")  # fmt: skip
         plus: list[bytes] = []
         minus: list[bytes] = []
@@ -111,7 +110,7 @@ class SumSession:
         raise _wrong(name)
 
     def _seeds(self, shares: Mapping[int, int]) -> Iterable[bytes]:
-        return (secret.to_bytes(BYTES, "little") for secret in candidates(shares, self.shape.shares))
+        return (secret.to_bytes(BYTES, "little") for secret in candidates(shares, self.thresholds.shares))
 
 
 def _wrong(name: str) -> HostileMessage:
@@ -119,8 +118,3 @@ def _wrong(name: str) -> HostileMessage:
         f"the shares of {name}'s secret do not give what {name} advertised: it, or those that hold them, "
         "lied; nothing was opened"
     )
-
-
-def bytes_of(value: Any, shape: tuple[int, ...]) -> TypeGuard[np.ndarray]:
-    """Whether it is an array of bytes of that shape."""
-    return isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape == shape

@@ -18,11 +18,11 @@ from secure_fedgraph.privacy.carriers.secagg.neighbours import (
     COMPLETE,
     GRINDING,
     SECURITY,
-    Shape,
+    SumThresholds,
     around,
     circle,
     near,
-    shape,
+    thresholds,
 )
 
 
@@ -34,7 +34,7 @@ def names(count):
 @settings(max_examples=60, deadline=None)
 def test_two_lists_cannot_both_be_signed(cohort, colluders, data):
     present = data.draw(st.integers(2, min(cohort, 60)))
-    made = shape(cohort, present, colluders, 0.2)
+    made = thresholds(cohort, present, colluders, 0.2)
     bad = math.floor(colluders * cohort)
     # each honest client signs one list, each colluder both
     assert 2 * made.signatures > cohort + bad
@@ -44,7 +44,7 @@ def test_two_lists_cannot_both_be_signed(cohort, colluders, data):
 
 @given(st.integers(2, COMPLETE), st.floats(0, 0.5))
 def test_small_cohorts_are_complete(count, colluders):
-    made = shape(count, count, colluders, 0.2)
+    made = thresholds(count, count, colluders, 0.2)
     assert made.degree == count - 1
     assert made.shares == made.signatures
 
@@ -62,7 +62,7 @@ def rare(population, marked, draws, least, times, bits):
 @pytest.mark.parametrize("colluders", [0.0, 0.1, 0.2])
 @pytest.mark.parametrize("dropouts", [0.05, 0.2])
 def test_large_cohorts_meet_the_formulas(count, colluders, dropouts):
-    made = shape(count, count, colluders, dropouts)
+    made = thresholds(count, count, colluders, dropouts)
     bad, gone, k, t = (
         math.floor(colluders * count + 1e-9),
         math.ceil(dropouts * count - 1e-9),
@@ -86,23 +86,23 @@ def test_large_cohorts_meet_the_formulas(count, colluders, dropouts):
 
 def test_the_formulas_are_the_hypergeometric_ones():
     # against scipy's distribution, where floating point reaches
-    made = shape(1000, 1000, 0.1, 0.2)
+    made = thresholds(1000, 1000, 0.1, 0.2)
     assert hypergeom(999, 100, made.degree).sf(2 * made.shares - made.degree - 2) * 1000 <= 2.0**-80
     assert hypergeom(1000, 200, made.degree + 1).sf(made.degree + 1 - made.shares) * 1000 <= 2.0**-20
 
 
 def test_numbers_that_the_documentation_names():
-    assert [shape(n, n, 0.1, 0.2).degree for n in (33, 100, 1000, 10_000)] == [18, 50, 232, 346]
-    assert shape(10, 10, 0.1, 0.2) == Shape(6, 6, 9)
+    assert [thresholds(n, n, 0.1, 0.2).degree for n in (33, 100, 1000, 10_000)] == [18, 50, 232, 346]
+    assert thresholds(10, 10, 0.1, 0.2) == SumThresholds(6, 6, 9)
 
 
 def test_fewer_that_advertise_need_more_neighbours():
     # colluders do not drop out by themselves: among those left they are more
-    assert shape(1000, 700, 0.1, 0.2).degree > shape(700, 700, 0.1, 0.2).degree
+    assert thresholds(1000, 700, 0.1, 0.2).degree > thresholds(700, 700, 0.1, 0.2).degree
 
 
 def test_so_many_colluders_that_nobody_may_be_left_out():
-    assert shape(40, 40, 0.9, 0.2).degree == 39
+    assert thresholds(40, 40, 0.9, 0.2).degree == 39
 
 
 class TestGraph:
@@ -149,7 +149,7 @@ class TestGraph:
 @pytest.mark.parametrize("seed", range(3))
 def test_drop_outs_by_chance_leave_one_sum(seed):
     """Honest survivors stay connected: no part of the sum stands alone. A simulation beside the formula."""
-    made, listed = shape(300, 300, 0.1, 0.2), names(300)
+    made, listed = thresholds(300, 300, 0.1, 0.2), names(300)
     generator = np.random.default_rng(seed)
     for trial in range(20):
         graph = around(circle(listed, bytes([seed, trial])), made.degree)
