@@ -333,6 +333,10 @@ class _GridRunner:
 
     def _take(self, planned: PlannedRun, made: dict[str, Any]) -> None:
         self.contents[id(planned)] = made
+        lost = [] if made["runs"] else made.get("not_run", [])
+        if lost:  # it stopped midway, so its time says nothing of a whole run
+            self.progress(f"{planned.name}: {lost[0]['reason']}")
+            return
         self.costs.seconds[id(planned)] = (planned, float(made["seconds"]))
         self.progress(planned.name)
 

@@ -102,13 +102,13 @@ def audit(
     screen.finish(result, tables.audit_tables(result), page)
     if result["broken"]:
         raise BrokenClaim(" ".join(result["broken"]))
+    failed = {cell["reason"] for cell in audited.not_run if cell["failed"]}
+    if failed:
+        raise SecureFedGraphError(f"some cells have no result: {'; '.join(sorted(failed))}")
     if not audited.cells and not audited.empirical:
         raise SecureFedGraphError(
             f"nothing was run: {audited.not_run[0]['reason']}" if audited.not_run else "nothing was run"
         )
-    failed = {cell["reason"] for cell in audited.not_run if cell["failed"]}
-    if failed:
-        raise SecureFedGraphError(f"some runs ended before they were attacked: {' '.join(sorted(failed))}")
 
 
 def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:
