@@ -109,6 +109,12 @@ def mean(values: Sequence[float] | np.ndarray, error: float = EITHER_END) -> tup
     return middle - far, middle + far
 
 
+def mean_cosine(values: Sequence[float] | np.ndarray, error: float = EITHER_END) -> tuple[float, float]:
+    """The same of cosines, which are between -1 and 1."""
+    low, high = mean(values, error)
+    return max(-1.0, low), min(1.0, high)
+
+
 def area(
     value: float,
     variance: float,

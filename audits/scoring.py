@@ -233,9 +233,7 @@ def match_rows(guess: np.ndarray, nodes: np.ndarray) -> MatchedRows:
         return MatchedRows(rows, len(guess), none.astype(int), none.astype(bool), none)
     nearest = cdist(rows, nodes).argmin(1)
     matched = nodes[nearest].astype(np.float64)
-    return MatchedRows(
-        rows, len(guess), nearest, np.abs(rows - matched).max(1) < SAME, _cosine(rows, matched)
-    )
+    return MatchedRows(rows, len(guess), nearest, np.abs(rows - matched).max(1) < SAME, cosine(rows, matched))
 
 
 def recovered_rows(targets: Mapping[str, MatchedRows], sizes: Mapping[str, int], public: np.ndarray) -> Score:
@@ -257,7 +255,7 @@ def recovered_rows(targets: Mapping[str, MatchedRows], sizes: Mapping[str, int],
     hits, nodes = _of_nodes(targets.values())
     rates = public.mean(0)
     cosines = np.concatenate([held.cosine for held in targets.values()])
-    mean = _cosine(np.broadcast_to(rates, public.shape), public.astype(np.float64)).mean()
+    mean = cosine(np.broadcast_to(rates, public.shape), public.astype(np.float64)).mean()
     return Score(
         metric="exact rows",
         kind=ScoreKind.ROWS,
@@ -328,7 +326,8 @@ def drawn_rows(public: np.ndarray, rows: int, rng: np.random.Generator) -> np.nd
     return permuted
 
 
-def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The cosine of each row of one with the same row of the other; 0 where either is zero."""
     size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     cosines: np.ndarray = (one * other).sum(1) / np.maximum(size, 1e-12)
     return cosines

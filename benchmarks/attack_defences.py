@@ -23,6 +23,7 @@ from rich.table import Table
 
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.experiment.config import load
 
 
@@ -204,7 +205,7 @@ def run(defence: Defence, seeds: int, out: Path) -> list[dict[str, Any]]:
 def rows(defence: Defence, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """One row for each attack and aim."""
     for attack, adversary in defence.attacks:
-        for aim in (grid.SINGLE_OWNERS, grid.RESIDUAL):
+        for aim in (SINGLE_OWNERS, RESIDUAL):
             key = (attack, adversary, aim)
             mine = [c for c in cells if (c["attack"], c["adversary"], c["settings"]["aim"]) == key]
             scored = [c for c in mine if c["outcome"] == "score"]

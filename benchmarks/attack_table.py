@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from secure_fedgraph.attacks import ATTACKS
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.experiment.config import load
 
 PLAIN = "plaintext"
@@ -46,7 +47,7 @@ class Asked:
     least: float | None = 0.999
     detail: str = ""
     adversary: str = "server"
-    aim: str = grid.SINGLE_OWNERS
+    aim: str = SINGLE_OWNERS
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ CASES = (
         "weights",
         {"algorithm": "fedsage", **FREE, "rounds": 5},
         (
-            Asked("a1-vocabulary-support", grid.AS_CONFIGURED),
+            Asked("a1-vocabulary-support", choices.AS_CONFIGURED),
             Asked("a2-single-sample", "one training node"),
             Asked("a4-label-counts", "one full step"),
         ),
@@ -90,9 +91,9 @@ CASES = (
         {"algorithm": "glasu", **FREE, "rounds": 4},
         (
             Asked("d1-index-lists", "one-hop lists", 0.85),
-            Asked("d1-index-union", "one-hop lists", least=None, adversary="client", aim=grid.RESIDUAL),
+            Asked("d1-index-union", "one-hop lists", least=None, adversary="client", aim=RESIDUAL),
             Asked("d2-subtracted-rows", "two owners", adversary="client"),
-            Asked("d3-alike-rows", grid.AS_CONFIGURED, least=None),
+            Asked("d3-alike-rows", choices.AS_CONFIGURED, least=None),
             Asked("d5-gradient-labels", "labels at one owner", 0.99),
             Asked("d5-gradient-clusters", "labels at one owner", 0.99),
         ),
@@ -102,7 +103,7 @@ CASES = (
         {"algorithm": "fedsage", **FREE, "rounds": 2},
         (
             Asked("f1-cohort-differencing", "drop-outs and small steps", least=None),
-            Asked("f2-own-share-subtraction", grid.AS_CONFIGURED, adversary="coalition"),
+            Asked("f2-own-share-subtraction", choices.AS_CONFIGURED, adversary="coalition"),
         ),
         policy="masked",
     ),
@@ -110,7 +111,7 @@ CASES = (
         "released",
         {"algorithm": "fedsage", **FREE, "rounds": 20},
         tuple(
-            Asked(name, grid.AS_CONFIGURED, least=None, adversary="outsider")
+            Asked(name, choices.AS_CONFIGURED, least=None, adversary="outsider")
             for name in ("g1-link-stealing", "g2-embedding-inversion", "g3-node-membership")
         ),
     ),
@@ -120,7 +121,7 @@ CASES = (
         (
             Asked("c1-neighgen-single", "exchange batch 1"),
             Asked("c2-neighgen-batch", "exchange batch 32"),
-            Asked("c5-embedding-links", grid.AS_CONFIGURED, least=None),
+            Asked("c5-embedding-links", choices.AS_CONFIGURED, least=None),
         ),
         changes=("training.generator_epochs=2", "training.federated_epochs=1"),
     ),
@@ -173,7 +174,7 @@ def rows(case: Case, cells: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, A
             == (asked.attack, asked.adversary, asked.aim)
         ]
         here = [c for c in mine if c["settings"]["variant"] == asked.control]
-        default = [c for c in mine if c["settings"]["variant"].startswith(grid.AS_CONFIGURED)]
+        default = [c for c in mine if c["settings"]["variant"].startswith(choices.AS_CONFIGURED)]
         got = [value for c in here if (value := _figure(c, asked)) is not None]
         yield {
             "attack": asked.attack,

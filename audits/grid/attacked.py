@@ -18,9 +18,11 @@ from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS, Audit, blank_cell, cells, limits
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun
+from secure_fedgraph.audits.grid.pool import in_words
 from secure_fedgraph.audits.probes.rows import probe_rows
-from secure_fedgraph.errors import Refused
+from secure_fedgraph.errors import Refused, SecureFedGraphError
 from secure_fedgraph.experiment.results import execute, run_result, write_json
+from secure_fedgraph.protocol.transcript import Keep as KeepMessage
 
 LARGE = 200_000_000
 """Bytes sent up in a run beyond which its messages are dropped once it was attacked."""
@@ -31,7 +33,7 @@ def attacked(planned: PlannedRun, out: Path | None) -> dict[str, Any]:
 
     Returns:
         ``cells``, ``runs``, ``reconstructions``, ``conformance``, ``empirical`` and ``seconds``, as JSON; and
-        ``not_run``, the cells whose attacks failed.
+        ``not_run``, the cells whose run stopped after it had started, or whose attacks failed.
     """
     started, grid = time.perf_counter(), Audit(controls=planned.controls, effort=planned.effort)
     with one_thread():
@@ -66,15 +68,29 @@ def _one_run(audit: Audit, planned: PlannedRun, out: Path | None) -> None:
     if folder is not None:
         files.remove_folder(folder, out)  # of a call that was killed
         files.private_folder(folder, out)
+    progress = RunProgress(KeepReadChannels(variant.attacks))
     try:
-        run = execute(experiment, folder, keep=KeepReadChannels(variant.attacks), plays=variant.plays)
-    except Refused as refusal:
+        run = execute(
+            experiment,
+            folder,
+            on_round=progress.on_round,
+            keep=progress.keep,
+            plays=variant.plays,
+            on_form=progress.on_form,
+        )
+    except Exception as error:
+        if progress.started:  # something may have been sent: whatever ended it, that is no refusal
+            reason = progress.stopped_by(error)
+            audit.not_run += [{**cell, "reason": reason, "failed": True} for cell in planned.cells()]
+            return
+        if not isinstance(error, Refused):
+            raise
         for attack in variant.attacks:
             for adversary in (a for a in attack.adversaries if a in who):
                 blank = blank_cell(named, attack, adversary, SINGLE_OWNERS, variant)
                 blank["settings"] |= limits(audit, attack)
                 audit.cells.append(
-                    {**blank, "outcome": "refused", "verdict": "refused", "reason": str(refusal)}
+                    {**blank, "outcome": "refused", "verdict": "refused", "reason": str(error)}
                 )
         return
     result = run_result(run, experiment)
@@ -113,6 +129,37 @@ def _about(planned: PlannedRun) -> dict[str, Any]:
         "seed": planned.chosen.seed,
         "variant": planned.variant.name,
     }
+
+
+class RunProgress:
+    """How far a run has come: whether all its checks have passed, and which round it is in.
+
+    Args:
+        keep: which messages the transcript keeps; it is asked about each, so it tells the round.
+    """
+
+    def __init__(self, keep: KeepMessage) -> None:
+        self.started = False
+        self._keep, self._round = keep, 0
+
+    def on_form(self, text: str) -> None:
+        """Called after all checks, before the first message."""
+        self.started = True
+
+    def keep(self, channel: str, round: int) -> bool:
+        """Called with every message."""
+        self._round = max(self._round, round)
+        return self._keep(channel, round)
+
+    def on_round(self, row: dict[str, Any]) -> None:
+        """Called at the end of every scored round; numbers of messages count the warm-up too."""
+        self._round = max(self._round, row["round"]) + 1
+
+    def stopped_by(self, error: Exception) -> str:
+        """Where the run stopped, and by what, in a sentence."""
+        where = f"in round {self._round}" if self._round else "before the first message of round 1"
+        own = isinstance(error, SecureFedGraphError)
+        return f"stopped {where}: {f'{type(error).__name__}: {error}' if own else in_words(error)}"
 
 
 class KeepReadChannels:

@@ -15,7 +15,6 @@ from secure_fedgraph.audits.grid.pool import in_words
 from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
-from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.protocol import View
 
@@ -90,15 +89,12 @@ def _cell(
     attack: Attack,
     claims: Claims,
 ) -> None:
-    started, aim = time.perf_counter(), blank["settings"]["aim"]
+    aim = blank["settings"]["aim"]
     try:
-        guess, judgement, seconds = _judged(aim, view, finished, attack, started)
+        scored, reconstruction = _scored(blank, view, finished, experiment, attack, claims)
     except Blind as reason:
         audit.cells.append({**blank, "outcome": "blind", "verdict": "blind", "reason": str(reason)})
-        return
-    except SecureFedGraphError:
-        raise
-    except Exception as error:  # an attack is anybody's code, and costs its own cell alone
+    except Exception as error:  # an attack and its judge are anybody's code, and cost their own cell alone
         audit.not_run.append(
             {
                 **{key: blank[key] for key in ("algorithm", "policy", "seed", "attack", "title", "subject")},
@@ -108,7 +104,27 @@ def _cell(
                 "failed": True,
             }
         )
-        return
+    else:
+        audit.cells.append(scored)
+        audit.reconstructions.append(reconstruction)
+
+
+def _scored(
+    blank: dict[str, Any],
+    view: View,
+    finished: FinishedRun,
+    experiment: Experiment,
+    attack: Attack,
+    claims: Claims,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A cell with its score, and what the attack wrote down.
+
+    Raises:
+        Blind: as :func:`_judged`.
+        Exception: whatever the attack or its judge raises, errors of this package among it.
+    """
+    started, aim = time.perf_counter(), blank["settings"]["aim"]
+    guess, judgement, seconds = _judged(aim, view, finished, attack, started)
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
     short = stopped(guess) if score.value < 1 else ""
@@ -116,47 +132,44 @@ def _cell(
     details = dict(score.details)
     if guess.stopped:
         details |= {"searches_stopped": len(guess.stopped), "stopped_after": max(guess.stopped.values())}
-    audit.reconstructions.append(
-        {
-            "algorithm": experiment.algorithm,
-            "policy": experiment.policy,
-            "seed": experiment.seed,
-            "attack": attack.id,
-            "subject": blank["subject"],
-            "adversary": blank["adversary"],
-            "aim": aim,
-            "variant": blank["settings"]["variant"],
-            "kind": guess.about,
-            "stopped": stopped(guess),
-            "targets": judgement.targets(),
-        }
-    )
-    audit.cells.append(
-        {
-            **blank,
-            "outcome": "score",
-            "metric": score.metric,
-            "score": score.value,
-            "low": score.low,
-            "high": score.high,
-            "surely_at_least": score.surely_at_least,
-            "baseline": score.baseline,
-            "baselines": dict(score.baselines),
-            **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
-            "leaks": score.leaks,
-            "verdict": verdict
-            if aim == SINGLE_OWNERS
-            else f"{verdict}, {describe_owners(guess, finished.federation.names)}",
-            "owners": owners_of(guess),
-            "reason": f"{attack.id}: {short}" if short else "",
-            "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
-            "details": details,
-            "messages": guess.messages,
-            "accuracy": finished.result["accuracy"],
-            "bytes": finished.result["bytes"],
-            "seconds": round(seconds, 3),
-        }
-    )
+    reconstruction = {
+        "algorithm": experiment.algorithm,
+        "policy": experiment.policy,
+        "seed": experiment.seed,
+        "attack": attack.id,
+        "subject": blank["subject"],
+        "adversary": blank["adversary"],
+        "aim": aim,
+        "variant": blank["settings"]["variant"],
+        "kind": guess.about,
+        "stopped": stopped(guess),
+        "targets": judgement.targets(),
+    }
+    cell = {
+        **blank,
+        "outcome": "score",
+        "metric": score.metric,
+        "score": score.value,
+        "low": score.low,
+        "high": score.high,
+        "surely_at_least": score.surely_at_least,
+        "baseline": score.baseline,
+        "baselines": dict(score.baselines),
+        **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
+        "leaks": score.leaks,
+        "verdict": verdict
+        if aim == SINGLE_OWNERS
+        else f"{verdict}, {describe_owners(guess, finished.federation.names)}",
+        "owners": owners_of(guess),
+        "reason": f"{attack.id}: {short}" if short else "",
+        "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",
+        "details": details,
+        "messages": guess.messages,
+        "accuracy": finished.result["accuracy"],
+        "bytes": finished.result["bytes"],
+        "seconds": round(seconds, 3),
+    }
+    return cell, reconstruction
 
 
 def _judged(

@@ -22,7 +22,8 @@ from secure_fedgraph.experiment.results import make_federation, read_json
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.message import digest
-from secure_fedgraph.protocol.transcript import REFEREE, Opened, Sent
+from secure_fedgraph.protocol.transcript import Opened, Sent
+from secure_fedgraph.running.preparation import channels_of
 from secure_fedgraph.running.run import Run
 
 UNSEEN = ("secrets",)
@@ -78,9 +79,7 @@ def _as_run(folder: Path, finished: FinishedRun, experiment: Experiment, result:
     """The run as far as its folder holds it: no state; the policy is bound again, with the planned noise."""
     algorithm, federation = finished.algorithm, finished.federation
     plan = {row["channel"]: float(row["multiplier"]) for row in result.get("plan") or []}
-    channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
-    if experiment.evaluation == "in_band":
-        channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
+    channels = channels_of(algorithm, federation, experiment.evaluation)
     bound = experiment.make_policy(plan or None).bind(channels, federation.names)
     path = folder / "ledger.jsonl"
     charges = [c for c in read_ledger(path) if c.channel in bound.bounds] if path.is_file() else []

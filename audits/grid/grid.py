@@ -9,17 +9,14 @@ from typing import Any
 
 from secure_fedgraph import errors
 from secure_fedgraph.attacks import Attack
-from secure_fedgraph.audits.grid.attacked import LARGE, KeepReadChannels, attacked, quietly
-from secure_fedgraph.audits.grid.cells import AIMS, RESIDUAL, SINGLE_OWNERS, Audit, cells
+from secure_fedgraph.audits.grid.attacked import attacked, quietly
+from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.audits.grid.choices import (
     AS_CONFIGURED,
     CANARIES,
     Variant,
     adversaries,
-    choose,
-    controls,
     left_out,
-    played_by,
     readers,
     variants,
 )
@@ -33,36 +30,11 @@ from secure_fedgraph.audits.grid.estimates import (
     rounds_of,
     timed_trial,
 )
-from secure_fedgraph.audits.grid.folders import audit_folder, read_folder
-from secure_fedgraph.audits.grid.options import checked_attacks, checked_options
+from secure_fedgraph.audits.grid.options import checked_options
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun, read_cells, write_cells
 from secure_fedgraph.audits.grid.pool import Failed, Pool, default_workers, tried
 from secure_fedgraph.errors import wrong_type
 from secure_fedgraph.experiment.config import Experiment
-
-__all__ = [
-    "AIMS",
-    "AS_CONFIGURED",
-    "LARGE",
-    "RESIDUAL",
-    "SINGLE_OWNERS",
-    "Audit",
-    "KeepReadChannels",
-    "Variant",
-    "adversaries",
-    "audit",
-    "audit_folder",
-    "cells",
-    "checked_attacks",
-    "checked_options",
-    "choose",
-    "controls",
-    "planned_runs",
-    "played_by",
-    "read_folder",
-    "readers",
-    "variants",
-]
 
 Progress = Callable[[str], None]
 MANY = 12
@@ -333,6 +305,10 @@ class _GridRunner:
 
     def _take(self, planned: PlannedRun, made: dict[str, Any]) -> None:
         self.contents[id(planned)] = made
+        lost = [] if made["runs"] else made.get("not_run", [])
+        if lost:  # it stopped midway, so its time says nothing of a whole run
+            self.progress(f"{planned.name}: {lost[0]['reason']}")
+            return
         self.costs.seconds[id(planned)] = (planned, float(made["seconds"]))
         self.progress(planned.name)
 

@@ -43,7 +43,7 @@ def audit_result(
         "controls": None if audit.controls is None else list(audit.controls),
         "effort": audit.effort,
         "versions": versions(),
-        "verdict": verdict(audit.cells),
+        "verdict": verdict(audit.cells, audit.not_run),
         "broken": broken(audit),
         "seconds": round(seconds, 3),
         "cells": audit.cells,
@@ -57,15 +57,22 @@ def audit_result(
     return schema.checked(schema.AuditResult, result)
 
 
-def verdict(cells: list[dict[str, Any]]) -> str:
-    """One sentence a policy: what leaks about single owners, and what about all of them together."""
+def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ()) -> str:
+    """One sentence a policy: what leaks about single owners, and what about all of them together.
+
+    Args:
+        not_run: cells that were left out; those that failed keep a policy from being called refused.
+    """
     sentences = []
-    several = len({cell.get("algorithm") for cell in cells}) > 1
-    for algorithm, policy in dict.fromkeys((cell.get("algorithm"), cell["policy"]) for cell in cells):
+    failed = [cell for cell in not_run if cell["failed"]]
+    several = len({cell.get("algorithm") for cell in (*cells, *failed)}) > 1
+    lost = {(cell.get("algorithm"), cell["policy"]) for cell in failed}
+    for algorithm, policy in dict.fromkeys((c.get("algorithm"), c["policy"]) for c in (*cells, *failed)):
         mine = [c for c in cells if (c.get("algorithm"), c["policy"]) == (algorithm, policy)]
         label = f"{algorithm} under {policy}" if several else policy
         if all(c["outcome"] == "refused" for c in mine):
-            sentences.append(f"{label}: refused before round 1.")
+            told = "no attack has a result" if (algorithm, policy) in lost else "refused before round 1"
+            sentences.append(f"{label}: {told}.")
             continue
         single = _leaking(mine, SINGLE_OWNERS)
         union = _leaking(mine, RESIDUAL)

@@ -18,7 +18,7 @@ from secure_fedgraph.audits import intervals
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import around
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.judgement import Judge, Judgement
-from secure_fedgraph.audits.scoring import Score, ScoreKind
+from secure_fedgraph.audits.scoring import Score, ScoreKind, cosine
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.upload import Upload
@@ -71,9 +71,9 @@ def neighbours(guess: Guess, finished: FinishedRun) -> Judgement:
         real = _neighbours(graph)[distinct]
         some = real.any(1)
         real, values = real[some], values[at][some]
-        right.append(_cosine(values, real))
-        mean.append(_cosine(np.broadcast_to(everybody, real.shape), real))
-        mixed.append(_cosine(np.roll(values, 1, axis=0), real))
+        right.append(cosine(values, real))
+        mean.append(cosine(np.broadcast_to(everybody, real.shape), real))
+        mixed.append(cosine(np.roll(values, 1, axis=0), real))
         true[owner], guessed[owner] = np.round(real[:SHOWN], 3), np.round(values[:SHOWN], 3)
     cosines = np.concatenate(right)
     trivial = {"the mean node": float(np.concatenate(mean).mean())}
@@ -82,7 +82,7 @@ def neighbours(guess: Guess, finished: FinishedRun) -> Judgement:
         "mean cosine",
         float(cosines.mean()),
         kind=ScoreKind.COSINE,
-        **intervals.bounds(lambda error: _of_cosines(cosines, error)),
+        **intervals.bounds(lambda error: intervals.mean_cosine(cosines, error)),
         baselines=trivial,
         details={"nodes": float(len(cosines))},
     )
@@ -108,7 +108,7 @@ def links(guess: Guess, finished: FinishedRun) -> Judgement:
         scores = values[np.ix_(at, at)][pair]
         placed.append(_placed(scores, truth))
         pairs.append(intervals.Scored(*pair, truth, scores))
-        trivial.append(_placed(_cosine(x[pair[0]], x[pair[1]]), truth))
+        trivial.append(_placed(cosine(x[pair[0]], x[pair[1]]), truth))
         of += int(truth.sum())
         graphs[owner] = around(distinct[pair[0]], distinct[pair[1]], scores, truth)
         best = np.argsort(-scores)[: 3 * SHOWN]
@@ -156,22 +156,11 @@ def _neighbours(graph: Any) -> np.ndarray:
     return means
 
 
-def _cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    size = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    cosines: np.ndarray = (one * other).sum(1) / np.maximum(size, 1e-12)
-    return cosines
-
-
 def _placed(scores: np.ndarray, linked: np.ndarray) -> np.ndarray:
     """For each link the share of the other pairs that score lower."""
     lower = rankdata(scores)[linked] - rankdata(scores[linked])
     shares: np.ndarray = lower / max(int((~linked).sum()), 1)
     return shares
-
-
-def _of_cosines(values: np.ndarray, error: float) -> tuple[float, float]:
-    low, high = intervals.mean(values, error)
-    return max(-1.0, low), min(1.0, high)
 
 
 JUDGES: Mapping[str, Judge] = {NEIGHBOURS: neighbours, EMBEDDED_LINKS: links, MISSING: missing}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from secure_fedgraph.attacks.attack import Guess
+from secure_fedgraph.attacks.attack import Blind, Guess
 from secure_fedgraph.attacks.released import LINKS, WORDS
 from secure_fedgraph.attacks.released_shadow import MEMBERS
 from secure_fedgraph.audits import intervals, scoring
@@ -24,9 +24,13 @@ SHOWN = 20
 def links(guess: Guess, finished: FinishedRun) -> Judgement:
     """AUC over all pairs of an owner's nodes, mean over owners; the baseline is that of similar features.
 
-    The interval comes from resampled nodes: pairs of one node are not independent.
+    The interval comes from resampled nodes: pairs of one node are not independent. Beyond what so few
+    resamples show it is normal, with their variance.
+
+    Raises:
+        Blind: where no owner has pairs with a link beside pairs without one.
     """
-    rng, scores, plain, draws, hits, pairs = np.random.default_rng(0), [], [], [], 0, 0
+    rng, scores, plain, draws, hits, pairs, apart = np.random.default_rng(0), [], [], [], 0, 0, 0
     graphs = {}
     for owner, pair_scores in guess.values.items():
         graph = finished.federation.owners[owner]
@@ -36,8 +40,8 @@ def links(guess: Guess, finished: FinishedRun) -> Judgement:
         linked[tuple(graph.edge_index.numpy())] = True
         linked |= linked.T
         true = linked[first, second]
-        if not true.any():
-            continue
+        if not true.any() or true.all():
+            continue  # there is nothing to tell apart
         x = graph.x.double().numpy()
         x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
         scores.append(roc_auc(pair_scores, true))
@@ -47,14 +51,25 @@ def links(guess: Guess, finished: FinishedRun) -> Judgement:
         draws.append([_weighted_auc(true[order], (w[first] * w[second])[order]) for w in weights])
         guessed = order[-int(true.sum()) :]
         hits, pairs = hits + int(true[guessed].sum()), pairs + int(true.sum())
+        apart += max(1, int(linked.any(0).sum()) // 2)  # so many links have no node in common, at most
         graphs[owner] = around(first, second, pair_scores, true)
-    low, high = np.quantile(np.mean(draws, axis=0), [0.025, 0.975])
+    if not scores:
+        raise Blind(
+            "no owner has both linked and unlinked pairs of nodes, so no link can be told from others"
+        )
+    value, resampled = float(np.mean(scores)), np.mean(draws, axis=0)
+
+    def interval(error: float) -> tuple[float, float]:
+        if error * RESAMPLES < 1:
+            return intervals.area(value, float(np.var(resampled, ddof=1)), apart, (), error)
+        low, high = np.quantile(resampled, [error, 1 - error])
+        return float(low), float(high)
+
     score = scoring.Score(
         metric="auc",
         kind=scoring.ScoreKind.RANK,
-        value=float(np.mean(scores)),
-        low=float(low),
-        high=float(high),
+        value=value,
+        **intervals.bounds(interval),
         baselines={"random": 0.5, "alike features": float(np.mean(plain))},
         details={"f1_at_as_many_links": hits / pairs, "links": float(pairs)},
     )
@@ -80,19 +95,17 @@ def words(guess: Guess, finished: FinishedRun) -> Judgement:
     public = np.concatenate([g.x[~g.train_mask].double().numpy() for g in owners.values()]).mean(0)
     true = {owner: owners[owner].x[owners[owner].train_mask].double().numpy() for owner in guess.values}
     for owner, rows in guess.values.items():
-        by_owner.append(_cosine(rows, true[owner]))
-        plain.append(_cosine(np.broadcast_to(public, true[owner].shape), true[owner]))
+        by_owner.append(scoring.cosine(rows, true[owner]))
+        plain.append(scoring.cosine(np.broadcast_to(public, true[owner].shape), true[owner]))
         alike = _unit(rows - public) @ _unit(true[owner] - public).T
         nearest.append(alike.argmax(1) == np.arange(len(rows)))
     cosines = np.concatenate(by_owner)
-    low, high = intervals.mean(cosines)
     hits = np.concatenate(nearest)
     score = scoring.Score(
         metric="cosine with the words",
         kind=scoring.ScoreKind.COSINE,
         value=float(cosines.mean()),
-        low=max(-1.0, low),
-        high=min(1.0, high),
+        **intervals.bounds(lambda error: intervals.mean_cosine(cosines, error)),
         baselines={"the mean of public nodes": float(np.concatenate(plain).mean())},
         details={
             "nodes": float(len(cosines)),
@@ -148,11 +161,6 @@ def members(guess: Guess, finished: FinishedRun) -> Judgement:
 def _unit(rows: np.ndarray) -> np.ndarray:
     unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     return unit
-
-
-def _cosine(rows: np.ndarray, true: np.ndarray) -> np.ndarray:
-    cosines: np.ndarray = (_unit(rows) * _unit(true)).sum(1)
-    return cosines
 
 
 JUDGES: Mapping[str, Judge] = {LINKS: links, WORDS: words, MEMBERS: members}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph.algorithms.plugins import algorithm_named
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, folders, grid, options
 from secure_fedgraph.audits.grid.report import audit_result
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.options import (
@@ -45,15 +45,15 @@ def audit(
     if flags.get("logging"):
         raise BadInput(f"--log {flags['logging']}: an audit logs no runs; give it to run")
     screen = Screen(flags)
-    attacks = grid.checked_attacks(grid.choose(names("attack", attack)), adversary, effort)
-    attacks = grid.played_by(attacks, adversary)
+    attacks = options.checked_attacks(choices.choose(names("attack", attack)), adversary, effort)
+    attacks = choices.played_by(attacks, adversary)
     started = time.perf_counter()
     if folder is not None:
         grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
         out = _folder_for_audit_of(folder, {**flags, "policy": policy, "control": control}, grid_only)
         if attack == "all":
-            attacks = grid.readers(grid.read_folder(folder)[1], attacks) or attacks
-        experiment, audited = grid.audit_folder(folder, attacks, adversary, effort)
+            attacks = choices.readers(folders.read_folder(folder)[1], attacks) or attacks
+        experiment, audited = folders.audit_folder(folder, attacks, adversary, effort)
         if out != folder:
             fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]
@@ -65,10 +65,10 @@ def audit(
         rows = [one.with_policy(name) for one in experiments for name in policies]
         check_intent(asked_for(None, {**flags, "policy": policy}), rows, "audit")
         if attack == "all" and not more:  # those that read a channel of this algorithm, if any does
-            attacks = grid.readers(experiment, attacks) or attacks
-        controls = grid.controls(attacks, [name for one in control for name in names("control", one)])
+            attacks = choices.readers(experiment, attacks) or attacks
+        controls = choices.controls(attacks, [name for one in control for name in names("control", one)])
         budget = None if budget_minutes is None else 60 * budget_minutes
-        grid.checked_options(  # before anything of an earlier audit is replaced
+        options.checked_options(  # before anything of an earlier audit is replaced
             experiments, policies, attacks, seeds, None, adversary, controls, effort, workers, budget,
             canaries,
         )  # fmt: skip
@@ -102,13 +102,13 @@ def audit(
     screen.finish(result, tables.audit_tables(result), page)
     if result["broken"]:
         raise BrokenClaim(" ".join(result["broken"]))
+    failed = {cell["reason"] for cell in audited.not_run if cell["failed"]}
+    if failed:
+        raise SecureFedGraphError(f"some cells have no result: {'; '.join(sorted(failed))}")
     if not audited.cells and not audited.empirical:
         raise SecureFedGraphError(
             f"nothing was run: {audited.not_run[0]['reason']}" if audited.not_run else "nothing was run"
         )
-    failed = {cell["reason"] for cell in audited.not_run if cell["failed"]}
-    if failed:
-        raise SecureFedGraphError(f"some runs ended before they were attacked: {' '.join(sorted(failed))}")
 
 
 def _experiments(flags: dict[str, Any]) -> tuple[list[Experiment], list[int]]:

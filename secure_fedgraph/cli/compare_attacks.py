@@ -23,7 +23,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
     Raises:
         BadInput: for a name of which nothing reads a channel of these algorithms.
     """
-    from secure_fedgraph.audits.grid import grid
+    from secure_fedgraph.audits.grid.choices import choose
 
     sent: dict[str, set[str]] = {}
     for point in chosen:
@@ -33,7 +33,7 @@ def attacks_on(chosen: Sequence[Any], asked: Sequence[str]) -> Attacks:
     used = set[str]().union(*sent.values())
     chosen_ids: dict[str, None] = {}
     for name in asked:
-        kinds = grid.choose([name])
+        kinds = choose([name])
         fitting = [kind.id for kind in kinds if used & set(kind.reads())]
         if not fitting:
             read = sorted({channel for kind in kinds for channel in kind.reads()})
@@ -72,9 +72,10 @@ class Attacks:
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
         """Each attack's strongest result on single owners: a score or an outcome, and the best guess."""
         from secure_fedgraph.audits.grid import grid
+        from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS, Audit
 
         experiment, kinds = self._fitting(config)
-        audited = grid.Audit()
+        audited = Audit()
         if kinds:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -85,7 +86,7 @@ class Attacks:
         best: dict[str, dict[str, Any]] = {}
         for cell in audited.cells:
             # a sum over all owners shows no single owner, but what a defence leaves may
-            if cell["settings"]["aim"] == grid.SINGLE_OWNERS or cell.get("owners") == 1:
+            if cell["settings"]["aim"] == SINGLE_OWNERS or cell.get("owners") == 1:
                 best_so_far = best.setdefault(cell["attack"], cell)
                 best[cell["attack"]] = max(best_so_far, cell, key=_strength)
         strongest = {attack: best.get(attack, {"outcome": BLIND}) for attack in self.attacks}
@@ -96,14 +97,14 @@ class Attacks:
 
     def _fitting(self, config: dict[str, Any]) -> tuple[Experiment, list[Any]]:
         """The experiment, and the attacks that read what it sends: all others are blind, without a run."""
-        from secure_fedgraph.audits.grid import grid
+        from secure_fedgraph.audits.grid.choices import choose
 
         experiment = Experiment(**{**config, "logging": None})
         try:
             sent = {channel.name for channel in expected(experiment).in_use}
         except Refused:  # its row says so
             return experiment, []
-        return experiment, [kind for kind in grid.choose(self.attacks) if sent & set(kind.reads())]
+        return experiment, [kind for kind in choose(self.attacks) if sent & set(kind.reads())]
 
 
 def _strength(cell: dict[str, Any]) -> tuple[bool, bool, float]:

@@ -149,14 +149,21 @@ def _outcomes(cells: list[dict[str, Any]], head: str) -> Table:
         about = "each owner" if cell["settings"]["aim"] == "each owner" else "all together"
         key: tuple[str, ...] = (cell["attack"], cell["adversary"], _setting(cell), about)
         rows.setdefault(key, {}).setdefault(cell["policy"], cell)
+    refused = {(*_run_of(cell), cell["policy"]) for cell in cells if cell["outcome"] == "refused"}
     above: tuple[str, ...] = ()
     groups = list(dict.fromkeys(key[:2] for key in rows))
     # an attacker's rows stand together; its settings keep the order in which they ran
     for key, by_policy in sorted(rows.items(), key=lambda row: groups.index(row[0][:2])):
         shown = ["" if above[: i + 1] == key[: i + 1] else name for i, name in enumerate(key)]
-        table.add_row(*shown, *(_outcome(by_policy.get(policy)) for policy in policies))
+        run = _run_of(next(iter(by_policy.values())))
+        table.add_row(*shown, *(_outcome(by_policy.get(p), (*run, p) in refused) for p in policies))
         above = key
     return table
+
+
+def _run_of(cell: dict[str, Any]) -> tuple[str, str, str]:
+    """The attack, who runs it and in which setting; a refused run has one cell of it, and no second aim."""
+    return cell["attack"], cell["adversary"], cell["settings"]["variant"]
 
 
 def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
@@ -236,9 +243,10 @@ def _stops(cells: list[dict[str, Any]]) -> list[Text]:
     ]
 
 
-def _outcome(cell: dict[str, Any] | None) -> Text:
+def _outcome(cell: dict[str, Any] | None, refused: bool) -> Text:
+    """One place of the table; where it has no cell, the run was refused, or the cell has no result."""
     if cell is None:
-        return Text("refused", style="dim")
+        return Text("refused" if refused else "not run", style="dim")
     if cell["outcome"] != "score":
         return Text(cell["outcome"], style="green" if cell["outcome"] == "blind" else "dim")
     text = f"{cell['score']:.3f} ({cell['baseline']:.3f})"

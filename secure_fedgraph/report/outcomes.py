@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -22,12 +22,18 @@ LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202
 AIMS = {EACH: "about each owner", LEFT: "about all owners together"}
 
 
-def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[dict[str, Any]]:
+def verdicts(
+    cells: Sequence[dict[str, Any]], policies: Sequence[str], failed: Collection[str] = ()
+) -> list[dict[str, Any]]:
     """For each policy what the attacks read, worst first: single owners, all owners together, or nothing.
+
+    Args:
+        failed: policies with runs that failed or stopped midway; none of them is called refused.
 
     Returns:
         rows with ``policy``, ``state`` ("leaks", "together", "scored", "nothing", "refused"), ``short`` and
-        ``text``; "scored" where nothing is cleared: too few terms, or too little time, to tell.
+        ``text``; "scored" where nothing is cleared: too few terms, or too little time, to tell. A policy
+        without a result has no row.
     """
     rows = []
     for policy in policies:
@@ -35,6 +41,8 @@ def verdicts(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> list[d
         if not mine:
             continue
         if all(c.get("outcome") == "refused" for c in mine):
+            if policy in failed:
+                continue
             reason = words.sentence(str(mine[0].get("reason") or ""))
             rows.append(_verdict(policy, "refused", "refused before round 1", f"Nothing was sent. {reason}"))
             continue

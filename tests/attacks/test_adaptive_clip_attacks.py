@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.experiment.config import load
 
 SMALL: dict[str, Any] = {
@@ -20,7 +20,7 @@ SMALL: dict[str, Any] = {
 def cells(attacks: list[str], policy: str, **more: Any) -> list[dict[str, Any]]:
     experiment = load(None, {**SMALL, **more, "policy": policy}, ())
     used = {channel.name for channel in experiment.make_algorithm().in_use}
-    chosen = [kind for kind in grid.choose(attacks) if kind.channel in used]
+    chosen = [kind for kind in choices.choose(attacks) if kind.channel in used]
     return grid.audit(experiment, [policy], chosen, [0], controls=()).cells
 
 

@@ -23,6 +23,7 @@ from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring, truth
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.evaluation import roc_auc
 from secure_fedgraph.experiment.config import Experiment, load
@@ -281,12 +282,12 @@ def test_the_grid_has_every_cell_and_its_controls() -> None:
     }
     assert len(cells) == len(found.cells) == 2 * (2 + 2 + 2)
     a1, a4 = VocabularySupport.id, LabelCounts.id
-    assert cells["plaintext", a1, grid.SINGLE_OWNERS, False]["verdict"] in ("exact", "leak")
-    assert cells["plaintext", a4, grid.SINGLE_OWNERS, True]["verdict"] == "exact"
-    assert cells["masked", a1, grid.SINGLE_OWNERS, False]["outcome"] == "blind"
-    assert cells["masked", a4, grid.SINGLE_OWNERS, True]["outcome"] == "blind"
-    assert cells["masked", a1, grid.RESIDUAL, False]["leaks"]
-    assert cells["masked", a4, grid.RESIDUAL, True]["leaks"]
+    assert cells["plaintext", a1, SINGLE_OWNERS, False]["verdict"] in ("exact", "leak")
+    assert cells["plaintext", a4, SINGLE_OWNERS, True]["verdict"] == "exact"
+    assert cells["masked", a1, SINGLE_OWNERS, False]["outcome"] == "blind"
+    assert cells["masked", a4, SINGLE_OWNERS, True]["outcome"] == "blind"
+    assert cells["masked", a1, RESIDUAL, False]["leaks"]
+    assert cells["masked", a4, RESIDUAL, True]["leaks"]
     for cell in found.cells:
         assert (cell["score"] is None) == (cell["outcome"] != "score")
         assert bool(cell["reason"]) == (cell["outcome"] != "score")

@@ -29,7 +29,7 @@ from secure_fedgraph.attacks.mashes.pool import FILTERED_MEMBERS, MASH_MEMBERS, 
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices
 from secure_fedgraph.audits.surfaces.mashes import candidates, drawn, training_rows
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.errors import BadInput
@@ -337,7 +337,7 @@ def test_an_algorithm_without_mashes_is_blind() -> None:
     for kind in MASHES:
         with pytest.raises(Blind):
             attacked(case, kind)
-    assert [v.name for v in grid.variants(load(None, {**base, "policy": "plaintext"}, []), MASHES)] == [
+    assert [v.name for v in choices.variants(load(None, {**base, "policy": "plaintext"}, []), MASHES)] == [
         "as configured"
     ]
 

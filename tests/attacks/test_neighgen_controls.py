@@ -24,7 +24,9 @@ from secure_fedgraph.attacks.attack import Control
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
+from secure_fedgraph.audits.grid.attacked import KeepReadChannels
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute
@@ -58,7 +60,7 @@ def experiment(policy: str, *changes: str) -> Experiment:
 
 def go(policy: str, *changes: str, out: Path | None = None) -> sfg.Run:
     attacks = [GeneratorSingle, GeneratorBatch]
-    return execute(experiment(policy, *changes), out, keep=grid.KeepReadChannels(attacks))
+    return execute(experiment(policy, *changes), out, keep=KeepReadChannels(attacks))
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +194,7 @@ def test_an_algorithm_without_the_channel_is_blind_and_needs_no_controls() -> No
         None, {**SMALL, "algorithm": "fedsage", "training": {"hidden": [8, 4]}}, ["policy=plaintext"]
     )
     attacks = [GeneratorSingle, GeneratorBatch]
-    assert [v.name for v in grid.variants(chosen, attacks)] == ["as configured"]
+    assert [v.name for v in choices.variants(chosen, attacks)] == ["as configured"]
     found = grid.audit(chosen, ["plaintext"], attacks, [0])
     assert {c["outcome"] for c in found.cells} == {"blind"}
     assert all(
@@ -219,7 +221,10 @@ def test_the_grid_has_a_row_for_each_adversary(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(GeneratorBatch, "controls", (one, eight))
     chosen = experiment("plaintext", "training.federated_epochs=1")
     # the configured run is the control of eight already
-    assert [v.name for v in grid.variants(chosen, [GeneratorBatch])] == ["as configured", "exchange batch 1"]
+    assert [v.name for v in choices.variants(chosen, [GeneratorBatch])] == [
+        "as configured",
+        "exchange batch 1",
+    ]
     found = grid.audit(chosen, ["plaintext", "strictest"], [GeneratorBatch], [0])
     cells = {
         (c["policy"], c["adversary"], c["settings"]["aim"], c["settings"]["training.exchange_batch"]): c
@@ -227,9 +232,9 @@ def test_the_grid_has_a_row_for_each_adversary(monkeypatch: pytest.MonkeyPatch) 
     }
     assert len(cells) == len(found.cells) == 2 * 2 * 2 * 2
     for nodes in (1, 8):
-        assert cells["plaintext", "server", grid.SINGLE_OWNERS, nodes]["verdict"] == "exact"
-        assert cells["strictest", "server", grid.SINGLE_OWNERS, nodes]["outcome"] == "blind"
-        left = cells["strictest", "client", grid.RESIDUAL, nodes]
+        assert cells["plaintext", "server", SINGLE_OWNERS, nodes]["verdict"] == "exact"
+        assert cells["strictest", "server", SINGLE_OWNERS, nodes]["outcome"] == "blind"
+        left = cells["strictest", "client", RESIDUAL, nodes]
         assert left["leaks"] and left["score"] == 1.0
         assert "nothing built yet stops it" in left["stops"]
     only = grid.audit(chosen, ["strictest"], [GeneratorBatch], [0], adversary="server")
@@ -304,5 +309,5 @@ def test_trivial_guesses_stand_beside() -> None:
 def test_on_cora_the_asking_owner_reads_the_masked_sum() -> None:
     settings = {"exchange_batch": 8, "minimum_batch": 1, "generator_epochs": 2, "federated_epochs": 1}
     cora = load(None, {"algorithm": "fedsage+", "data": "cora", "rounds": 1, "training": settings}, [])
-    run = execute(cora, None, keep=grid.KeepReadChannels([GeneratorBatch]))
+    run = execute(cora, None, keep=KeepReadChannels([GeneratorBatch]))
     assert judged(run, GeneratorBatch(), "owner-0", "residual").value == 1.0

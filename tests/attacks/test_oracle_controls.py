@@ -21,7 +21,9 @@ from secure_fedgraph.attacks.generator_gradients import batch, single
 from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
+from secure_fedgraph.audits.grid.attacked import KeepReadChannels
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.experiment.config import load
@@ -108,13 +110,13 @@ def test_the_grid_plays_an_owner_that_does_not_spoil_its_own_offer(tmp_path: Pat
         noise = {"norm": 1.0, "multiplier": multiplier}
         chosen = load(None, {**base, "protection": noise}, [])
         found = grid.audit(chosen, ["local_dp"], [GeneratorOracle], [0], controls=())
-        (cell,) = (c for c in found.cells if c["settings"]["aim"] == grid.SINGLE_OWNERS)
+        (cell,) = (c for c in found.cells if c["settings"]["aim"] == SINGLE_OWNERS)
         assert cell["outcome"] == "score"
         assert (cell["score"] == 0.0) is stopped
     # under a budget too: what a dishonest party plays keeps none
     chosen = load(None, {**base, "epsilon": 8.0}, [])
     found = grid.audit(chosen, ["local_dp"], [GeneratorOracle], [0], controls=())
-    assert {c["outcome"] for c in found.cells if c["settings"]["aim"] == grid.SINGLE_OWNERS} == {"score"}
+    assert {c["outcome"] for c in found.cells if c["settings"]["aim"] == SINGLE_OWNERS} == {"score"}
     # nor does it end in a ledger that other runs share
     shared = tmp_path / "shared.jsonl"
     execute(chosen.model_copy(update={"ledger": shared}), None, plays=GeneratorOracle.plays)
@@ -187,12 +189,12 @@ def test_the_grid_plays_the_run_and_says_who_did(tmp_path: Path) -> None:
          "rounds": 1, "training": settings, "policy": "masked"},
         [],
     )  # fmt: skip
-    names = [v.name for v in grid.variants(chosen, [GeneratorOracle, GeneratorSingle], [])]
+    names = [v.name for v in choices.variants(chosen, [GeneratorOracle, GeneratorSingle], [])]
     assert names == ["as configured", "as configured, c3 plays"]
     found = grid.audit(chosen, ["masked"], [GeneratorOracle], [0], tmp_path, controls=[])
     cells = {cell["settings"]["aim"]: cell for cell in found.cells}
-    assert cells[grid.SINGLE_OWNERS]["outcome"] == "blind"
-    assert cells[grid.RESIDUAL]["score"] > 0.9
+    assert cells[SINGLE_OWNERS]["outcome"] == "blind"
+    assert cells[RESIDUAL]["score"] > 0.9
     assert {cell["behaviour"] for cell in found.cells} == {"malicious"}
 
 
@@ -320,7 +322,7 @@ def test_on_cora(owners: int, rows: int, messages: int, width: int, seed: int, t
          "training": {**settings, "generator_hidden": (256, width)}, "seed": seed},
         [],
     )  # fmt: skip
-    run = execute(cora, tmp_path, keep=grid.KeepReadChannels([GeneratorOracle]), plays=GeneratorOracle.plays)
+    run = execute(cora, tmp_path, keep=KeepReadChannels([GeneratorOracle]), plays=GeneratorOracle.plays)
     score, together = judged(run), judged(run, "residual")
     shutil.rmtree(tmp_path)  # every offer goes to all other owners: gigabytes
     assert score.value >= (0.99 if owners == 10 else 0.95)

@@ -17,7 +17,7 @@ from secure_fedgraph.attacks.motif_systems import solve
 from secure_fedgraph.attacks.prototypes import INCIDENCE, listed
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result
@@ -218,7 +218,7 @@ def test_e3_residual_the_masked_sums_of_two_runs_differ_by_the_graph() -> None:
 
 def test_the_attacks_run_in_the_grid_and_are_blind_elsewhere() -> None:
     base = {"data": "synthetic-citation", "dataset": {"nodes": 90, "features": 30}, "rounds": 1}
-    attacks = grid.choose(["prototypes"])
+    attacks = choices.choose(["prototypes"])
     found = grid.audit(load(None, {**base, "policy": "plaintext"}, []), ["plaintext"], attacks, [0])
     assert len(found.cells) == 2 * len(attacks)
     assert {cell["outcome"] for cell in found.cells} == {"blind"}

@@ -20,7 +20,8 @@ from secure_fedgraph.attacks.released import ANSWERS, EMBEDDED, Answers, Embedde
 from secure_fedgraph.attacks.released_shadow import CANDIDATES
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
+from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces import released_knowledge
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
 from secure_fedgraph.experiment.config import load
@@ -210,12 +211,16 @@ def test_blind_where_no_classifier_of_nodes_is_released(cases: Any) -> None:
 def test_the_attacks_run_in_the_grid_and_keep_no_message() -> None:
     small = {**GENERATED, "rounds": 2, "policy": "plaintext"}
     found = grid.audit(
-        load(None, small, []), ["plaintext"], grid.choose(["released"]), [0], controls=["trained to the end"]
+        load(None, small, []),
+        ["plaintext"],
+        choices.choose(["released"]),
+        [0],
+        controls=["trained to the end"],
     )
     assert {cell["adversary"] for cell in found.cells} == {"outsider"}
     cells = {(c["attack"], c["settings"]["aim"], c["settings"]["variant"]): c for c in found.cells}
     assert len(cells) == len(found.cells) == 3 * 2 + 2
-    assert cells["g3-node-membership", grid.SINGLE_OWNERS, "trained to the end"]["leaks"]
+    assert cells["g3-node-membership", SINGLE_OWNERS, "trained to the end"]["leaks"]
     assert all(cell["messages"] == 0 for cell in found.cells)
 
 

@@ -25,7 +25,8 @@ from secure_fedgraph.attacks import (
 from secure_fedgraph.attacks.drifting_updates import groups, identifiable_clients, means
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
+from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import load
@@ -300,12 +301,12 @@ def test_f8_is_blind_without_noise() -> None:
 def test_the_attacks_run_in_the_grid() -> None:
     base = {**GENERATED, "rounds": 2, "policy": "masked", "protection": {"norm": 1.0, "multiplier": 1.0}}
     found = grid.audit(
-        load(None, base, []), ["masked"], grid.choose(["rounds"]), [0], controls=["two rounds"]
+        load(None, base, []), ["masked"], choices.choose(["rounds"]), [0], controls=["two rounds"]
     )
     cells = {(c["attack"], c["adversary"], c["settings"]["aim"]): c for c in found.cells}
-    assert cells["f2-own-share-subtraction", "coalition", grid.SINGLE_OWNERS]["verdict"] == "exact"
-    assert cells["f1-cohort-differencing", "server", grid.SINGLE_OWNERS]["outcome"] == "blind"
-    assert cells["f8-redrawn-noise", "server", grid.SINGLE_OWNERS]["outcome"] == "blind"
+    assert cells["f2-own-share-subtraction", "coalition", SINGLE_OWNERS]["verdict"] == "exact"
+    assert cells["f1-cohort-differencing", "server", SINGLE_OWNERS]["outcome"] == "blind"
+    assert cells["f8-redrawn-noise", "server", SINGLE_OWNERS]["outcome"] == "blind"
 
 
 def test_a_view_holds_its_own_uploads_and_nobody_elses(tmp_path: Any) -> None:

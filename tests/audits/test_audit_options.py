@@ -10,7 +10,8 @@ import pytest
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import LabelCounts, VocabularySupport
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import folders, grid
+from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.errors import BadInput
 
 SMALL = sfg.Experiment(data="synthetic-citation", rounds=1, dataset={"nodes": 90, "features": 16})
@@ -87,7 +88,7 @@ def test_a_finished_run_is_not_read_for_what_cannot_be(
     tmp_path: Path, attacks: Any, adversary: Any, effort: Any
 ) -> None:
     with pytest.raises(BadInput) as refusal:
-        grid.audit_folder(str(tmp_path / "no run"), attacks, adversary, effort)
+        folders.audit_folder(str(tmp_path / "no run"), attacks, adversary, effort)
     assert "no run" not in str(refusal.value)
 
 
@@ -96,7 +97,7 @@ def test_a_folder_may_be_a_word_and_every_thing_counts_once(
 ) -> None:
     calls: list[grid._GridRunner] = []
     monkeypatch.setattr(grid._GridRunner, "run", lambda self: calls.append(self))
-    monkeypatch.setattr(grid._GridRunner, "audit", lambda *_: grid.Audit())
+    monkeypatch.setattr(grid._GridRunner, "audit", lambda *_: Audit())
     twice = {"policies": ["plaintext"] * 2, "seeds": iter([0, 0]), "attacks": [VocabularySupport] * 2}
     sfg.audit(**{**ASKED, **twice, "out": str(tmp_path)})
     assert calls[0].out == tmp_path

@@ -19,6 +19,7 @@ from in_this_process import InThisProcess
 
 from secure_fedgraph.attacks import GradientLabels, LabelCounts, MashLabels, VocabularySupport
 from secure_fedgraph.audits.grid import grid, planned_runs
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.audits.grid.choices import left_out, variants
 from secure_fedgraph.audits.grid.estimates import (
     Costs,
@@ -41,7 +42,7 @@ def experiment(*changes: str) -> Any:
     return load(None, {"data": "synthetic-citation"}, [*SMALL, *changes])
 
 
-def wanted(policies: list[str], seeds: list[int], *changes: str) -> list[grid.PlannedRun]:
+def wanted(policies: list[str], seeds: list[int], *changes: str) -> list[planned_runs.PlannedRun]:
     return grid.planned_runs([experiment(*changes)], policies, [VocabularySupport, LabelCounts], seeds)
 
 
@@ -250,7 +251,7 @@ def test_a_control_of_one_label_holder_runs_the_variant_of_what_is_audited(name:
     chosen = load(None, {"algorithm": name, "data": "synthetic-citation"}, [])
     controls = [v for v in variants(chosen, [GradientLabels]) if v.name == "labels at one owner"]
     who = ("server",)
-    assert [grid.PlannedRun(chosen, one, who).experiment.algorithm for one in controls] == (
+    assert [planned_runs.PlannedRun(chosen, one, who).experiment.algorithm for one in controls] == (
         [runs] if runs else []
     )
     assert bool(left_out(chosen, [GradientLabels])) == (runs is None)
@@ -298,10 +299,7 @@ def test_an_attack_that_gives_no_guess_costs_its_own_cell_alone(
     attacks = [LabelCounts, VocabularySupport]
     found = grid.audit(experiment(), ["plaintext"], attacks, [0], tmp_path, controls=())
     scored = {(cell["attack"][:2], cell["settings"]["aim"]) for cell in found.cells}
-    assert (
-        scored == {("a1", grid.SINGLE_OWNERS), ("a1", grid.RESIDUAL), ("a4", grid.RESIDUAL)}
-        and found.conformance
-    )
+    assert scored == {("a1", SINGLE_OWNERS), ("a1", RESIDUAL), ("a4", RESIDUAL)} and found.conformance
     (lost,) = found.not_run
     assert lost["attack"] == "a4-label-counts" and lost["failed"]
     assert "a4-label-counts" in lost["reason"] and "None" in lost["reason"]

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithm import Algorithm, Form, Settings
 from secure_fedgraph.algorithms import ALGORITHMS
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.cli import main, running
 from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
 from secure_fedgraph.experiment.compare import Point, run_point
@@ -268,7 +268,7 @@ GLASU_SMALL = Experiment(
 
 
 def test_an_audit_takes_it_too() -> None:
-    found = grid.audit(GLASU_SMALL, ["plaintext", "masked"], grid.choose(["d1"]), [0], controls=())
+    found = grid.audit(GLASU_SMALL, ["plaintext", "masked"], choices.choose(["d1"]), [0], controls=())
     forms = {cell["policy"]: cell["form"] for cell in found.cells}
     assert forms == {"plaintext": {}, "masked": {"sampler": "public"}}
     assert {cell["outcome"] for cell in found.cells if cell["policy"] == "masked"} == {"blind"}

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from in_this_process import at_once
 from rich.console import Console
 
-from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
+from secure_fedgraph.audits.grid import choices, grid
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, Audit
 from secure_fedgraph.cli import comparing, tables
 from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.cli.main import main
@@ -63,7 +63,7 @@ def cell(
 
 
 def strongest(monkeypatch: pytest.MonkeyPatch, *cells: dict[str, Any]) -> dict[str, Any]:
-    monkeypatch.setattr(grid, "audit", lambda *_, **__: grid.Audit(cells=list(cells)))
+    monkeypatch.setattr(grid, "audit", lambda *_, **__: Audit(cells=list(cells)))
     base = load(None, {"data": "synthetic-citation", "algorithm": "fedsage", "policy": "masked"}, ())
     return Attacks(("a1-vocabulary-support",))(base.model_dump(mode="json"))
 
@@ -93,7 +93,9 @@ def test_an_attack_that_reads_another_of_its_channels_runs():
     ego = {"hidden": [4, 4], "fanout": [2, 2], "mash": "across"}
     base = load(None, {"data": "synthetic-citation", "algorithm": "fedego", "training": ego}, ())
     sent = {channel.name for channel in base.make_algorithm().in_use}
-    kinds = [kind for kind in grid.choose(["mash"]) if kind.channel not in sent and sent & {*kind.also_reads}]
+    kinds = [
+        kind for kind in choices.choose(["mash"]) if kind.channel not in sent and sent & {*kind.also_reads}
+    ]
     assert kinds
     _, found = Attacks(tuple(kind.id for kind in kinds))._fitting(base.model_dump(mode="json"))
     assert found == kinds

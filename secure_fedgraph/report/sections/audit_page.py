@@ -98,11 +98,12 @@ def _chapter(name: str, audit: dict[str, Any], policies: list[str], several: boo
     if several:
         guesses = [{**r, "policy": f"{title}, {r.get('policy')}"} for r in guesses]
         labels = [f"{title}, {policy}" for policy in policies]
-    verdict_rows = verdicts(cells, policies)
+    lost = [c for c in audit.get("not_run") or [] if str(c.get("algorithm", "")) == name]
+    verdict_rows = verdicts(cells, policies, {str(c.get("policy")) for c in lost if c.get("failed")})
     by_state: dict[str, list[str]] = {}
     for row in verdict_rows:
         by_state.setdefault(row["state"], []).append(row["policy"])
-    left = (c.get("policy") for c in audit.get("not_run") or [] if str(c.get("algorithm", "")) == name)
+    left = (c.get("policy") for c in lost)
     unseen = [p for p in dict.fromkeys(left) if all(p != row["policy"] for row in verdict_rows)]
     by_state |= {"absent": [str(policy) for policy in unseen]} if unseen else {}
     states = ("leaks", "together", "scored", "nothing", "refused", "absent")

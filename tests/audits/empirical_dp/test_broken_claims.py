@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 
 from secure_fedgraph.audits.grid import report
-from secure_fedgraph.audits.grid.grid import RESIDUAL, SINGLE_OWNERS, Audit
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, Audit
 from secure_fedgraph.cli import auditing
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BrokenClaim

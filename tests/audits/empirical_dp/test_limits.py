@@ -19,7 +19,9 @@ from secure_fedgraph.attacks import neighgen as module
 from secure_fedgraph.attacks.generator_gradients import BatchResult
 from secure_fedgraph.attacks.sparse_rows import SEARCHES
 from secure_fedgraph.audits.grid import cells as found_cells
-from secure_fedgraph.audits.grid import grid
+from secure_fedgraph.audits.grid import choices, grid
+from secure_fedgraph.audits.grid.attacked import KeepReadChannels
+from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.audits.grid.report import audit_result
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
@@ -56,7 +58,7 @@ def nothing_solved_before() -> None:
 
 @pytest.fixture(scope="module")
 def run() -> sfg.Run:
-    return execute(experiment("plaintext"), None, keep=grid.KeepReadChannels([GeneratorBatch]))
+    return execute(experiment("plaintext"), None, keep=KeepReadChannels([GeneratorBatch]))
 
 
 @pytest.fixture
@@ -87,21 +89,21 @@ def refused(result: Result, words: str) -> None:
 
 def test_only_the_named_controls_are_run() -> None:
     chosen = experiment("plaintext")
-    names = [v.name for v in grid.variants(chosen, [GeneratorBatch])]
+    names = [v.name for v in choices.variants(chosen, [GeneratorBatch])]
     assert names == ["as configured", *(f"exchange batch {n}" for n in (1, 8, 32, 64))]
-    named = grid.controls([GeneratorBatch], ["exchange batch 8", "exchange batch 8"])
+    named = choices.controls([GeneratorBatch], ["exchange batch 8", "exchange batch 8"])
     assert named == ("exchange batch 8",)
-    assert [v.name for v in grid.variants(chosen, [GeneratorBatch], named)] == ["as configured", *named]
-    assert grid.controls([GeneratorBatch], []) is None
+    assert [v.name for v in choices.variants(chosen, [GeneratorBatch], named)] == ["as configured", *named]
+    assert choices.controls([GeneratorBatch], []) is None
 
 
 def test_an_unknown_control_names_the_known_ones() -> None:
     attacks = [GeneratorSingle, GeneratorBatch]
     with pytest.raises(BadInput, match="'exchange batch 8'") as refusal:
-        grid.controls(attacks, ["exchange batch 88"])
+        choices.controls(attacks, ["exchange batch 88"])
     assert all(f"exchange batch {n}" in str(refusal.value) for n in (1, 8, 32, 64))
     with pytest.raises(BadInput, match="declare none"):
-        grid.controls([VocabularySupport], ["exchange batch 8"])
+        choices.controls([VocabularySupport], ["exchange batch 8"])
 
 
 # How long a search
@@ -190,27 +192,24 @@ def test_an_attack_without_a_search_ignores_the_effort(run: sfg.Run) -> None:
 @pytest.mark.usefixtures("finds_nothing")
 def test_a_stopped_search_is_told_in_the_cell_and_on_the_page(tmp_path: Path) -> None:
     attacks, chosen = [VocabularySupport, GeneratorBatch], experiment("plaintext")
-    controls = grid.controls(attacks, ["exchange batch 1"])
+    controls = choices.controls(attacks, ["exchange batch 1"])
     found = grid.audit(chosen, ["plaintext"], attacks, [0], None, controls=controls, effort=0.05)
     told = "search stopped after 0.05 s: a lower bound"
     cells = {
         (c["attack"][:2], c["adversary"], c["settings"]["aim"], c["settings"]["variant"]): c
         for c in found.cells
     }
-    stopped = cells["c2", "client", grid.RESIDUAL, "as configured"]
+    stopped = cells["c2", "client", RESIDUAL, "as configured"]
     # an owner asks, and the two others answer
     assert stopped["verdict"] == f"no better than a trivial guess; {told}, about several owners together"
     assert stopped["reason"] == f"c2-neighgen-batch: {told}"
     assert (stopped["details"]["searches_stopped"], stopped["details"]["stopped_after"]) == (1, 0.05)
     assert (stopped["settings"]["controls"], stopped["settings"]["effort"]) == ("exchange batch 1", 0.05)
-    exact = cells[
-        "c2", "server", grid.SINGLE_OWNERS, "exchange batch 1"
-    ]  # of one node there is nothing to search
+    exact = cells["c2", "server", SINGLE_OWNERS, "exchange batch 1"]  # of one node there is nothing to search
     assert (exact["score"], exact["verdict"], exact["reason"]) == (1.0, "exact", "")
     assert "searches_stopped" not in exact["details"]
     assert (
-        not {"controls", "effort"}
-        & cells["a1", "server", grid.SINGLE_OWNERS, "as configured"]["settings"].keys()
+        not {"controls", "effort"} & cells["a1", "server", SINGLE_OWNERS, "as configured"]["settings"].keys()
     )
 
     result = audit_result(found, chosen, ["plaintext"], [0], 1.0, "")
@@ -233,7 +232,7 @@ def test_a_stopped_search_is_no_all_clear() -> None:
         "leaks": False,
         "attack": "c2-neighgen-batch",
     }
-    cell |= {"settings": {"aim": grid.RESIDUAL, "variant": "as configured"}, "verdict": "no better"}
+    cell |= {"settings": {"aim": RESIDUAL, "variant": "as configured"}, "verdict": "no better"}
     (through,) = verdicts([cell], ["masked"])
     assert (through["state"], through["short"]) == ("nothing", "nothing was read")
     (stopped,) = verdicts([{**cell, "details": {"searches_stopped": 1, "stopped_after": 20.0}}], ["masked"])
@@ -272,7 +271,7 @@ def test_the_command_hands_both_on(tmp_path: Path) -> None:
     assert (result["controls"], result["effort"]) == (["exchange batch 8", "exchange batch 1"], 30)
     assert [r["variant"] for r in result["runs"]] == ["as configured", "exchange batch 1", "exchange batch 8"]
     assert {c["settings"]["effort"] for c in result["cells"]} == {30}
-    left = [c for c in result["cells"] if c["settings"]["aim"] == grid.RESIDUAL]
+    left = [c for c in result["cells"] if c["settings"]["aim"] == RESIDUAL]
     assert [c["leaks"] for c in left] == [True] * 3  # the asking owner's residual, masked and sealed
 
 
