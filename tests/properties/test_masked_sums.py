@@ -52,7 +52,7 @@ def plain(carrier: Masked, uploads, left):
 @settings(max_examples=150)
 def test_the_sum_of_the_survivors_or_nothing(room):
     carrier, uploads, left = room
-    numbers = neighbours.shape(len(uploads), len(uploads), carrier.colluders, 0.2, len(NAMES))
+    numbers = neighbours.thresholds(len(uploads), len(uploads), carrier.colluders, 0.2, len(NAMES))
     needed = max(numbers.signatures, carrier.quorum)  # colluders are a share of all, whoever is asked
     if len(uploads) - len(left) >= needed:  # a complete graph: as many to the end as a list needs signatures
         assert np.array_equal(masked_sum(PARTIES, carrier, uploads, left), plain(carrier, uploads, left))
@@ -67,7 +67,7 @@ def test_below_the_threshold_the_server_holds_too_few_shares_of_every_secret(roo
     """Not only an error: what was revealed until then gives no key of anybody back."""
     carrier, uploads, left = room
     shown: dict[str, set[int]] = {}
-    numbers = neighbours.shape(len(uploads), len(uploads), carrier.colluders, 0.2, len(NAMES))
+    numbers = neighbours.thresholds(len(uploads), len(uploads), carrier.colluders, 0.2, len(NAMES))
     real = SumSession._by_owner
 
     def watch(self, revealed):
@@ -93,7 +93,7 @@ def test_with_neighbours_the_sum_is_as_exact(count, seed, data):
     uploads = {name: generator.integers(-(2**31), 2**31, (1, 5)) for name in names}
     gone = data.draw(st.lists(st.sampled_from(names), max_size=6, unique=True))
     left = {name: data.draw(st.sampled_from(STEPS)) for name in gone}
-    assert neighbours.shape(count, count, 0.1, 0.2).degree < count - 1
+    assert neighbours.thresholds(count, count, 0.1, 0.2).degree < count - 1
     assert np.array_equal(masked_sum(parties, carrier, uploads, left), plain(carrier, uploads, left))
 
 
