@@ -338,12 +338,14 @@ def _score(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _bytes(count: int) -> str:
+def _bytes(count: int | None) -> str:
     """Decimal units, as networks count.
 
     >>> _bytes(1234567)
     '1.2 MB'
     """
+    if count is None:
+        return ""
     size, unit = float(count), "B"
     for larger in ("kB", "MB", "GB"):
         if size < 1000:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import result_parts
 from click.testing import CliRunner, Result
 from in_this_process import at_once
 from rich.console import Console
@@ -135,7 +136,7 @@ def test_page_and_terminal_say_in_a_word_what_beats_a_guess(tmp_path, leaks, wor
 
 def test_an_exact_guess_of_too_few_terms_is_not_called_no_better():
     told = {"score": 1.0, "baseline": 0.75, "low": 0.4, "leaks": False}
-    row = {"leak": {"a4-label-counts": 1.0}, "leaks": {"a4-label-counts": told}}
+    (row,) = result_parts.points([{"leak": {"a4-label-counts": 1.0}, "leaks": {"a4-label-counts": told}}])
     assert _leak(row, "a4-label-counts") == "1.000 exact, of too few to tell (guess 0.750)"
 
 
