@@ -25,6 +25,7 @@ from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment.compare import pareto, points
 from secure_fedgraph.experiment.compare.eta import Job, Remaining
 from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections.compare_page import _leak
 
@@ -128,7 +129,7 @@ def test_page_and_terminal_say_in_a_word_what_beats_a_guess(tmp_path, leaks, wor
     (tmp_path / "compare.json").write_text(json.dumps(result))
     assert f"0.980 {word} (guess 0.250)" in write_report(tmp_path).read_text()
     screen = Console(file=io.StringIO(), width=80)
-    for table in tables.compare_tables(result):
+    for table in tables.compare_tables(CompareResult.model_validate(result)):
         screen.print(table)
     (line,) = [line for line in screen.file.getvalue().splitlines() if "0.980" in line]
     assert "0.250" in line and ("leaks" in line) is leaks
