@@ -97,5 +97,8 @@ def _histories(result: RunResult, folder: Path) -> list[list[RoundReport]]:
             value = json.loads(files.read(path, root=folder))
         except (OSError, ValueError, RecursionError):
             return [result.rounds]
-        histories.append(read(RunResult, value, path).rounds)
+        rounds = read(RunResult, value, path).rounds
+        if not rounds:
+            return [result.rounds]
+        histories.append(rounds)
     return histories or [result.rounds]
