@@ -45,6 +45,7 @@ from secure_fedgraph.experiment.results import (
     run_result,
     write_json,
 )
+from secure_fedgraph.experiment.schema import AuditResult, CompareResult, RunResult
 from secure_fedgraph.graph.data import datasets, store
 from secure_fedgraph.graph.data.rawfiles import RAW
 from secure_fedgraph.policies import plaintext
@@ -235,10 +236,11 @@ def _make_result(folder: Path) -> None:
 
 
 def _read_result(folder: Path) -> None:
-    render_page("run", read_json(folder / "result.json", "run"), folder)
+    render_page(RunResult.model_validate(read_json(folder / "result.json", "run")), folder)
 
 
 KIND: dict[str, str] = {"audit": "audit.json", "compare": "compare.json"}
+MODEL: dict[str, type[AuditResult | CompareResult]] = {"audit": AuditResult, "compare": CompareResult}
 
 
 def _page(kind: str) -> Loader:
@@ -246,7 +248,7 @@ def _page(kind: str) -> Loader:
         (folder / KIND[kind]).write_bytes(json.dumps(page_of(kind)).encode())
 
     def read(folder: Path) -> None:
-        render_page(kind, read_json(folder / KIND[kind], kind), folder)
+        render_page(MODEL[kind].model_validate(read_json(folder / KIND[kind], kind)), folder)
 
     return Loader(make, read, share=PAGE)
 

@@ -14,7 +14,7 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.report.grouping import above, at_least, exact_of_too_few
+from secure_fedgraph.report.grouping import at_least, exact_of_too_few, exceeds
 
 HIDDEN = {domain.value for domain in Domain if not domain.readable}
 
@@ -81,7 +81,7 @@ def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ())
             if single
             else "no attack that was tried reads a single owner"
         ]
-        close = (c["attack"] for c in mine if _about(c) == SINGLE_OWNERS and exact_of_too_few(c))
+        close = (c["attack"] for c in mine if _about(c) == SINGLE_OWNERS and _exact_of_too_few(c))
         unsure = [] if single else list(dict.fromkeys(close))
         if unsure:
             parts.append(f"exact about single owners, of too few to tell from a guess: {', '.join(unsure)}")
@@ -137,14 +137,22 @@ def _surely_leaks(cell: dict[str, Any]) -> bool:
     return bool(cell["leaks"]) and (surely is None or surely > (cell.get("baseline") or 0.0))
 
 
+def _exact_of_too_few(cell: dict[str, Any]) -> bool:
+    return exact_of_too_few(cell.get("score"), bool(cell.get("leaks")), cell.get("baseline"))
+
+
+def _least(cell: dict[str, Any]) -> float | None:
+    return at_least(cell.get("low"), cell.get("surely_at_least"))
+
+
 def _above_ceiling(audit: Audit) -> list[str]:
     return [
         f"{cell['attack']} by the {cell['adversary']} scored {cell['score']:.3f} "
-        f"(surely at least {at_least(cell):.3f}) under {cell['policy']}, and "
+        f"(surely at least {_least(cell):.3f}) under {cell['policy']}, and "
         f"epsilon = {cell['claim']['epsilon']:g} for one {cell['claim']['unit']} "
         f"allows any attack {cell['ceiling']:.3f}."
         for cell in audit.cells
-        if above(cell)
+        if exceeds(_least(cell), cell.get("ceiling"))
     ]
 
 

@@ -25,6 +25,7 @@ from secure_fedgraph.experiment.compare import forget
 from secure_fedgraph.experiment.config import OPTIONS, Experiment
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import check_can_start, fresh_folder, read_json, write_json
+from secure_fedgraph.experiment.schema import AuditResult, as_read
 from secure_fedgraph.graph.data.datasets import KINDS
 from secure_fedgraph.report.page import write_report
 
@@ -99,7 +100,7 @@ def audit(
     )
     write_json(out / "audit.json", result)
     page = write_report(out)
-    screen.finish(result, tables.audit_tables(result), page)
+    screen.finish(result, tables.audit_tables(as_read(AuditResult, result)), page)
     if result["broken"]:
         raise BrokenClaim(" ".join(result["broken"]))
     failed = {cell["reason"] for cell in audited.not_run if cell["failed"]}

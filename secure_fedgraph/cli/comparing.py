@@ -27,6 +27,7 @@ from secure_fedgraph.errors import BadInput, Refused, SecureFedGraphError
 from secure_fedgraph.experiment import compare as comparison
 from secure_fedgraph.experiment.intent import check_intent
 from secure_fedgraph.experiment.results import fresh_folder, write_json
+from secure_fedgraph.experiment.schema import CompareResult, as_read
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.page import write_report
 
@@ -82,7 +83,7 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     write_json(out / "compare.json", result)
     comparison.write_tables(rows, out)
     page = write_report(out)
-    screen.finish(result, tables.compare_tables(result), page)
+    screen.finish(result, tables.compare_tables(as_read(CompareResult, result)), page)
     _raise_for(rows)
 
 

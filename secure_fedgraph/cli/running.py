@@ -32,6 +32,7 @@ from secure_fedgraph.experiment.results import (
     write_json,
 )
 from secure_fedgraph.experiment.run_logs.opening import logged
+from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.report.page import write_report
 
 NO_NOISE_GIVEN = " (the default, since no noise was given: --epsilon, or --norm and --multiplier, choose it)"
@@ -144,7 +145,7 @@ def _run_seeds(
     write_json(out / "result.json", result)
     finish(out)
     page = write_report(out)
-    screen.finish(result, tables.run_tables(result), page)
+    screen.finish(result, tables.run_tables(as_read(RunResult, result)), page)
 
 
 def _each(advance: Callable[..., None], log: Callable[[dict[str, Any]], None], row: dict[str, Any]) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
 
+from pydantic import JsonValue
 from rich.table import Table
 from rich.text import Text
 
 from secure_fedgraph.cli.screen import visible
-from secure_fedgraph.experiment.schema import ChannelReport, RunResult
+from secure_fedgraph.experiment.schema import AuditResult, ChannelReport, CompareResult, RunResult
+from secure_fedgraph.experiment.schema.audit import Cell, CellSettings, Conformance, Empirical, NotRun
+from secure_fedgraph.experiment.schema.compare import Point
+
+Shown = list[Table | Text]
 
 
-def run_tables(result: dict[str, Any]) -> list[Any]:
+def run_tables(run: RunResult) -> Shown:
     """Accuracy, privacy by unit, how a budget was split, and what each channel sent."""
-    run = RunResult.model_validate(result)
     accuracy, config = run.accuracy, run.config
     head = Table(
         title=f"{config['algorithm']} on {config['data']}, {config['clients']} clients, {config['policy']}"
@@ -104,108 +107,105 @@ def _plan(run: RunResult) -> list[Table]:
     return [table]
 
 
-def audit_tables(result: dict[str, Any]) -> list[Any]:
+def audit_tables(audit: AuditResult) -> Shown:
     """The outcome of every cell, and the accuracy behind it."""
-    algorithms = list(dict.fromkeys(cell.get("algorithm") for cell in result["cells"]))
-    outcomes: list[Any] = []
-    for algorithm in algorithms:
-        mine = [cell for cell in result["cells"] if cell.get("algorithm") == algorithm]
-        outcomes.append(_outcomes(mine, f"{algorithm}: " * (len(algorithms) > 1)))
-    reasons = dict.fromkeys(f"{c['policy']}: {c['reason']}" for c in result["cells"] if c["reason"])
+    cells = audit.cells
+    algorithms = list(dict.fromkeys(cell.algorithm for cell in cells))
+    several = len(algorithms) > 1
+    outcomes = [
+        _outcomes([cell for cell in cells if cell.algorithm == algorithm], f"{algorithm}: " * several)
+        for algorithm in algorithms
+    ]
+    reasons = dict.fromkeys(f"{cell.policy}: {cell.reason}" for cell in cells if cell.reason)
     runs = Table(title="accuracy of the runs that were attacked")
     for column in ("policy", "setting", "seed", "global", "local", "bytes up", "seconds"):
         runs.add_column(column)
-    for row in result["runs"]:
-        one = row["result"]
-        label = f"{row['algorithm']}, " if len(algorithms) > 1 else ""
+    for row in audit.runs:
+        one = row.result
         runs.add_row(
-            label + row["policy"],
-            row["variant"],
-            str(one["seed"]),
-            _score(one["accuracy"].get("global")),
-            _score(one["accuracy"].get("local")),
-            _bytes(one["bytes"]["up"]),
-            f"{one['seconds']:.1f}",
+            f"{row.algorithm}, {row.policy}" if several else row.policy,
+            row.variant,
+            str(one.seed),
+            _score(one.accuracy.get("global")),
+            _score(one.accuracy.get("local")),
+            _bytes(one.bytes.up),
+            f"{one.seconds or 0.0:.1f}",
         )
-    notes = Text("\n".join(reasons), style="dim")
-    more = [
-        *_conformance(result.get("conformance") or []),
-        *_empirical(result.get("empirical") or []),
-        *_not_run(result.get("not_run") or []),
+    return [
+        *_forms(cells),
+        *outcomes,
+        Text("\n".join(reasons), style="dim"),
+        *_stops(cells),
+        runs,
+        *_conformance(audit.conformance),
+        *_empirical(audit.empirical),
+        *_not_run(audit.not_run),
+        *(Text(f"Broken claim: {text}", style="bold red") for text in audit.broken),
+        Text(audit.verdict, style="bold"),
     ]
-    broken = [Text(f"Broken claim: {text}", style="bold red") for text in result.get("broken") or []]
-    verdict = Text(result["verdict"], style="bold")
-    forms = _forms(result["cells"])
-    return [*forms, *outcomes, notes, *_stops(result["cells"]), runs, *more, *broken, verdict]
 
 
-def _outcomes(cells: list[dict[str, Any]], head: str) -> Table:
-    policies = list(dict.fromkeys(cell["policy"] for cell in cells))
+def _outcomes(cells: Sequence[Cell], head: str) -> Table:
+    policies = list(dict.fromkeys(cell.policy for cell in cells))
     table = Table(title=f"{head}what leaks (1 is exact; in brackets the best trivial guess)")
     for column in ("attack", "adversary", "setting", "about", *policies):
         table.add_column(column)
-    rows: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for cell in cells:
-        about = "each owner" if cell["settings"]["aim"] == "each owner" else "all together"
-        key: tuple[str, ...] = (cell["attack"], cell["adversary"], _setting(cell), about)
-        rows.setdefault(key, {}).setdefault(cell["policy"], cell)
-    refused = {(*_run_of(cell), cell["policy"]) for cell in cells if cell["outcome"] == "refused"}
+        about = "each owner" if cell.settings.aim == "each owner" else "all together"
+        key = (cell.attack, cell.adversary, _setting(cell.settings), about)
+        rows.setdefault(key, {}).setdefault(cell.policy, cell)
+    refused = {(*_run_of(cell), cell.policy) for cell in cells if cell.outcome == "refused"}
     above: tuple[str, ...] = ()
     groups = list(dict.fromkeys(key[:2] for key in rows))
     # an attacker's rows stand together; its settings keep the order in which they ran
-    for key, by_policy in sorted(rows.items(), key=lambda row: groups.index(row[0][:2])):
-        shown = ["" if above[: i + 1] == key[: i + 1] else name for i, name in enumerate(key)]
+    for row, by_policy in sorted(rows.items(), key=lambda one: groups.index(one[0][:2])):
+        shown = ["" if above[: i + 1] == row[: i + 1] else name for i, name in enumerate(row)]
         run = _run_of(next(iter(by_policy.values())))
         table.add_row(*shown, *(_outcome(by_policy.get(p), (*run, p) in refused) for p in policies))
-        above = key
+        above = row
     return table
 
 
-def _run_of(cell: dict[str, Any]) -> tuple[str, str, str]:
+def _run_of(cell: Cell) -> tuple[str, str, str]:
     """The attack, who runs it and in which setting; a refused run has one cell of it, and no second aim."""
-    return cell["attack"], cell["adversary"], cell["settings"]["variant"]
+    return cell.attack, cell.adversary, cell.settings.variant
 
 
-def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
+def _empirical(rows: Sequence[Empirical]) -> list[Table]:
     """One row a noise: its claim, what worst cases show, and what they could have shown."""
     if not rows:
         return []
     table = Table(title="epsilon, measured on worst-case neighbours")
     for column in ("policy", "noise", "of", "claimed", "at least", "power", "verdict"):
         table.add_column(column)
-    several = len({row.get("algorithm") for row in rows}) > 1
+    several = len({row.algorithm for row in rows}) > 1
     for row in rows:
-        label = f"{row['algorithm']}, {row['policy']}" if several else row["policy"]
-        figures = [f"{row[key]:.3g}" if key in row else "" for key in ("claim", "lower", "ceiling")]
-        style = "bold red" if row["outcome"] == "broken" else ""
-        table.add_row(
-            label,
-            row["noise"],
-            row["of"],
-            *figures,
-            Text(row["outcome"], style=style),
-        )
+        label = f"{row.algorithm}, {row.policy}" if several else row.policy
+        figures = ("" if value is None else f"{value:.3g}" for value in (row.claim, row.lower, row.ceiling))
+        style = "bold red" if row.outcome == "broken" else ""
+        table.add_row(label, row.noise, row.of, *figures, Text(row.outcome, style=style))
     return [table]
 
 
-def _conformance(rows: list[dict[str, Any]]) -> list[Any]:
+def _conformance(rows: Sequence[Conformance]) -> list[Table]:
     """One row a check: how many runs pass it, and what is wrong with the others."""
     if not rows:
         return []
     table = Table(title="conformance, with no attack")
     for column in ("check", "passed", "leak", "failed", "what it found"):
         table.add_column(column)
-    for check in dict.fromkeys(row["check"] for row in rows):
-        mine = [row for row in rows if row["check"] == check]
-        counts = [sum(row["outcome"] == outcome for row in mine) for outcome in ("passed", "leak", "failed")]
-        texts = ((row["policy"], f) for row in mine for f in row["findings"] or [row.get("reason")] if f)
+    for check in dict.fromkeys(row.check for row in rows):
+        mine = [row for row in rows if row.check == check]
+        counts = [sum(row.outcome == outcome for row in mine) for outcome in ("passed", "leak", "failed")]
+        texts = ((row.policy, text) for row in mine for text in row.findings or [row.reason] if text)
         findings = dict.fromkeys(f"{policy}: {text}" for policy, text in texts)
         style = "red" if counts[2] else ""
         table.add_row(check, *(str(n or "") for n in counts), "; ".join(list(findings)[:2]), style=style)
     return [table]
 
 
-def _not_run(cells: list[dict[str, Any]]) -> list[Any]:
+def _not_run(cells: Sequence[NotRun]) -> list[Table]:
     if not cells:
         return []
     table = Table(title=f"not run: {len(cells)} cells")
@@ -213,118 +213,116 @@ def _not_run(cells: list[dict[str, Any]]) -> list[Any]:
         table.add_column(column)
     rows: dict[tuple[str, ...], dict[str, None]] = {}
     for cell in cells:
-        key = tuple(str(cell[name]) for name in ("algorithm", "policy", "variant", "reason"))
-        rows.setdefault(key, {})[cell["attack"].split("-")[0]] = None
+        key = (cell.algorithm, cell.policy, cell.variant, cell.reason)
+        rows.setdefault(key, {})[cell.attack.split("-")[0]] = None
     for (algorithm, policy, variant, reason), attacks in rows.items():
         table.add_row(algorithm, policy, variant, ", ".join(attacks), reason)
     return [table]
 
 
-def _setting(cell: dict[str, Any]) -> str:
+def _setting(settings: CellSettings) -> str:
     """The variant; with the configured one the settings that decide the attack's reach."""
-    extra = {k: v for k, v in cell["settings"].items() if k not in ("aim", "variant") and v is not None}
-    if cell["settings"]["variant"] != "as configured" or not extra:
-        return str(cell["settings"]["variant"])
-    settings = ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {value}" for key, value in extra.items())
-    return f"as configured: {settings}"
+    extra = {key: value for key, value in settings.others().items() if value is not None}
+    if settings.variant != "as configured" or not extra:
+        return settings.variant
+    told = ", ".join(f"{key.split('.')[-1].replace('_', ' ')} {value}" for key, value in extra.items())
+    return f"as configured: {told}"
 
 
-def _stops(cells: list[dict[str, Any]]) -> list[Text]:
+def _stops(cells: Sequence[Cell]) -> list[Text]:
     """What would stop what leaks, once for the attacks and policies that share the answer."""
     by_remedy: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
-        if cell["leaks"] and cell.get("stops"):
-            names = by_remedy.setdefault((cell["adversary"], cell["stops"]), [])
-            if cell["attack"] not in names:
-                names.append(cell["attack"])
+        if cell.leaks and cell.stops:
+            names = by_remedy.setdefault((cell.adversary, cell.stops), [])
+            if cell.attack not in names:
+                names.append(cell.attack)
     return [
         Text(f"What would stop {', '.join(names)} in the hands of the {adversary}: {stops}.", style="red")
         for (adversary, stops), names in by_remedy.items()
     ]
 
 
-def _outcome(cell: dict[str, Any] | None, refused: bool) -> Text:
+def _outcome(cell: Cell | None, refused: bool) -> Text:
     """One place of the table; where it has no cell, the run was refused, or the cell has no result."""
     if cell is None:
         return Text("refused" if refused else "not run", style="dim")
-    if cell["outcome"] != "score":
-        return Text(cell["outcome"], style="green" if cell["outcome"] == "blind" else "dim")
-    text = f"{cell['score']:.3f} ({cell['baseline']:.3f})"
-    details = cell.get("details") or {}
+    if cell.outcome != "score":
+        return Text(cell.outcome, style="green" if cell.outcome == "blind" else "dim")
+    text, details = f"{cell.score:.3f} ({cell.baseline:.3f})", cell.details
     if "distinct_nodes" in details:
         text += f", {details['exact_rows']:.0f} of {details['asked_for']:.0f} rows,"
         text += f" {details['distinct_nodes']:.0f} nodes"
-    return Text(text, style="red" if cell["leaks"] else "")
+    return Text(text, style="red" if cell.leaks else "")
 
 
-def compare_tables(result: dict[str, Any]) -> list[Any]:
+def compare_tables(comparison: CompareResult) -> Shown:
     """Every point: accuracy with its interval, what was spent, what leaks, bytes and seconds."""
-    config, best = result["config"], set(result["pareto"])
-    unit = config["unit"]
-    leaks = list(dict.fromkeys(attack for row in result["points"] for attack in row.get("leak") or {}))
-    table = Table(title=f"{config['data']}, {config['clients']} clients, {len(result['seeds'])} seeds")
+    config, points = comparison.config, comparison.points
+    table = Table(title=f"{config['data']}, {config['clients']} clients, {len(comparison.seeds)} seeds")
     table.add_column("point", no_wrap=True)  # two lines: it is read whole on a terminal of 80 columns
-    for column in (f"epsilon ({unit})", "spent", "accuracy", "local", "bytes up", "s"):
+    for column in (f"epsilon ({config['unit']})", "spent", "accuracy", "local", "bytes up", "s"):
         table.add_column(column)
-    for row in result["points"]:
-        usual = row["kind"] in ("budget", "as configured")
-        point = Text(f"{row['algorithm']}\n{row['policy'] if usual else row['kind']}")
-        label = "inf" if row["epsilon"] == "inf" else f"{row['epsilon']:g}"
-        if row["outcome"] != "ran":
-            style = "bold red" if row["outcome"] == "failed" else ""
-            label = "" if row.get("budget", row["epsilon"]) is None else label
-            table.add_row(
-                point, label, Text(row["outcome"], style=style), Text(row["reason"], overflow="fold")
-            )
-            continue
-        scores, spread = row["accuracy"], row["std"]
-        shown = next(k for k in ("global", "auc", "mae", "local") if k in scores)
-        table.add_row(
-            point,
-            label + (" *" if row["name"] in best else ""),
-            str(row["spent"]),
-            f"{scores[shown]:.4f} ± {spread[shown]:.4f}",
-            _score(scores.get("local")),
-            _bytes(row["bytes"]),
-            f"{row['seconds']:.0f}",
-        )
+    for row in points:
+        table.add_row(*_point(row, row.name in comparison.pareto))
     notes = Text("* no other point that spends as little has a better score", style="dim")
-    return [table, notes, *_forms(result["points"]), *_leaks(result["points"], leaks)]
+    return [table, notes, *_forms(points), *_leaks(points)]
 
 
-def _forms(rows: Iterable[Mapping[str, Any]]) -> list[Text]:
+def _point(row: Point, best: bool) -> list[Text | str]:
+    usual = row.kind in ("budget", "as configured")
+    point = Text(f"{row.algorithm}\n{row.policy if usual else row.kind}")
+    label = "inf" if row.epsilon == "inf" else f"{row.epsilon:g}"
+    if row.outcome != "ran":
+        style = "bold red" if row.outcome == "failed" else ""
+        label = "" if row.asked is None else label
+        return [point, label, Text(row.outcome, style=style), Text(row.reason, overflow="fold")]
+    scores = row.accuracy.named()
+    shown = next(key for key in ("global", "auc", "mae", "local") if key in scores)
+    return [
+        point,
+        label + " *" * best,
+        str(row.spent),
+        f"{_score(scores[shown])} ± {_score(row.std.get(shown))}",
+        _score(scores.get("local")),
+        _bytes(row.bytes),
+        f"{row.seconds:.0f}",
+    ]
+
+
+def _forms(rows: Iterable[Cell | Point]) -> list[Text]:
     """The forms that policies made algorithms take, once each."""
     sentences: dict[str, None] = {}
     for row in rows:
-        if row.get("form"):
-            settings = " ".join(f"training.{k}={str(v).lower()}" for k, v in row["form"].items())
-            sentences[f"{row['algorithm']} under {row['policy']} takes the form {settings}."] = None
+        if row.form:
+            settings = " ".join(f"training.{k}={str(v).lower()}" for k, v in row.form.items())
+            sentences[f"{row.algorithm} under {row.policy} takes the form {settings}."] = None
     return [Text(text) for text in sentences]
 
 
-def _leaks(points: list[dict[str, Any]], attacks: list[str]) -> list[Any]:
+def _leaks(points: Sequence[Point]) -> Shown:
     """What attacks made of each point; in a word whether that beats the best trivial guess."""
     failed = [
-        Text(f"Attacks on {row['name']} failed: {row['leak_failed']}", style="bold red")
+        Text(f"Attacks on {row.name} failed: {row.leak_failed}", style="bold red")
         for row in points
-        if "leak_failed" in row
+        if row.leak_failed is not None
     ]
-    if not attacks:
-        return failed
+    if not any(row.leak for row in points):
+        return [*failed]
     table = Table(title="what attacks make of single owners, on the first seed (1 is exact)")
     for column in ("point", "attack", "score", "best trivial guess", ""):
         table.add_column(column)
     for row in points:
-        for attack, value in (row.get("leak") or {}).items():
-            leak = row.get("leaks", {}).get(attack)
-            score = f"{value:.3f}" if isinstance(value, float) else str(value)
-            guess = "" if leak is None else f"{leak['baseline']:.3f}"
-            leaks = leak is not None and leak["leaks"]
-            table.add_row(row["name"], attack, score, guess, Text("leaks" if leaks else "", style="red"))
+        for attack, value in row.leak.items():
+            leak = row.leaks.get(attack)
+            score = f"{value:.3f}" if isinstance(value, float) else value
+            guess = "" if leak is None else f"{leak.baseline:.3f}"
+            leaks = leak is not None and leak.leaks
+            table.add_row(row.name, attack, score, guess, Text("leaks" if leaks else "", style="red"))
     return [table, *failed]
 
 
-def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:
+def listing_table(what: str, rows: Sequence[Mapping[str, JsonValue]]) -> Table:
     """One row a name: what it is, and below it everything else, so that it can be read at any width."""
     table = Table(title=what, show_header=False, show_lines=True)
     table.add_column(no_wrap=True)
@@ -338,7 +336,7 @@ def listing_table(what: str, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _listed(value: Any) -> str:
+def _listed(value: JsonValue) -> str:
     return visible(", ".join(map(str, value)) if isinstance(value, list | dict) else str(value))
 
 
@@ -346,12 +344,14 @@ def _score(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _bytes(count: int) -> str:
+def _bytes(count: int | None) -> str:
     """Decimal units, as networks count.
 
     >>> _bytes(1234567)
     '1.2 MB'
     """
+    if count is None:
+        return ""
     size, unit = float(count), "B"
     for larger in ("kB", "MB", "GB"):
         if size < 1000:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from secure_fedgraph.report import text
+from secure_fedgraph.experiment.schema.audit import Cell, NotRun, Reconstruction
 
 AS_CONFIGURED = "as configured"
-EACH = "each owner"
-Record = Mapping[str, Any]
+SINGLE_OWNERS = "each owner"
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Policies under which an attack guessed the same.
+
+    Args:
+        policies: their names.
+        record: the guess under the first of them.
+        left_alike: whether the guess from what the defence leaves is the same as well.
+    """
+
+    policies: list[str]
+    record: Reconstruction
+    left_alike: bool = False
 
 
 def anchor(algorithm: str, attack: str) -> str:
@@ -22,107 +36,117 @@ def anchor(algorithm: str, attack: str) -> str:
     return "o-" + re.sub(r"[^A-Za-z0-9-]", lambda m: f"-{ord(m[0]):x}", f"{algorithm}-{attack}")
 
 
-def title_of(cell: Record) -> str:
+def title_of(cell: Cell) -> str:
     """What a cell's attack learns, in the audit's words; the attack's id where there are none."""
-    return str(cell.get("title") or cell.get("attack"))
+    return cell.title or cell.attack
 
 
-def subject_of(cell: Record) -> str:
+def subject_of(told: Cell | NotRun | Reconstruction) -> str:
     """The same in a few words.
 
-    >>> subject_of({"attack": "d1-index-lists"}), subject_of({"attack": "d1-x", "subject": "links"})
-    ('index lists', 'links')
+    >>> subject_of(NotRun(policy="masked", attack="d1-index-lists"))
+    'index lists'
+    >>> subject_of(NotRun(policy="masked", attack="d1-x", subject="links"))
+    'links'
     """
-    attack = str(cell.get("attack"))
-    return str(cell.get("subject") or " ".join(attack.split("-")[1:]) or attack)
+    return told.subject or " ".join(told.attack.split("-")[1:]) or told.attack
 
 
-def above(cell: Record) -> bool:
+def above(cell: Cell) -> bool:
     """Whether a score is surely above what a claimed epsilon allows."""
-    least, ceiling = at_least(cell), text.real(cell.get("ceiling"))
+    return exceeds(at_least(cell.low, cell.surely_at_least), cell.ceiling)
+
+
+def exceeds(least: float | None, ceiling: float | None) -> bool:
+    """The same, of the two numbers."""
     return least is not None and ceiling is not None and least > ceiling
 
 
-def at_least(cell: Record) -> float | None:
+def at_least(low: float | None, surely_at_least: float | None) -> float | None:
     """The lower bound to compare with a ceiling; older files have only that of the 95 % interval.
 
-    >>> at_least({"low": 0.8, "surely_at_least": 0.7}), at_least({"low": 0.8})
+    >>> at_least(0.8, 0.7), at_least(0.8, None)
     (0.7, 0.8)
     """
-    least = text.real(cell.get("surely_at_least"))
-    return text.real(cell.get("low")) if least is None else least
+    return low if surely_at_least is None else surely_at_least
 
 
-def exact_of_too_few(cell: Record) -> bool:
+def exact_of_too_few(score: float | None, leaks: bool, baseline: float | None) -> bool:
     """Whether a guess is entirely right, but of so few terms that the interval includes luck.
 
-    >>> exact_of_too_few({"score": 1.0, "leaks": False, "baseline": 0.6})
+    >>> exact_of_too_few(1.0, leaks=False, baseline=0.6)
     True
     """
-    trivial = text.real(cell.get("baseline")) or 0.0
-    return cell.get("score") == 1 and not cell.get("leaks") and trivial < 1
+    return score == 1 and not leaks and (baseline or 0.0) < 1
 
 
-def by_place(guesses: Sequence[Record], fit: Callable[[Record], bool]) -> list[Record]:
+def by_place(
+    guesses: Sequence[Reconstruction], fit: Callable[[Reconstruction], bool]
+) -> list[Reconstruction]:
     """One guess a policy, adversary and aim: as configured, or else of the first control that fits."""
-    kept: dict[tuple[str, ...], Record] = {}
-    for record in sorted(guesses, key=lambda r: r.get("variant", AS_CONFIGURED) != AS_CONFIGURED):
-        place = tuple(str(record.get(key, "")) for key in ("policy", "adversary", "aim"))
+    kept: dict[tuple[str, ...], Reconstruction] = {}
+    for record in sorted(guesses, key=lambda r: r.variant != AS_CONFIGURED):
+        place = (record.policy, record.adversary, record.aim)
         if place not in kept and fit(record):
             kept[place] = record
     return list(kept.values())
 
 
 def alike(
-    records: Sequence[Record], same: Callable[[Record, Record], bool]
-) -> list[tuple[list[str], Record]]:
+    records: Sequence[Reconstruction], same: Callable[[Reconstruction, Reconstruction], bool]
+) -> list[Alike]:
     """Policies under which one adversary, at one aim and in one setting, guessed the same.
 
     If the guess from what the defence leaves equals the guess about each owner, one of the two is kept.
     """
-    groups: list[tuple[list[str], Record]] = []
+    groups: list[Alike] = []
     for record in records:
-        for policies, first in groups:
-            place = all(first.get(key) == record.get(key) for key in ("adversary", "aim", "variant"))
-            if place and same(first, record):
-                policies.append(str(record.get("policy")))
+        place = (record.adversary, record.aim, record.variant)
+        for group in groups:
+            first = group.record
+            if (first.adversary, first.aim, first.variant) == place and same(first, record):
+                group.policies.append(record.policy)
                 break
         else:
-            groups.append(([str(record.get("policy"))], record))
+            groups.append(Alike([record.policy], record))
     return _without_twins(groups, same)
 
 
 def _without_twins(
-    groups: list[tuple[list[str], Record]], same: Callable[[Record, Record], bool]
-) -> list[tuple[list[str], Record]]:
-    kept: list[tuple[list[str], Record]] = []
-    for policies, record in groups:
-        for at, (others, first) in enumerate(kept):
-            place = all(first.get(key) == record.get(key) for key in ("adversary", "variant"))
-            if others == policies and place and first.get("aim") == EACH and same(first, record):
-                kept[at] = others, {**first, "left_alike": True}
+    groups: Sequence[Alike], same: Callable[[Reconstruction, Reconstruction], bool]
+) -> list[Alike]:
+    kept: list[Alike] = []
+    for group in groups:
+        record, place = group.record, (group.record.adversary, group.record.variant)
+        for at, earlier in enumerate(kept):
+            first = earlier.record
+            beside_it = (first.adversary, first.variant) == place and first.aim == SINGLE_OWNERS
+            if earlier.policies == group.policies and beside_it and same(first, record):
+                kept[at] = replace(earlier, left_alike=True)
                 break
         else:
-            kept.append((policies, record))
+            kept.append(group)
     return kept
 
 
-def beside(record: Record) -> str:
+def beside(group: Alike) -> str:
     """What a caption has to add: what the defence leaves, a control's settings, a search that was stopped."""
-    variant, stopped = record.get("variant", AS_CONFIGURED), record.get("stopped")
-    left = "" if record.get("aim") == EACH else ", from what the defence leaves"
-    left += ", and from what the defence leaves" if record.get("left_alike") else ""
-    control = f" ({variant})" if variant != AS_CONFIGURED else ""
-    return left + control + (f"; {stopped}" if stopped else "")
+    record = group.record
+    left = "" if record.aim == SINGLE_OWNERS else ", from what the defence leaves"
+    left += ", and from what the defence leaves" if group.left_alike else ""
+    control = f" ({record.variant})" if record.variant != AS_CONFIGURED else ""
+    return left + control + (f"; {record.stopped}" if record.stopped else "")
 
 
-def stem(code: str, policy: str, record: Record) -> str:
-    """A picture's name, fit for a file system and an id, whatever the policy is called.
+def stem(code: str, policy: str, record: Reconstruction) -> str:
+    """A picture's name, whatever the policy is called."""
+    return file_stem(code, policy, record.adversary, "each" if record.aim == SINGLE_OWNERS else "union")
 
-    >>> stem("d1", "my policy", {"adversary": "client", "aim": "each owner"})
+
+def file_stem(*parts: str) -> str:
+    """A name that can stand in a file system and in an id.
+
+    >>> file_stem("d1", "my policy", "client", "each")
     'd1-my-policy-client-each'
     """
-    adversary, aim = str(record.get("adversary", "server")), "each" if record.get("aim") == EACH else "union"
-    return "-".join(
-        re.sub(r"[^A-Za-z0-9_]+", "-", p).strip("-") or "x" for p in (code, policy, adversary, aim)
-    )
+    return "-".join(re.sub(r"[^A-Za-z0-9_]+", "-", part).strip("-") or "x" for part in parts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.report import text as words
 
 
@@ -23,12 +23,12 @@ class Measure:
     title: str
     as_percent: bool = True
 
-    def write(self, value: Any, places: int = 1) -> str:
+    def write(self, value: float | None, places: int = 1) -> str:
         """A value in words: a percentage with so many places, or a number with two more."""
         return words.percent(value, places) if self.as_percent else decimals(value, places + 2)
 
 
-def decimals(value: Any, places: int = 3) -> str:
+def decimals(value: float | None, places: int = 3) -> str:
     """A number with so many places."""
     number = words.real(value)
     return words.MISSING if number is None else f"{number:.{places}f}"
@@ -48,17 +48,17 @@ NAMES: Mapping[str, str] = {
 }
 
 
-def measure_of(result: Mapping[str, Any]) -> Measure:
+def measure_of(result: RunResult) -> Measure:
     """The headline figure of a result."""
-    return MEASURES.get(str(result.get("metric")), MEASURES["accuracy"])
+    return MEASURES.get(result.metric, MEASURES["accuracy"])
 
 
-def others(result: Mapping[str, Any]) -> list[dict[str, str]]:
+def others(result: RunResult) -> list[dict[str, str]]:
     """Every figure of a result but the headline's, by name, last round."""
-    headline, scores = measure_of(result), result.get("accuracy") or {}
+    headline = measure_of(result)
     rows = []
-    for key, value in scores.items():
-        if key != headline.key and words.real(value) is not None:
+    for key, value in result.accuracy.named().items():
+        if key != headline.key and value is not None:
             percent = not key.startswith(("mae", "auc"))
             text = words.percent(value) if percent else decimals(value)
             rows.append({"name": NAMES.get(key, key.replace("_", " ")), "value": text})

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
+from pydantic import JsonValue
+
+from secure_fedgraph.experiment.schema.audit import Cell, CellClaim
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.grouping import (
     AS_CONFIGURED,
-    EACH,
+    SINGLE_OWNERS,
     above,
     anchor,
     exact_of_too_few,
@@ -17,116 +20,131 @@ from secure_fedgraph.report.grouping import (
     title_of,
 )
 
-LEFT = "what the defence leaves"
+RESIDUAL = "what the defence leaves"
 LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202fs"}
-AIMS = {EACH: "about each owner", LEFT: "about all owners together"}
+AIMS = {SINGLE_OWNERS: "about each owner", RESIDUAL: "about all owners together"}
 
 
-def verdicts(
-    cells: Sequence[dict[str, Any]], policies: Sequence[str], failed: Collection[str] = ()
-) -> list[dict[str, Any]]:
+ByPolicy = Mapping[str, Sequence[Cell]]
+"""The cells of one row of the table: policy -> those of all seeds."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the attacks read under one policy.
+
+    Args:
+        policy: its name.
+        state: "leaks", "together", "scored", "nothing" or "refused"; "scored" where nothing is cleared: too
+            few terms, or too little time, to tell.
+        short: the same in a few words.
+        text: the same in full.
+    """
+
+    policy: str
+    state: str
+    short: str
+    text: str
+
+
+def verdicts(cells: Sequence[Cell], policies: Sequence[str], failed: Collection[str] = ()) -> list[Verdict]:
     """For each policy what the attacks read, worst first: single owners, all owners together, or nothing.
 
     Args:
-        failed: policies with runs that failed or stopped midway; none of them is called refused.
-
-    Returns:
-        rows with ``policy``, ``state`` ("leaks", "together", "scored", "nothing", "refused"), ``short`` and
-        ``text``; "scored" where nothing is cleared: too few terms, or too little time, to tell. A policy
-        without a result has no row.
+        failed: policies with runs that failed or stopped midway; none of them is called refused. A policy
+            without a result has no verdict.
     """
     rows = []
     for policy in policies:
-        mine = [c for c in cells if c.get("policy") == policy]
-        if not mine:
-            continue
-        if all(c.get("outcome") == "refused" for c in mine):
-            if policy in failed:
-                continue
-            reason = words.sentence(str(mine[0].get("reason") or ""))
-            rows.append(_verdict(policy, "refused", "refused before round 1", f"Nothing was sent. {reason}"))
-            continue
-        single, union = _leaking(mine, EACH), _leaking(mine, LEFT)
-        stops = _remedies_by_adversary(mine) + _stopped(mine)
-        if single:
-            text = f"An attack reads single owners: {single}.{stops}"
-            rows.append(_verdict(policy, "leaks", "leaks about single owners", text))
-        elif union:
-            text = f"No attack tried reads a single owner. All owners together still show: {union}.{stops}"
-            rows.append(_verdict(policy, "together", "hides single owners, not their union", text))
-        elif unsure := [title_of(c) for c in mine if aim_of(c) == EACH and exact_of_too_few(c)]:
-            named = words.listed(dict.fromkeys(unsure))
-            text = f"Right about single owners, of too few to tell from luck: {named}.{_stopped(mine)}"
-            rows.append(_verdict(policy, "scored", "exact, of too few to tell from luck", text))
-        else:
-            text = f"No attack tried reads anything beyond a trivial guess.{_stopped(mine)}"
-            if _stopped(mine):  # no all-clear: with more time it might have read something
-                rows.append(_verdict(policy, "scored", "nothing was read before a search was stopped", text))
-            else:
-                rows.append(_verdict(policy, "nothing", "nothing was read", text))
+        mine = [cell for cell in cells if cell.policy == policy]
+        refused = all(cell.outcome == "refused" for cell in mine)
+        if mine and not (refused and policy in failed):
+            rows.append(_verdict(policy, mine))
     return rows
 
 
-def outcome_table(cells: Sequence[dict[str, Any]], policies: Sequence[str]) -> dict[str, Any]:
+def _verdict(policy: str, cells: Sequence[Cell]) -> Verdict:
+    if all(c.outcome == "refused" for c in cells):
+        why = words.sentence(cells[0].reason)
+        return Verdict(policy, "refused", "refused before round 1", f"Nothing was sent. {why}")
+    single, union = _leaking(cells, SINGLE_OWNERS), _leaking(cells, RESIDUAL)
+    stopped = _stopped(cells)
+    stops = _remedies_by_adversary(cells) + stopped
+    if single:
+        text = f"An attack reads single owners: {single}.{stops}"
+        return Verdict(policy, "leaks", "leaks about single owners", text)
+    if union:
+        text = f"No attack tried reads a single owner. All owners together still show: {union}.{stops}"
+        return Verdict(policy, "together", "hides single owners, not their union", text)
+    if unsure := [title_of(c) for c in cells if aim_of(c) == SINGLE_OWNERS and _exact_of_too_few(c)]:
+        named = words.listed(dict.fromkeys(unsure))
+        text = f"Right about single owners, of too few to tell from luck: {named}.{stopped}"
+        return Verdict(policy, "scored", "exact, of too few to tell from luck", text)
+    text = f"No attack tried reads anything beyond a trivial guess.{stopped}"
+    if stopped:  # no all-clear: with more time it might have read something
+        return Verdict(policy, "scored", "nothing was read before a search was stopped", text)
+    return Verdict(policy, "nothing", "nothing was read", text)
+
+
+def outcome_table(cells: Sequence[Cell], policies: Sequence[str]) -> dict[str, object]:
     """Attacks by setting and aim down, policies across; a place holds the cells of all seeds.
 
     Returns:
         ``policies`` and ``groups``: for each attack its ``rows``, each with ``places`` (None: not run).
     """
-    shown = [p for p in policies if any(c.get("policy") == p for c in cells)]
-    algorithm = str(cells[0].get("algorithm", "")) if cells else ""
-    groups: dict[tuple[str, str, str], dict[tuple[str, str], dict[str, list[dict[str, Any]]]]] = {}
+    shown = [p for p in policies if any(c.policy == p for c in cells)]
+    groups: dict[tuple[str, str, str], dict[tuple[str, str], dict[str, list[Cell]]]] = {}
     for cell in cells:
-        attack = (str(cell.get("attack")), str(cell.get("adversary", "")), str(cell.get("channel", "")))
-        row = (_setting(cell, "variant") or AS_CONFIGURED, _setting(cell, "aim") or EACH)
-        groups.setdefault(attack, {}).setdefault(row, {}).setdefault(str(cell.get("policy")), []).append(cell)
-    return {
-        "policies": shown,
-        "groups": [
+        row = (cell.settings.variant or AS_CONFIGURED, cell.settings.aim or SINGLE_OWNERS)
+        rows = groups.setdefault((cell.attack, cell.adversary, cell.channel), {})
+        rows.setdefault(row, {}).setdefault(cell.policy, []).append(cell)
+    told, attacks = [], set[str]()
+    for (attack, adversary, channel), rows in groups.items():
+        told.append(
             {
                 "attack": attack,
-                "id": "" if attack in [a for a, *_ in list(groups)[:number]] else anchor(algorithm, attack),
+                "id": "" if attack in attacks else anchor(cells[0].algorithm, attack),
                 "subject": _title(rows.values()),
                 "adversary": words.named(words.ADVERSARIES, adversary),
                 "channel": channel,
                 "stops": _remedies(rows.values()),
-                "rows": [
-                    {
-                        "setting": AS_CONFIGURED if variant == AS_CONFIGURED else f"control: {variant}",
-                        "changes": _changes(by_policy) if aim == EACH else "",
-                        "aim": aim_in_words(aim, [c for seeds in by_policy.values() for c in seeds]),
-                        "places": [
-                            _place(by_policy[p], p) if p in by_policy else _nothing_left(rows.values(), p)
-                            for p in shown
-                        ],
-                    }
-                    for (variant, aim), by_policy in rows.items()
-                ],
+                "rows": _rows(rows, shown),
             }
-            for number, ((attack, adversary, channel), rows) in enumerate(groups.items())
-        ],
-    }
+        )
+        attacks.add(attack)
+    return {"policies": shown, "groups": told}
 
 
-def _verdict(policy: str, state: str, short: str, text: str) -> dict[str, Any]:
-    return {"policy": policy, "state": state, "short": short, "text": text}
+def _rows(rows: Mapping[tuple[str, str], ByPolicy], policies: Sequence[str]) -> list[dict[str, object]]:
+    """One attack's, a row for each setting and aim."""
+    return [
+        {
+            "setting": AS_CONFIGURED if variant == AS_CONFIGURED else f"control: {variant}",
+            "changes": _changes(by_policy) if aim == SINGLE_OWNERS else "",
+            "aim": aim_in_words(aim, [c for seeds in by_policy.values() for c in seeds]),
+            "places": [
+                _place(by_policy[p], p) if p in by_policy else _nothing_left(rows.values(), p)
+                for p in policies
+            ],
+        }
+        for (variant, aim), by_policy in rows.items()
+    ]
 
 
-def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
+def _leaking(cells: Sequence[Cell], aim: str) -> str:
     """The attacks that leak, with the best verdict; those that need their own settings say so."""
     plain: dict[str, str] = {}
     forced: dict[str, str] = {}
     adversaries: dict[str, dict[str, None]] = {}
     subjects: dict[str, str] = {}
     for cell in cells:
-        if cell.get("leaks") and aim_of(cell) == aim:
-            usual = (_setting(cell, "variant") or AS_CONFIGURED) == AS_CONFIGURED
-            verdict = str(cell.get("verdict", "")).split(", about")[0].split(";")[0]
-            attack = str(cell.get("attack"))
+        if cell.leaks and aim_of(cell) == aim:
+            usual = (cell.settings.variant or AS_CONFIGURED) == AS_CONFIGURED
+            verdict = cell.verdict.split(", about")[0].split(";")[0]
             verdicts_of = plain if usual else forced
-            verdicts_of[attack] = "exact" if verdicts_of.get(attack) == "exact" else verdict
-            subjects[attack] = subject_of(cell)
-            adversaries.setdefault(attack, {})[str(cell.get("adversary", "server"))] = None
+            verdicts_of[cell.attack] = "exact" if verdicts_of.get(cell.attack) == "exact" else verdict
+            subjects[cell.attack] = subject_of(cell)
+            adversaries.setdefault(cell.attack, {})[cell.adversary] = None
     parts = [
         _describe_leak(attack, subjects[attack], verdict, adversaries[attack])
         for attack, verdict in plain.items()
@@ -142,15 +160,23 @@ def _leaking(cells: Sequence[dict[str, Any]], aim: str) -> str:
     return "; ".join(parts)
 
 
-def aim_in_words(aim: str, cells: Iterable[dict[str, Any]]) -> str:
+def _exact_of_too_few(cell: Cell) -> bool:
+    return exact_of_too_few(cell.score, cell.leaks, cell.baseline)
+
+
+def aim_in_words(aim: str, cells: Iterable[Cell]) -> str:
     """Whom cells of one aim are about, in words: guesses at what is left may be about single owners."""
-    owners = {c["owners"] for c in cells if c.get("owners")}
-    return f"{AIMS[EACH]}, from what is left" if aim == LEFT and owners == {1} else AIMS.get(aim, aim)
+    owners = {c.owners for c in cells if c.owners}
+    return (
+        f"{AIMS[SINGLE_OWNERS]}, from what is left"
+        if aim == RESIDUAL and owners == {1}
+        else AIMS.get(aim, aim)
+    )
 
 
-def aim_of(cell: dict[str, Any]) -> str:
+def aim_of(cell: Cell) -> str:
     """Whether a cell is about single owners, or several together: what a defence leaves may be either."""
-    return EACH if cell.get("owners") == 1 else str(_setting(cell, "aim") or EACH)
+    return SINGLE_OWNERS if cell.owners == 1 else cell.settings.aim or SINGLE_OWNERS
 
 
 def _describe_leak(attack: str, subject: str, verdict: str, by: Iterable[str]) -> str:
@@ -161,12 +187,12 @@ def _describe_leak(attack: str, subject: str, verdict: str, by: Iterable[str]) -
     return f"{subject} ({code}, {verdict})"
 
 
-def _remedies_by_adversary(cells: Sequence[dict[str, Any]]) -> str:
+def _remedies_by_adversary(cells: Sequence[Cell]) -> str:
     """What would stop what leaks, by adversary, where the server is not the only one."""
     remedies: dict[str, dict[str, None]] = {}
     for cell in cells:
-        if cell.get("leaks") and cell.get("stops"):
-            remedies.setdefault(str(cell.get("adversary")), {})[str(cell["stops"])] = None
+        if cell.leaks and cell.stops:
+            remedies.setdefault(cell.adversary, {})[cell.stops] = None
     if set(remedies) <= {"server"}:
         return ""
     parts = [
@@ -176,14 +202,12 @@ def _remedies_by_adversary(cells: Sequence[dict[str, Any]]) -> str:
     return f" What would stop it, against {'; against '.join(parts)}."
 
 
-def _stopped(cells: Sequence[dict[str, Any]]) -> str:
+def _stopped(cells: Sequence[Cell]) -> str:
     """That some scores are lower bounds, because a search was ended before it was through."""
-    lower_bounds = [
-        c for c in cells if (c.get("details") or {}).get("searches_stopped") and c.get("score") != 1
-    ]
+    lower_bounds = [c for c in cells if c.details.get("searches_stopped") and c.score != 1]
     if not lower_bounds:
         return ""
-    limits = sorted({words.real(c["details"].get("stopped_after")) or 0.0 for c in lower_bounds})
+    limits = sorted({c.details.get("stopped_after", 0.0) for c in lower_bounds})
     many = (
         "One score is a lower bound"
         if len(lower_bounds) == 1
@@ -192,124 +216,120 @@ def _stopped(cells: Sequence[dict[str, Any]]) -> str:
     return f" {many}: a search was stopped after {words.listed((f'{s:g}' for s in limits), 'or')}\u202fs."
 
 
-def _place(cells: Sequence[dict[str, Any]], policy: str) -> dict[str, Any]:
+def _place(cells: Sequence[Cell], policy: str) -> dict[str, object]:
     """One place of the table: all seeds of one attack under one policy."""
-    outcomes = {str(c.get("outcome")) for c in cells}
+    outcomes = {str(c.outcome) for c in cells}
     outcome = outcomes.pop() if len(outcomes) == 1 else "mixed"
-    scored = [c for c in cells if words.real(c.get("score")) is not None]
-    leaks = any(bool(c.get("leaks")) for c in cells)
-    score = _mean(scored, "score")
+    scored = [c for c in cells if c.score is not None]
+    score = _mean(c.score for c in scored)
     return {
         "policy": policy,
-        "state": _state(cells, outcome, leaks),
+        "state": _state(cells, outcome),
         "outcome": outcome,
         "score": score,
-        "low": _least([c.get("low") for c in scored]),
-        "high": _most([c.get("high") for c in scored]),
-        "baseline": _mean(scored, "baseline"),
-        "metric": scored[0].get("metric") if scored else None,
-        "verdicts": list(dict.fromkeys(str(c.get("verdict", "")).split(", about")[0] for c in cells)),
+        "low": _least(c.low for c in scored),
+        "high": _most(c.high for c in scored),
+        "baseline": _mean(c.baseline for c in scored),
+        "metric": scored[0].metric if scored else None,
+        "verdicts": list(dict.fromkeys(c.verdict.split(", about")[0] for c in cells)),
         "nodes": _nodes(scored),
-        "reasons": list(dict.fromkeys(str(c["reason"]) for c in cells if c.get("reason"))),
+        "reasons": list(dict.fromkeys(c.reason for c in cells if c.reason)),
         "bar": _bar(scored, score),
         "seeds": [_numbers(c) for c in cells],
     }
 
 
-def _state(cells: Sequence[dict[str, Any]], outcome: str, leaks: bool) -> str:
+def _state(cells: Sequence[Cell], outcome: str) -> str:
     if any(above(c) for c in cells):
         return "broken"
-    return "leak" if leaks else "scored" if outcome in ("score", "mixed") else outcome
+    if any(c.leaks for c in cells):
+        return "leak"
+    return "scored" if outcome in ("score", "mixed") else outcome
 
 
-def _nothing_left(rows: Iterable[dict[str, list[dict[str, Any]]]], policy: str) -> dict[str, Any] | None:
+def _nothing_left(rows: Iterable[ByPolicy], policy: str) -> dict[str, object] | None:
     """A refused run, which leaves nothing to attack; None where there was no run."""
-    refused = [c for row in rows for c in row.get(policy, ()) if c.get("outcome") == "refused"]
+    refused = [c for row in rows for c in row.get(policy, ()) if c.outcome == "refused"]
     return _place(refused[:1], policy) if refused else None
 
 
-def _remedies(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> list[str]:
+def _remedies(rows: Iterable[ByPolicy]) -> list[str]:
     """What would stop an attack in one adversary's hands, where it leaks at all."""
-    cells = [c for by_policy in rows for same_policy in by_policy.values() for c in same_policy]
-    return list(dict.fromkeys(str(c["stops"]) for c in cells if c.get("leaks") and c.get("stops")))
+    return list(dict.fromkeys(c.stops for c in _cells(rows) if c.leaks and c.stops))
 
 
-def _title(rows: Iterable[dict[str, list[dict[str, Any]]]]) -> str:
+def _title(rows: Iterable[ByPolicy]) -> str:
     """What an attack learns, from the first of its cells that says it."""
-    cells = (c for by_policy in rows for same_policy in by_policy.values() for c in same_policy)
-    return next((str(c["title"]) for c in cells if c.get("title")), "")
+    return next((c.title for c in _cells(rows) if c.title), "")
 
 
-def _nodes(cells: Sequence[dict[str, Any]]) -> str | None:
+def _cells(rows: Iterable[ByPolicy]) -> list[Cell]:
+    return [cell for by_policy in rows for same_policy in by_policy.values() for cell in same_policy]
+
+
+def _nodes(cells: Sequence[Cell]) -> str | None:
     """How many distinct nodes recovered rows are: many rows may be few nodes."""
-    details = [c.get("details") or {} for c in cells]
-    nodes, share = _mean(details, "distinct_nodes"), _mean(details, "coverage")
-    graphs, part = _mean(details, "graphs_read"), _mean(details, "share_of_graphs")
-    if graphs is not None:
-        return f"{words.count(graphs)} different graphs, {words.percent(part)} of the owners'"
-    if nodes is None:
-        return None
-    return f"{words.count(nodes)} different nodes, {words.percent(share)} of the owners'"
+
+    def mean(key: str) -> float | None:
+        return _mean(c.details.get(key) for c in cells)
+
+    if (graphs := mean("graphs_read")) is not None:
+        part = words.percent(mean("share_of_graphs"))
+        return f"{words.count(graphs)} different graphs, {part} of the owners'"
+    if (nodes := mean("distinct_nodes")) is not None:
+        return f"{words.count(nodes)} different nodes, {words.percent(mean('coverage'))} of the owners'"
+    return None
 
 
-def _numbers(cell: dict[str, Any]) -> dict[str, Any]:
+def _numbers(cell: Cell) -> dict[str, object]:
     """One cell in full, for whoever opens it."""
-    details = [(k.replace("_", " "), _plain(v)) for k, v in (cell.get("details") or {}).items()]
     return {
-        "seed": cell.get("seed"),
-        "score": cell.get("score"),
-        "low": cell.get("low"),
-        "high": cell.get("high"),
-        "baselines": list((cell.get("baselines") or {}).items()),
-        "details": details,
-        "messages": cell.get("messages"),
-        "seconds": cell.get("seconds"),
-        "ceiling": cell.get("ceiling"),
-        "claim": _claimed(cell.get("claim")),
+        "seed": cell.seed,
+        "score": cell.score,
+        "low": cell.low,
+        "high": cell.high,
+        "baselines": list(cell.baselines.items()),
+        "details": [(name.replace("_", " "), _plain(value)) for name, value in cell.details.items()],
+        "messages": cell.messages,
+        "seconds": cell.seconds,
+        "ceiling": cell.ceiling,
+        "claim": _claimed(cell.claim) if cell.claim else "",
     }
 
 
-def _claimed(claim: Any) -> str:
+def _claimed(claim: CellClaim) -> str:
     """The claim behind a ceiling, in words."""
-    if not isinstance(claim, dict):
-        return ""
-    units = int(words.real(claim.get("units")) or 1)
-    whose = f"{units} of them together" if units > 1 else "each of them"
-    subject = words.named(words.UNITS, claim.get("unit"))
-    return f"ε = {words.epsilon(claim.get('epsilon'))} for {subject}, {whose}"
+    whose = f"{claim.units} of them together" if claim.units > 1 else "each of them"
+    return f"ε = {words.epsilon(claim.epsilon)} for {words.named(words.UNITS, claim.unit)}, {whose}"
 
 
-def _bar(scored: Sequence[dict[str, Any]], score: float | None) -> dict[str, float] | None:
+def _bar(scored: Sequence[Cell], score: float | None) -> dict[str, float] | None:
     """Where score, interval and trivial guess lie on a line from 0 to 1, in percent."""
     if score is None:
         return None
-    low, high = _least([c.get("low") for c in scored]), _most([c.get("high") for c in scored])
-    base = _mean(scored, "baseline")
+    low, high = _least(c.low for c in scored), _most(c.high for c in scored)
+    base = _mean(c.baseline for c in scored)
     bar = {"at": _hundred(score)}
     if low is not None and high is not None:
         bar |= {"low": _hundred(low), "width": round(_hundred(high) - _hundred(low), 2)}
     if base is not None:
         bar["base"] = _hundred(base)
-    ceiling = _least([c.get("ceiling") for c in scored])
+    ceiling = _least(c.ceiling for c in scored)
     if ceiling is not None and ceiling < 1:
         bar["ceiling"] = _hundred(ceiling)
     return bar
 
 
-def _changes(by_policy: dict[str, list[dict[str, Any]]]) -> str:
-    settings = next(iter(by_policy.values()))[0].get("settings") or {}
-    changed = {k: v for k, v in settings.items() if k not in ("aim", "variant", *LIMITS) and v is not None}
-    parts = [f"{k} = {_plain(v)}" for k, v in changed.items()]
-    if (settings.get("variant") or AS_CONFIGURED) == AS_CONFIGURED:  # once for all rows of an attack
-        parts += [LIMITS[k].format(_plain(settings[k])) for k in LIMITS if settings.get(k) is not None]
+def _changes(by_policy: ByPolicy) -> str:
+    settings = next(iter(by_policy.values()))[0].settings
+    told = {key: value for key, value in settings.others().items() if value is not None}
+    parts = [f"{key} = {_plain(value)}" for key, value in told.items() if key not in LIMITS]
+    if (settings.variant or AS_CONFIGURED) == AS_CONFIGURED:  # once for all rows of an attack
+        parts += [phrase.format(_plain(told[key])) for key, phrase in LIMITS.items() if key in told]
     return ", ".join(parts)
 
 
-def _setting(cell: dict[str, Any], key: str) -> str:
-    return str((cell.get("settings") or {}).get(key) or "")
-
-
-def _plain(value: Any) -> str:
+def _plain(value: JsonValue) -> str:
     number = words.real(value)
     if number is None:
         return words.MISSING if value is None else str(value)
@@ -322,14 +342,14 @@ def _hundred(value: float) -> float:
     return round(100 * min(1.0, max(0.0, value)), 2)
 
 
-def _mean(cells: Sequence[dict[str, Any]], key: str) -> float | None:
-    numbers = [v for v in (words.real(c.get(key)) for c in cells) if v is not None]
+def _mean(values: Iterable[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers else None
 
 
-def _least(values: Sequence[Any]) -> float | None:
-    return min((v for v in map(words.real, values) if v is not None), default=None)
+def _least(values: Iterable[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
 
 
-def _most(values: Sequence[Any]) -> float | None:
-    return max((v for v in map(words.real, values) if v is not None), default=None)
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

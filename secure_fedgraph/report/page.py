@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 
 from secure_fedgraph import files
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.experiment.schema import RESULTS, read
+from secure_fedgraph.experiment.schema import AuditResult, CompareResult, RunResult, read
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.sections.audit_page import audit_story
 from secure_fedgraph.report.sections.compare_page import compare_story
+from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.run_page import run_story
 
 SCHEMA = "secure-fedgraph/"
+Result = RunResult | AuditResult | CompareResult
 # The first file found is what the folder is about: an audit of a finished run leaves both.
-KINDS: dict[str, tuple[str, Callable[[dict[str, Any], Path], dict[str, Any]]]] = {
-    "compare": ("compare.json", compare_story),
-    "audit": ("audit.json", audit_story),
-    "run": ("result.json", run_story),
+KINDS: dict[str, tuple[str, type[Result]]] = {
+    "compare": ("compare.json", CompareResult),
+    "audit": ("audit.json", AuditResult),
+    "run": ("result.json", RunResult),
 }
 
 
@@ -44,8 +44,7 @@ def write_report(folder: Path) -> Path:
         BadInput: where the folder holds neither, or a file that this version cannot read.
     """
     folder = Path(folder)
-    kind, value = _load(folder)
-    page, drawn = render_page(kind, value, folder)
+    page, drawn = render_page(_load(folder), folder)
     plots = files.private_folder(folder / "plots", folder)
     for stale in set(plots.glob("*.png")) - {plots / f"{p.name}.png" for p in drawn}:
         files.remove(stale, folder)
@@ -55,15 +54,16 @@ def write_report(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def render_page(kind: str, value: dict[str, Any], folder: Path) -> tuple[str, list[Picture]]:
+def render_page(result: Result, folder: Path) -> tuple[str, list[Picture]]:
     """The page's text and its pictures.
 
     Raises:
         BadInput: for values that no run, audit or comparison writes, naming the file.
     """
+    kind, name = next((kind, name) for kind, (name, model) in KINDS.items() if isinstance(result, model))
     try:
-        story = KINDS[kind][1](value, folder)
-        return _environment().get_template(f"{kind}.html").render(**story), story["pictures"]
+        story = _story(result, folder)
+        return _environment().get_template(f"{kind}.html").render(**story.told), story.pictures
     except (
         ArithmeticError,
         AttributeError,
@@ -77,14 +77,24 @@ def render_page(kind: str, value: dict[str, Any], folder: Path) -> tuple[str, li
             raise
         what = f"key {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0][:120]
         raise BadInput(
-            f"{folder / KINDS[kind][0]} holds values that cannot be shown ({what}): put a copy back, or "
+            f"{folder / name} holds values that cannot be shown ({what}): put a copy back, or "
             f"write it again with 'secure-fedgraph {kind}'"
         ) from error
 
 
-def _load(folder: Path) -> tuple[str, dict[str, Any]]:
+def _story(result: Result, folder: Path) -> Story:
+    match result:
+        case RunResult():
+            return run_story(result, folder)
+        case AuditResult():
+            return audit_story(result)
+        case CompareResult():
+            return compare_story(result)
+
+
+def _load(folder: Path) -> Result:
     """What the folder is about, checked against its model: blanks would look like a result."""
-    for kind, (name, _) in KINDS.items():
+    for kind, (name, model) in KINDS.items():
         path = folder / name
         if not path.exists():
             continue
@@ -102,8 +112,7 @@ def _load(folder: Path) -> tuple[str, dict[str, Any]]:
                 f"{path} has schema {repr(written_as)[:60]}, not '{SCHEMA}{kind}/1': write it again with "
                 "this version"
             )
-        read(RESULTS[kind], value, path)
-        return kind, value
+        return read(model, value, path)
     names = ", no ".join(name for name, _ in KINDS.values())
     raise BadInput(f"{folder} holds no {names}: give the folder of a finished run, audit or comparison")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
+from secure_fedgraph.experiment.schema.run import Claim
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 
 MISSING = "–"
@@ -83,7 +84,7 @@ RELATIONS: dict[str, str] = {
 }
 
 
-def real(value: Any) -> float | None:
+def real(value: object) -> float | None:
     """A finite number, or None for anything else.
 
     >>> real(0.5), real("inf"), real(float("nan")), real(True), real(None)
@@ -94,7 +95,7 @@ def real(value: Any) -> float | None:
     return float(value)
 
 
-def percent(value: Any, places: int = 1) -> str:
+def percent(value: object, places: int = 1) -> str:
     r"""A share as a percentage.
 
     >>> percent(0.85288), percent(None)
@@ -104,7 +105,7 @@ def percent(value: Any, places: int = 1) -> str:
     return MISSING if number is None else f"{100 * number:.{places}f}\u202f%"
 
 
-def share(value: Any, places: int = 3) -> str:
+def share(value: object, places: int = 3) -> str:
     """A score between 0 and 1; what is not quite 1 is never printed as 1.
 
     >>> share(1.0), share(0.99999), share(0.6387), share(None)
@@ -119,7 +120,7 @@ def share(value: Any, places: int = 3) -> str:
     return text
 
 
-def count(value: Any) -> str:
+def count(value: object) -> str:
     """A count with thousands marked; a mean keeps one digit.
 
     >>> count(2708), count(902.6667), count("inf")
@@ -131,7 +132,7 @@ def count(value: Any) -> str:
     return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
 
 
-def size(value: Any) -> str:
+def size(value: object) -> str:
     """Bytes for reading; the exact number stands beside it.
 
     >>> size(9043224), size(1727), size(12), size(None)
@@ -146,7 +147,7 @@ def size(value: Any) -> str:
     return f"{number:.0f} B"
 
 
-def seconds(value: Any) -> str:
+def seconds(value: object) -> str:
     """A duration.
 
     >>> seconds(116.405), seconds(6.32), seconds(0.031), seconds(None)
@@ -160,7 +161,7 @@ def seconds(value: Any) -> str:
     return f"{number:.1f} s" if number >= 1 else f"{number:.3f} s"
 
 
-def epsilon(value: Any) -> str:
+def epsilon(value: object) -> str:
     """A privacy loss; an unbounded one in words.
 
     >>> epsilon(1.9482), epsilon("inf"), epsilon(None)
@@ -172,12 +173,12 @@ def epsilon(value: Any) -> str:
     return MISSING if number is None else f"{number:.3g}" if number < 10 else f"{number:.1f}"
 
 
-def bounded(value: Any) -> bool:
+def bounded(value: object) -> bool:
     """Whether a privacy loss is a number at all."""
     return real(value) is not None
 
 
-def scientific(value: Any) -> str:
+def scientific(value: object) -> str:
     """A delta.
 
     >>> scientific(1e-05), scientific(2.5e-06), scientific(0.0), scientific(None)
@@ -194,7 +195,7 @@ def scientific(value: Any) -> str:
     return tail if digits == "1" else f"{digits}·{tail}"
 
 
-def named(table: dict[str, str], key: Any) -> str:
+def named(table: Mapping[str, str], key: object) -> str:
     """The readable name, or the key itself where there is none."""
     return MISSING if key is None else table.get(str(key), str(key))
 
@@ -223,35 +224,37 @@ def sentence(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
 
 
-def guarantee(privacy: dict[str, Any]) -> list[dict[str, Any]]:
-    """One sentence for each unit: the bound against the strictest reader, or who else is bounded.
+@dataclass(frozen=True)
+class Promise:
+    """What is guaranteed of one unit, in a sentence, against the strictest reader."""
 
-    Returns:
-        rows with ``unit``, ``against``, ``text`` and ``bounded``.
-    """
-    rows = []
-    for unit, claim in privacy.items():
-        who, value = str(claim.get("against", "server")), claim.get("epsilon")
-        delta = scientific(claim.get("delta"))
-        reader, subject = named(READERS, who), named(UNITS, unit)
-        if bounded(value):
-            text = f"Against {reader}, {subject}: ε = {epsilon(value)} at δ = {delta}"
-        else:
-            text = f"Against {reader}, {subject}: no bound"
-        better = [
-            f"{named(READERS, r)} ε = {epsilon(e)}"
-            for r, e in (claim.get("readers") or {}).items()
-            if bounded(e) and not bounded(value)
-        ]
-        if better:
-            text += f" (against {listed(better)} at δ = {delta})"
-        if claim.get("computational"):
-            text += ", as long as nobody breaks the cryptography"
-        rows.append({"unit": unit, "against": reader, "text": sentence(text), "bounded": bounded(value)})
-    return rows
+    unit: str
+    against: str
+    text: str
+    bounded: bool
 
 
-def spread(sizes: Sequence[Any]) -> str:
+def guarantee(privacy: Mapping[Unit, Claim]) -> list[Promise]:
+    """One sentence for each unit: the bound against the strictest reader, or who else is bounded."""
+    return [_promise(unit, claim) for unit, claim in privacy.items()]
+
+
+def _promise(unit: Unit, claim: Claim) -> Promise:
+    delta, held = scientific(claim.delta), bounded(claim.epsilon)
+    reader, subject = named(READERS, claim.against), named(UNITS, unit)
+    bound = f"ε = {epsilon(claim.epsilon)} at δ = {delta}" if held else "no bound"
+    text = f"Against {reader}, {subject}: {bound}"
+    better = [
+        f"{named(READERS, r)} ε = {epsilon(e)}" for r, e in claim.readers.items() if bounded(e) and not held
+    ]
+    if better:
+        text += f" (against {listed(better)} at δ = {delta})"
+    if claim.computational:
+        text += ", as long as nobody breaks the cryptography"
+    return Promise(unit, reader, sentence(text), held)
+
+
+def spread(sizes: Sequence[object]) -> str:
     """Many sizes in few words; few of them one by one.
 
     >>> spread([3, 1])

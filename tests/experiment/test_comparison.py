@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas
 import pytest
 from click.testing import CliRunner
+from result_parts import points as points_of
 
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.client import Client
@@ -205,7 +206,7 @@ def scored(kind: str, scores: list[float], **more: object) -> dict[str, object]:
 def test_a_verdict_does_not_rest_on_chance(alone, budget, worth, how):
     rows = [scored("no collaboration", alone), scored("budget", budget, epsilon=8.0)]
     rows[1] |= gains(rows[1], rows[0])
-    (sentence,) = _verdicts(rows, "global", "client")
+    (sentence,) = _verdicts(points_of(rows), "global", "client")
     assert ("From epsilon 8 on it is worth more" in sentence) is worth
     assert how in sentence
 
@@ -214,7 +215,7 @@ def test_owners_own_tests_are_told_too():
     rows = [scored("no collaboration", [0.4]), scored("budget", [0.6], epsilon=8.0)]
     rows[0]["accuracy"]["local"], rows[1]["accuracy"]["local"] = 0.74, 0.56
     rows[1] |= gains(rows[1], rows[0])
-    (sentence,) = _verdicts(rows, "global", "client")
+    (sentence,) = _verdicts(points_of(rows), "global", "client")
     assert sentence.endswith("On owners' own test data it has 0.560, and local training 0.740.")
 
 
@@ -226,10 +227,10 @@ def test_baselines_that_coincide_are_one_line():
     ]
     alone = scored("no collaboration", [0.4])
     bare = [{**scored("no privacy", [0.8]), "algorithm": a} for a in ("fedsage", "fedavg")]
-    drawn = _curve([*budgets, alone, *bare], "global", "client")
+    drawn = _curve(points_of([*budgets, alone, *bare]), "global", "client")
     assert drawn is not None and drawn.svg.count(">no privacy<") == 1
     other = [bare[0], {**bare[1], "accuracy": {"global": 0.7}}]
-    apart = _curve([*budgets, alone, *other], "global", "client")
+    apart = _curve(points_of([*budgets, alone, *other]), "global", "client")
     assert apart is not None and ">no privacy (FedAvg)<" in apart.svg
 
 

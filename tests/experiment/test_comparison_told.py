@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import result_parts
 from click.testing import CliRunner, Result
 from in_this_process import at_once
 from rich.console import Console
@@ -24,6 +25,7 @@ from secure_fedgraph.cli.main import main
 from secure_fedgraph.experiment.compare import pareto, points
 from secure_fedgraph.experiment.compare.eta import Job, Remaining
 from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections.compare_page import _leak
 
@@ -131,7 +133,7 @@ def test_page_and_terminal_say_in_a_word_what_beats_a_guess(tmp_path, leaks, wor
     (tmp_path / "compare.json").write_text(json.dumps(result))
     assert f"0.980 {word} (guess 0.250)" in write_report(tmp_path).read_text()
     screen = Console(file=io.StringIO(), width=80)
-    for table in tables.compare_tables(result):
+    for table in tables.compare_tables(CompareResult.model_validate(result)):
         screen.print(table)
     (line,) = [line for line in screen.file.getvalue().splitlines() if "0.980" in line]
     assert "0.250" in line and ("leaks" in line) is leaks
@@ -139,7 +141,7 @@ def test_page_and_terminal_say_in_a_word_what_beats_a_guess(tmp_path, leaks, wor
 
 def test_an_exact_guess_of_too_few_terms_is_not_called_no_better():
     told = {"score": 1.0, "baseline": 0.75, "low": 0.4, "leaks": False}
-    row = {"leak": {"a4-label-counts": 1.0}, "leaks": {"a4-label-counts": told}}
+    (row,) = result_parts.points([{"leak": {"a4-label-counts": 1.0}, "leaks": {"a4-label-counts": told}}])
     assert _leak(row, "a4-label-counts") == "1.000 exact, of too few to tell (guess 0.750)"
 
 

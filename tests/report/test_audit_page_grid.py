@@ -8,12 +8,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import result_parts
+
 from secure_fedgraph.report.figures.heat import heat_map
 from secure_fedgraph.report.grouping import above, anchor
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.conformance import conformance_section, left_out
 from secure_fedgraph.report.sections.learning import accuracy
+from secure_fedgraph.report.sections.ledger import ledger
 
 EACH, LEFT = "each owner", "what the defence leaves"
 
@@ -66,7 +69,7 @@ def places(heat: dict[str, Any]) -> dict[tuple[str, str, str, str], dict[str, An
 
 
 def test_the_heat_map_shows_the_worst_of_each_attack():
-    found = places(heat_map(CELLS, LOST, POLICIES))
+    found = places(heat_map(result_parts.cells(CELLS), result_parts.not_run(LOST), POLICIES))
     at = {(p, aim): found["FedSage", A1, aim, p] for p in POLICIES for aim in ("each owner", "all together")}
     assert (at["plaintext", "each owner"]["text"], at["plaintext", "each owner"]["state"]) == (
         "1.000",
@@ -82,11 +85,13 @@ def test_the_heat_map_shows_the_worst_of_each_attack():
 
 
 def test_what_is_above_a_ceiling():
-    assert above(CELLS[4]) and not above(CELLS[0]) and not above({**CELLS[4], "ceiling": 0.95})
+    one = result_parts.cell
+    assert above(one(CELLS[4])) and not above(one(CELLS[0]))
+    assert not above(one({**CELLS[4], "ceiling": 0.95}))
 
 
 def test_runs_that_share_a_reason_share_a_row():
-    assert left_out(LOST) == [
+    assert left_out(result_parts.not_run(LOST)) == [
         ["GLASU", "masked, local_dp", "as configured", "0", "D2", "about 300 s are estimated <b>"]
     ]
 
@@ -106,7 +111,7 @@ CHECKED = [
 
 
 def test_conformance_tells_a_leak_from_a_failure():
-    found = conformance_section(CHECKED, several=False)
+    found = conformance_section(result_parts.conformance(CHECKED), several=False)
     assert found is not None
     states = {r["label"]: [p["state"] for p in r["places"]] for r in found["rows"]}
     assert states == {"plaintext": ["leak", "passed"], "masked": ["passed", "failed"]}
@@ -167,19 +172,16 @@ def test_an_audit_without_any_of_it_is_still_a_page(tmp_path: Path):
 
 
 def test_the_ledger_says_what_is_left(tmp_path: Path):
-    from secure_fedgraph.report.sections.ledger import ledger
-    from secure_fedgraph.report.sections.trained import Trained
-
     result = {
-        "channels": [{"name": "update", "unit": "client", "epsilon_unit": "client",
+        "channels": [{"name": "update", "reveal": "sum", "unit": "client", "epsilon_unit": "client",
                       "epsilon_by_reader": {"server": 3.0, "peers": 3.0, "outsider": "inf"}},
-                     {"name": "silent", "epsilon_by_reader": {}}],
-        "budget": {"epsilon": 4.0, "spent": 3.0, "unit": "client", "against": "server"},
+                     {"name": "silent", "reveal": "sum", "unit": "client", "epsilon_by_reader": {}}],
+        "budget": {"epsilon": 4.0, "delta": 1e-5, "spent": 3.0, "unit": "client", "against": "server"},
     }  # fmt: skip
-    (group,) = ledger([Trained("local_dp", [result], [])])
+    (group,) = ledger([result_parts.trained("local_dp", [result])])
     assert [c["readers"] for c in group["channels"]] == [[3.0, 3.0, "inf"]]
     assert (group["budget"]["left"], group["budget"]["share"]) == ("1", 75.0)
-    assert ledger([Trained("plaintext", [{"channels": []}], [])]) == []
+    assert ledger([result_parts.trained("plaintext", [{"channels": []}])]) == []
 
 
 def test_what_algorithms_of_a_grid_share_and_what_not():
@@ -191,15 +193,15 @@ def test_what_algorithms_of_a_grid_share_and_what_not():
         "FedSage and FedSage+: 3 owners, split by louvain; FairGraphFL: 10 owners, split by random"
     )
     cut = {"name": "random", "graphs": 5, "sizes": [2, 3]}
-    run = trained.Trained("plaintext", [{"seed": 0, "data": {"data": "proteins", "partition": cut}}], [])
+    run = result_parts.trained("plaintext", [{"seed": 0, "data": {"data": "proteins", "partition": cut}}])
     (found,) = trained.partition([run])
     assert (found["data"], found["owners"], found["of"], found["sizes"]) == ("PROTEINS", 2, "graphs", [2, 3])
 
 
 def test_a_loss_that_nobody_has_is_not_drawn():
     history = [{"round": i, "accuracy": {"global": 0.5}, "loss": None} for i in (1, 2)]
-    found = accuracy([trained.Trained("plaintext", [{"accuracy": {"global": 0.5}}], [history])])
-    assert found is not None and [picture.name for picture in found["pictures"]] == ["accuracy-by-round"]
+    found = accuracy([result_parts.trained("plaintext", [{"accuracy": {"global": 0.5}}], [history])])
+    assert found is not None and [picture.name for picture in found.pictures] == ["accuracy-by-round"]
     history[1]["loss"] = 0.25
-    found = accuracy([trained.Trained("plaintext", [{"accuracy": {"global": 0.5}}], [history])])
-    assert found is not None and len(found["pictures"]) == 2
+    found = accuracy([result_parts.trained("plaintext", [{"accuracy": {"global": 0.5}}], [history])])
+    assert found is not None and len(found.pictures) == 2

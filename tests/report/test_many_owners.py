@@ -6,12 +6,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from result_parts import result, trained
 from rich.console import Console
 from test_report_page import build, run_json, text_of
 
 from secure_fedgraph.cli.tables import run_tables
 from secure_fedgraph.report.sections.owners import FEW, each_owner
-from secure_fedgraph.report.sections.trained import Trained
 from secure_fedgraph.report.text import spread
 
 SCORES = {f"owner-{i:03}": (i + 1) / 200 for i in range(200)}
@@ -26,7 +26,7 @@ def many(owners: dict[str, float] = SCORES) -> dict[str, Any]:
 
 def test_few_owners_all_stand_open() -> None:
     value = many({"owner-0": 0.5, "owner-1": 0.7})
-    found = each_owner(Trained("masked", [value], [value["rounds"]]))
+    found = each_owner(trained("masked", [value], [value["rounds"]]))
     assert found is not None and found["few"] == found["rows"]
     assert found["heads"] == ["owner", "nodes", "last round"]
     assert found["rows"] == [["owner-0", "10", "50.0\u202f%"], ["owner-1", "11", "70.0\u202f%"]]
@@ -34,10 +34,10 @@ def test_few_owners_all_stand_open() -> None:
 
 def test_means_over_seeds_stand_without_the_sizes_of_one_of_them() -> None:
     one, other = many({"owner-0": 0.5, "owner-1": 0.7}), many({"owner-0": 0.7, "owner-1": 0.7})
-    found = each_owner(Trained("masked", [one, other], [one["rounds"], other["rounds"]]))
+    found = each_owner(trained("masked", [one, other], [one["rounds"], other["rounds"]]))
     assert found is not None and found["heads"] == ["owner", "last round"]
     assert found["rows"][0] == ["owner-0", "60.0\u202f%"]
-    assert each_owner(Trained("masked", [run_json()], [run_json()["rounds"]])) is None
+    assert each_owner(trained("masked", [run_json()], [run_json()["rounds"]])) is None
 
 
 def test_a_page_of_two_hundred_owners(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_page_of_two_hundred_owners(tmp_path: Path) -> None:
 
 def test_a_terminal_of_two_hundred_owners() -> None:
     console = Console(width=80, record=True, file=StringIO())
-    for table in run_tables(many()):
+    for table in run_tables(result(many())):
         console.print(table)
     text = " ".join(console.export_text().split())
     assert "200 owners: lowest 0.0050 (owner-000), median 0.5025, highest 1.0000 (owner-199)" in text

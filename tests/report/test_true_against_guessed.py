@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from result_parts import guess, guesses
 
 from secure_fedgraph.audits.empirical_dp.neighbourhoods import MOST, around, best
 from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
+from secure_fedgraph.experiment.schema.audit import Target
 from secure_fedgraph.report.figures import ego_graphs, feature_heatmaps
 from secure_fedgraph.report.sections.reconstructed import reconstructed
 
@@ -78,17 +80,16 @@ def test_a_judgement_keeps_the_graph_beside_its_numbers() -> None:
 
 def test_right_missed_and_invented_links_differ_by_dash_as_well_as_by_colour() -> None:
     target = {"owner": "owner-0", "true": [], "guess": [], "graph": GRAPH}
-    (section,) = reconstructed(
-        [record("plaintext", target), record("masked", target)], ["plaintext", "masked"]
-    )
-    (caption,) = section["captions"]
-    assert caption == "plaintext and masked: links that the server reads, around a random node"
-    assert section["tables"][0]["rows"] == [
+    found = guesses([record("plaintext", target), record("masked", target)])
+    (section,) = reconstructed(found, ["plaintext", "masked"])
+    (drawn,) = section.drawn
+    assert drawn.caption == "plaintext and masked: links that the server reads, around a random node"
+    assert drawn.table.rows == [
         ["owner-0 (3 more neighbours not drawn)", "A\u2013C", "5\u20137", "right"],
         ["owner-0 (3 more neighbours not drawn)", "A\u2013B", "5\u20132", "missed"],
         ["owner-0 (3 more neighbours not drawn)", "A\u2013D", "5\u20139", "invented"],
     ]
-    (picture,) = section["pictures"]
+    picture = drawn.picture
     assert "owner-0: 1 right, 1 missed, 1 invented of 2 true" in picture.alt
     dashes = {look["linestyle"] for look in ego_graphs.LOOKS.values() if look is not ego_graphs.LOOKS["true"]}
     assert (
@@ -98,7 +99,7 @@ def test_right_missed_and_invented_links_differ_by_dash_as_well_as_by_colour() -
 
 
 def test_both_sides_have_the_same_places() -> None:
-    sample = ego_graphs.Sample({"owner": "o", "graph": GRAPH})
+    sample = ego_graphs.Sample(Target(owner="o", true=[], guess=[], graph=GRAPH))
     assert sample.places() == sample.places() and set(sample.places()) == {2, 5, 7, 9}
 
 
@@ -106,7 +107,7 @@ def test_a_graph_that_cannot_be_read_is_not_drawn() -> None:
     broken = [
         {"owner": "o", "true": [], "guess": [], "graph": g} for g in ({"nodes": 3}, {**GRAPH, "true": [1]})
     ]
-    assert reconstructed([record("plaintext", b) for b in broken], ["plaintext"]) == []
+    assert reconstructed(guesses(record("plaintext", b) for b in broken), ["plaintext"]) == []
 
 
 def test_rows_are_strips_and_alike_policies_share_one() -> None:
@@ -119,11 +120,12 @@ def test_rows_are_strips_and_alike_policies_share_one() -> None:
         record("plaintext", exact, kind), record("masked", {**exact, "guess": (true + 1e-6).tolist()}, kind),
         record("local_dp", off, kind),
     ]  # fmt: skip
-    (section,) = reconstructed(found, ["plaintext", "masked", "local_dp"])
-    assert [c.split(":")[0] for c in section["captions"]] == ["plaintext and masked", "local_dp"]
-    assert "cosine 1.000" in section["pictures"][0].alt and "cosine -1.000" in section["pictures"][1].alt
-    assert "the 48 largest of 100 values" in section["pictures"][0].svg
-    heads, rows = section["tables"][0]["heads"], section["tables"][0]["rows"]
+    (section,) = reconstructed(guesses(found), ["plaintext", "masked", "local_dp"])
+    assert [drawn.caption.split(":")[0] for drawn in section.drawn] == ["plaintext and masked", "local_dp"]
+    first, second = section.drawn
+    assert "cosine 1.000" in first.picture.alt and "cosine -1.000" in second.picture.alt
+    assert "the 48 largest of 100 values" in first.picture.svg
+    heads, rows = first.table.heads, first.table.rows
     assert heads == ["row", "value", "true", "guessed"] and len(rows) == 2 * feature_heatmaps.MOST_LISTED
     told = true[0, int(rows[0][1]) - 1]  # the place in the whole row, from 1
     assert rows[0][2:] == [f"{told:.3g}"] * 2
@@ -138,25 +140,29 @@ def test_what_the_defence_leaves_is_drawn_once_where_it_says_the_same() -> None:
         record("masked", same, kind), record("masked", other, kind, **left),
         record("local_dp", other, kind), record("local_dp", other, kind, **left),
     ]  # fmt: skip
-    (section,) = reconstructed(found, ["plaintext", "masked", "local_dp"])
-    assert section["captions"] == [
+    (section,) = reconstructed(guesses(found), ["plaintext", "masked", "local_dp"])
+    assert [drawn.caption for drawn in section.drawn] == [
         "plaintext and masked: what the server wrote down",
         "plaintext: what the server wrote down, from what the defence leaves",
         "masked and local_dp: what the server wrote down, from what the defence leaves",
         "local_dp: what the server wrote down",
     ]
-    (section,) = reconstructed(found[-2:], ["local_dp"])
-    assert section["captions"] == ["local_dp: what the server wrote down, and from what the defence leaves"]
+    (section,) = reconstructed(guesses(found[-2:]), ["local_dp"])
+    (drawn,) = section.drawn
+    assert drawn.caption == "local_dp: what the server wrote down, and from what the defence leaves"
 
 
 def test_what_is_no_grid_of_numbers_is_no_strip() -> None:
-    for true, guess in (
+    for true, guessed in (
         ([["a"]], [["b"]]),
         ([[1, 2]], [[1, 2, 3]]),
         ([], []),
         ([[1.0], [2.0]], [[1.0], [2.0]]),
     ):
-        assert feature_heatmaps.rows_of({"targets": [{"owner": "o", "true": true, "guess": guess}]}) == []
+        assert (
+            feature_heatmaps.rows_of(guess({"targets": [{"owner": "o", "true": true, "guess": guessed}]}))
+            == []
+        )
     missing = {"targets": [{"owner": "o", "true": [None, 1.0], "guess": [0.5, None]}]}
-    (row,) = feature_heatmaps.rows_of(missing)
-    assert row["true"].tolist() == [0, 1] and row["guess"].tolist() == [0.5, 0]
+    (row,) = feature_heatmaps.rows_of(guess(missing))
+    assert row.true.tolist() == [0, 1] and row.guess.tolist() == [0.5, 0]

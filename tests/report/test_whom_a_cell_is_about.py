@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from result_parts import cells
 
 from secure_fedgraph.attacks import ATTACKS, Guess
 from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, describe_owners, owners_of
@@ -46,8 +47,8 @@ def left(owners: int | None) -> dict[str, Any]:
 
 def test_what_is_left_about_single_owners_is_no_union() -> None:
     assert "single owners are exposed to e1-singleton-motif" in verdict([left(1)])
-    (row,) = verdicts([left(1)], ["strictest"])
-    assert row["state"] == "leaks" and "An attack reads single owners: graph embeddings" in row["text"]
+    (row,) = verdicts(cells([left(1)]), ["strictest"])
+    assert row.state == "leaks" and "An attack reads single owners: graph embeddings" in row.text
 
 
 def test_the_tables_say_so_too() -> None:
@@ -55,9 +56,9 @@ def test_the_tables_say_so_too() -> None:
         (1, "about each owner, from what is left", "each, from what is left"),
         (3, "about all owners together", "all together"),
     ):
-        (group,) = outcome_table([left(owners)], ["strictest"])["groups"]
+        (group,) = outcome_table(cells([left(owners)]), ["strictest"])["groups"]
         assert [row["aim"] for row in group["rows"]] == [told]
-        (rows,) = (one["rows"] for one in heat_map([left(owners)], [], ["strictest"])["groups"])
+        (rows,) = (one["rows"] for one in heat_map(cells([left(owners)]), [], ["strictest"])["groups"])
         assert [row["aim"] for row in rows] == [short]
         assert rows[0]["places"][0]["says"].startswith(told)
 
@@ -65,11 +66,10 @@ def test_the_tables_say_so_too() -> None:
 @pytest.mark.parametrize("owners", [3, None])  # of older files, which do not say, the aim counts
 def test_a_union_stays_one(owners: int | None) -> None:
     assert "all owners together are exposed to e1-singleton-motif" in verdict([left(owners)])
-    (row,) = verdicts([left(owners)], ["strictest"])
-    assert row["state"] == "together"
-    assert (
-        verdicts([left(owners) | {"settings": {"aim": SINGLE_OWNERS}}], ["strictest"])[0]["state"] == "leaks"
-    )
+    (row,) = verdicts(cells([left(owners)]), ["strictest"])
+    assert row.state == "together"
+    (row,) = verdicts(cells([left(owners) | {"settings": {"aim": SINGLE_OWNERS}}]), ["strictest"])
+    assert row.state == "leaks"
 
 
 def test_every_attack_and_adversary_has_its_words() -> None:
@@ -87,6 +87,7 @@ def test_what_is_exact_of_too_few_is_said_to_be() -> None:
     assert "exact" not in verdict([few | {"score": 0.9}])
     assert "exact" not in verdict([few | {"baseline": 1.0}])  # whoever guesses trivially is right, too
     assert "exact" not in verdict([few, left(1)])  # another cell shows the leak
-    (row,) = verdicts([few], ["strictest"])
-    assert row["state"] == "scored" and row["short"] == "exact, of too few to tell from luck"
-    assert verdicts([few | {"score": 0.9}], ["strictest"])[0]["state"] == "nothing"
+    (row,) = verdicts(cells([few]), ["strictest"])
+    assert row.state == "scored" and row.short == "exact, of too few to tell from luck"
+    (row,) = verdicts(cells([few | {"score": 0.9}]), ["strictest"])
+    assert row.state == "nothing"

@@ -33,6 +33,7 @@ __all__ = [
     "LedgerLine",
     "RunResult",
     "SchemaWarning",
+    "as_read",
     "checked",
     "json_schema",
     "read",
@@ -78,6 +79,15 @@ def read(model: type[Model], value: object, path: Path) -> Model:
         ) from None
 
 
+def as_read(model: type[Model], value: Mapping[str, Any]) -> Model:
+    """What stands in memory, as a reader of the file has it: JSON knows lists and no tuples.
+
+    Raises:
+        ValidationError: for a value that no reader takes.
+    """
+    return model.model_validate(json.loads(json.dumps(value)))
+
+
 def checked(model: type[Part], value: Mapping[str, Any]) -> dict[str, Any]:
     """What is about to be written, unchanged, after a check that it has the declared keys and no other.
 
@@ -85,9 +95,8 @@ def checked(model: type[Part], value: Mapping[str, Any]) -> dict[str, Any]:
         SchemaWarning: of an object that departs from its model: declare the key, or mend the writer. It
             is written all the same: it may have taken hours to measure.
     """
-    as_read = json.loads(json.dumps(value))
     try:
-        faults = list(islice(departures(model.model_validate(as_read)), SHOWN))
+        faults = list(islice(departures(as_read(model, value)), SHOWN))
     except ValidationError as error:
         faults = [f"'{'.'.join(map(str, one['loc']))}': {one['msg']}" for one in error.errors()[:SHOWN]]
     if faults:

@@ -28,6 +28,10 @@ class CellSettings(Part):
     aim: str = ""
     variant: str = ""
 
+    def others(self) -> JsonTable:
+        """Every setting but these two, in the order of the file."""
+        return dict(self.__pydantic_extra__)
+
 
 class CellClaim(Part):
     """The claim that bounds a score."""
@@ -101,6 +105,17 @@ class NotRun(Part):
     failed: bool = False
 
 
+class Neighbourhood(Part):
+    """A node with its true and its guessed neighbours, and all links among them."""
+
+    centre: int
+    nodes: list[int]
+    true: list[list[int]]
+    guess: list[list[int]]
+    left_out: Count = 0
+    """How many more neighbours the node has, true or guessed."""
+
+
 class Target(Part):
     """True against guessed values of one owner, or of several together."""
 
@@ -110,6 +125,7 @@ class Target(Part):
     true: JsonValue
     guess: JsonValue
     graph: JsonTable = {}
+    """A :class:`Neighbourhood`; empty where no pair is linked."""
 
 
 class Reconstruction(Part):
@@ -121,7 +137,7 @@ class Reconstruction(Part):
     policy: str
     seed: int = 0
     attack: str
-    adversary: str = ""
+    adversary: str = "server"
     aim: str
     variant: str
     kind: str
@@ -163,7 +179,8 @@ class Empirical(Part):
     unit: str = ""
     relation: str = ""
     reader: str = ""
-    unseen: str = ""
+    unseen: str
+    """What its audit is blind to."""
     claim: Annotated[float, Field(ge=0)] | None = None
     delta: Delta | None = None
     lower: float | None = None
@@ -216,7 +233,7 @@ class AuditResult(Part):
     verdict: str = ""
     broken: list[str] = []
     """Claims that the audit saw fail, a sentence each."""
-    seconds: Seconds = 0.0
+    seconds: Seconds | None = None
     cells: list[Cell]
     not_run: list[NotRun] = []
     estimate: Estimate | None = None

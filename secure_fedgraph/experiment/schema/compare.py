@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from secure_fedgraph.experiment.schema.part import (
     Count,
@@ -47,6 +47,9 @@ _OF_RUNS = (
     *("bytes", "seconds", "leak", "leaks"),
 )
 
+MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
+"""What is known of every point that ran."""
+
 
 class Point(Part):
     """One algorithm under one policy and one budget: means over seeds, or why there are none."""
@@ -79,8 +82,21 @@ class Point(Part):
     leak: dict[str, float | str] = {}
     """Attack -> its score, or ``blind`` or ``refused``."""
     leaks: dict[str, Leak] = {}
-    leak_failed: str = ""
+    leak_failed: str | None = None
     over_alone: dict[str, Gain] = {}
+
+    @model_validator(mode="after")
+    def _tells_what_ran(self) -> Self:
+        """A default of what was measured would look like a result."""
+        missing = [key for key in MEASURED if key not in self.model_fields_set]
+        if self.outcome == "ran" and missing:
+            raise ValueError(f"a point that ran has no {' and no '.join(missing)}")
+        return self
+
+    @property
+    def asked(self) -> Epsilon | None:
+        """The budget that was asked for, None for none; older files tell only the point's epsilon."""
+        return self.budget if "budget" in self.model_fields_set else self.epsilon
 
 
 class CompareResult(Part):
@@ -95,4 +111,4 @@ class CompareResult(Part):
     points: list[Point]
     pareto: list[str] = []
     """Names of the points that no other beats in accuracy where it spends as little."""
-    seconds: Seconds = 0.0
+    seconds: Seconds | None = None

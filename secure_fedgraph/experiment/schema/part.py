@@ -70,13 +70,24 @@ class Scores(Part):
         """Every single score, in the order of the file."""
         return dict(self.__pydantic_extra__)
 
+    def get(self, name: str) -> float | None:
+        """One score; None where it was not measured.
+
+        >>> Scores.model_validate({"global": 0.5}).get("global")
+        0.5
+        """
+        return self.__pydantic_extra__.get(name)
+
 
 class Bytes(Part):
-    """Bytes as sent, by direction; what the examiner's questions took is beside them."""
+    """Bytes as sent, by direction; what the examiner's questions took is beside them.
 
-    up: Count = 0
-    down: Count = 0
-    evaluation: Count = 0
+    None where a file does not tell: a page must not say that nothing was sent.
+    """
+
+    up: Count | None = None
+    down: Count | None = None
+    evaluation: Count | None = None
 
 
 def departures(part: Part, at: str = "") -> Iterator[str]:

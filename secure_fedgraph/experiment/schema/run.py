@@ -33,16 +33,41 @@ class Accuracy(Scores):
     """Over seeds, where there are several."""
 
 
+class PartitionFacts(Part):
+    """How data were split among owners. Further keys are the partition's own."""
+
+    takes_any_key = True
+    __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
+    sometimes = ("name", "owners", "nodes", "links", "missing_links", "graphs", "sizes")
+
+    name: str = ""
+    owners: Count | None = None
+    nodes: float | None = None
+    """A mean over owners."""
+    links: float | list[Count] | None = None
+    """A mean over owners, or each owner's own."""
+    missing_links: Count | None = None
+    """Links between two owners, which nobody has."""
+    graphs: Count | None = None
+    """How many graphs were handed out, where the data are a set of graphs."""
+    sizes: list[Count] = []
+    """Each owner's nodes, graphs or ratings."""
+
+
 class DataFacts(Part):
     """Which data, from where, and how they were split among owners. Further keys are the data set's own."""
 
     takes_any_key = True
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
+    sometimes = ("nodes", "features", "classes")
 
     data: str = ""
     source: str = ""
     digest: str = ""
-    partition: JsonTable = {}
+    nodes: Count | None = None
+    features: Count | None = None
+    classes: Count | None = None
+    partition: PartitionFacts = PartitionFacts()
 
 
 class Evaluation(Part):
@@ -116,9 +141,9 @@ class ChannelReport(Part):
     relation: str = ""
     excess: list[str] = []
     """What readers can learn beyond the channel's declaration."""
-    bytes_up: Count = 0
-    bytes_down: Count = 0
-    messages: Count = 0
+    bytes_up: Count | None = None
+    bytes_down: Count | None = None
+    messages: Count | None = None
     epsilon: Epsilon | None = None
     """Against the server; None where nothing was charged."""
     epsilon_unit: UnitName | None = None
@@ -180,7 +205,7 @@ class RunResult(Part):
     written_as: Literal["secure-fedgraph/run/1"] = Field(alias="schema")
     command: str = ""
     config: JsonTable
-    seed: int | list[int] = 0
+    seed: int | list[int] | None = None
     versions: dict[str, str] = {}
     form: JsonTable = {}
     """The settings by which the policy changed the algorithm; empty as configured."""
@@ -200,10 +225,15 @@ class RunResult(Part):
     carriers: list[CarrierReport] = []
     left_out: list[LeftOut] = []
     cut: list[Cut] = []
-    seconds: Seconds = 0.0
+    seconds: Seconds | None = None
     weights: str | list[str | None] | None = None
     """SHA-256 of the final state."""
     notes: JsonTable = {}
     rounds: list[RoundReport] = []
     findings: JsonTable = {}
     seeds: list[SeedReport] = []
+
+    def of_seed(self, seed: SeedReport) -> RunResult:
+        """One of several seeds: its scores and its data, beside what all of them share."""
+        own = [name for name in SeedReport.model_fields if name in seed.model_fields_set]
+        return self.model_copy(update={name: getattr(seed, name) for name in own})

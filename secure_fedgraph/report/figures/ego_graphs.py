@@ -13,7 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from secure_fedgraph.experiment.schema.audit import Neighbourhood, Reconstruction, Target
+from secure_fedgraph.experiment.schema.part import JsonTable
 from secure_fedgraph.report import text
+from secure_fedgraph.report.figures.drawn import Drawn, Table
 from secure_fedgraph.report.figures.plots import WIDTH
 from secure_fedgraph.report.figures.svg import INK, LEAK, PAPER, SERIES, TRUE, Picture, draw
 from secure_fedgraph.report.grouping import alike, beside, by_place, stem
@@ -34,18 +37,17 @@ class Sample:
     """A neighbourhood, true and guessed.
 
     Args:
-        target: with ``owner`` and ``graph``, as the audits' ``neighbourhoods.around`` writes it.
+        target: whose ``graph`` is a neighbourhood.
 
     Raises:
-        KeyError, TypeError, ValueError: where ``graph`` is not that.
+        ValueError: where it is not.
     """
 
-    def __init__(self, target: Mapping[str, Any]) -> None:
-        graph = target["graph"]
-        self.owner, self.centre = str(target["owner"]), int(graph["centre"])
-        self.nodes = [self.centre, *(int(v) for v in graph["nodes"] if v != self.centre)]
-        self.true, self.guess = _links(graph["true"]), _links(graph["guess"])
-        self.left_out = int(graph.get("left_out") or 0)
+    def __init__(self, target: Target) -> None:
+        graph = Neighbourhood.model_validate(target.graph)
+        self.owner, self.centre, self.left_out = target.owner, graph.centre, graph.left_out
+        self.nodes = [graph.centre, *(node for node in graph.nodes if node != graph.centre)]
+        self.true, self.guess = _links(graph.true), _links(graph.guess)
         self.names = dict(zip(self.nodes, _letters(), strict=False))
 
     def of(self, kind: str) -> set[Link]:
@@ -72,30 +74,29 @@ class Sample:
         return f"{counts} of {len(self.true)} true"
 
 
-def ego_graphs(code: str, guesses: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def ego_graphs(code: str, guesses: Sequence[Reconstruction]) -> list[Drawn]:
     """A picture for each policy, adversary and aim, as configured, or in the first control where not run.
 
     Policies under which the attack said the same share one.
     """
-    section: dict[str, Any] = {"pictures": [], "captions": [], "tables": []}
+    drawn = []
     records = by_place(guesses, lambda record: bool(samples_of(record)))
-    for policies, record in alike(records, lambda one, other: _graphs(one) == _graphs(other)):
-        samples = samples_of(record)
-        who = text.named(text.ADVERSARIES, record.get("adversary", "server"))
-        caption = f"{text.listed(policies)}: links that {who} reads, around a random node{beside(record)}"
+    for group in alike(records, lambda one, other: _graphs(one) == _graphs(other)):
+        samples, policies = samples_of(group.record), group.policies
+        who = text.named(text.ADVERSARIES, group.record.adversary)
+        caption = f"{text.listed(policies)}: links that {who} reads, around a random node{beside(group)}"
         counts = "; ".join(f"{s.owner}: {s.counts()}" for s in samples)
-        section["pictures"].append(picture(stem(code, policies[0], record), samples, f"{caption}. {counts}."))
-        section["captions"].append(caption)
-        section["tables"].append(_table(samples))
-    return section
+        name = stem(code, policies[0], group.record)
+        drawn.append(Drawn(picture(name, samples, f"{caption}. {counts}."), caption, _table(samples)))
+    return drawn
 
 
-def samples_of(record: Mapping[str, Any]) -> list[Sample]:
+def samples_of(record: Reconstruction) -> list[Sample]:
     """The neighbourhoods of a few targets that have one."""
     samples = []
-    for target in record["targets"]:
-        if target.get("graph"):
-            with suppress(KeyError, TypeError, ValueError):
+    for target in record.targets:
+        if target.graph:
+            with suppress(ValueError):
                 samples.append(Sample(target))
     return samples[:MOST_TARGETS]
 
@@ -134,7 +135,7 @@ def _graph(axes: Axes, sample: Sample, kinds: Sequence[str]) -> None:
     axes.set_axis_off()
 
 
-def _table(samples: Sequence[Sample]) -> dict[str, Any]:
+def _table(samples: Sequence[Sample]) -> Table:
     """Every true or guessed link, by the letters in the picture and the nodes' numbers."""
     rows = []
     for sample in samples:
@@ -145,15 +146,15 @@ def _table(samples: Sequence[Sample]) -> dict[str, Any]:
                     one, other = other, one
                 letters = f"{sample.names[one]}\u2013{sample.names[other]}"
                 rows.append([f"{sample.owner}{more}", letters, f"{one}\u2013{other}", kind])
-    return {"heads": ["owner", "link", "nodes", "the guess"], "rows": rows}
+    return Table(["owner", "link", "nodes", "the guess"], rows)
 
 
-def _graphs(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(str(t["owner"]), t.get("graph")) for t in record["targets"]]
+def _graphs(record: Reconstruction) -> list[tuple[str, JsonTable]]:
+    return [(target.owner, target.graph) for target in record.targets]
 
 
 def _links(pairs: Sequence[Sequence[int]]) -> set[Link]:
-    return {(min(int(a), int(b)), max(int(a), int(b))) for a, b in pairs}
+    return {(min(a, b), max(a, b)) for a, b in pairs}
 
 
 def _letters() -> itertools.chain[str]:

@@ -3,82 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from secure_fedgraph.experiment.schema.audit import Cell, NotRun
 from secure_fedgraph.report import text
-from secure_fedgraph.report.grouping import EACH, above, anchor, subject_of
+from secure_fedgraph.report.grouping import SINGLE_OWNERS, above, anchor, subject_of
 from secure_fedgraph.report.outcomes import aim_in_words
 
-SHORT = {EACH: "each owner"}
+SHORT = {SINGLE_OWNERS: "each owner"}
 
 
-def heat_map(
-    cells: Sequence[dict[str, Any]], not_run: Sequence[dict[str, Any]], policies: Sequence[str]
-) -> dict[str, Any]:
+def heat_map(cells: Sequence[Cell], not_run: Sequence[NotRun], policies: Sequence[str]) -> dict[str, object]:
     """For each attack and aim the worst of its cells under each policy: all settings, adversaries and seeds.
 
     Returns:
         ``policies`` and ``groups``: for each algorithm its ``rows``, each with ``places``.
     """
-    both = [*cells, *not_run]
-    shown = [p for p in policies if any(c.get("policy") == p for c in both)]
-    groups = []
-    for algorithm in dict.fromkeys(str(c.get("algorithm", "")) for c in both):
-        mine = [c for c in cells if str(c.get("algorithm", "")) == algorithm]
-        not_made = [c for c in not_run if str(c.get("algorithm", "")) == algorithm]
-        rows = []
-        for attack in dict.fromkeys(str(c.get("attack")) for c in (*mine, *not_made)):
-            aims = dict.fromkeys(_aim(c) for c in mine if c.get("attack") == attack)
-            for aim in aims or {EACH: None}:
-                of_attack = [c for c in mine if c.get("attack") == attack]
-                places = [
-                    _place(p, aim, [c for c in of_attack if c.get("policy") == p], attack, not_made)
-                    for p in shown
-                ]
-                rows.append(
-                    {
-                        "attack": attack,
-                        "code": attack.split("-")[0].upper(),
-                        "subject": subject_of(
-                            next(c for c in (*mine, *not_made) if c.get("attack") == attack)
-                        ),
-                        "aim": _short(aim, [c for c in of_attack if _aim(c) == aim]),
-                        "href": anchor(algorithm, attack),
-                        "run": bool(of_attack),
-                        "places": places,
-                    }
-                )
+    both: list[Cell | NotRun] = [*cells, *not_run]
+    shown = [p for p in policies if any(c.policy == p for c in both)]
+    groups: list[dict[str, object]] = []
+    for algorithm in dict.fromkeys(c.algorithm for c in both):
+        mine = [c for c in cells if c.algorithm == algorithm]
+        not_made = [c for c in not_run if c.algorithm == algorithm]
+        attacks = dict.fromkeys(c.attack for c in both if c.algorithm == algorithm)
+        rows = [
+            row
+            for attack in attacks
+            for row in _rows(
+                [c for c in mine if c.attack == attack], [c for c in not_made if c.attack == attack], shown
+            )
+        ]
         groups.append({"algorithm": text.named(text.ALGORITHMS, algorithm), "rows": rows})
     return {"policies": shown, "groups": groups}
 
 
-def _short(aim: str, cells: Iterable[dict[str, Any]]) -> str:
-    owners = {c["owners"] for c in cells if c.get("owners")}
+def _rows(
+    cells: Sequence[Cell], not_made: Sequence[NotRun], policies: Sequence[str]
+) -> list[dict[str, object]]:
+    """One attack's, a row for each aim."""
+    first = cells[0] if cells else not_made[0]
+    return [
+        {
+            "attack": first.attack,
+            "code": first.attack.split("-")[0].upper(),
+            "subject": subject_of(first),
+            "aim": _short(aim, [c for c in cells if _aim(c) == aim]),
+            "href": anchor(first.algorithm, first.attack),
+            "run": bool(cells),
+            "places": [
+                _place(p, aim, [c for c in cells if c.policy == p], any(c.policy == p for c in not_made))
+                for p in policies
+            ],
+        }
+        for aim in dict.fromkeys(_aim(c) for c in cells) or {SINGLE_OWNERS: None}
+    ]
+
+
+def _short(aim: str, cells: Iterable[Cell]) -> str:
+    owners = {c.owners for c in cells if c.owners}
     return SHORT.get(aim, "each, from what is left" if owners == {1} else "all together")
 
 
-def _aim(cell: dict[str, Any]) -> str:
-    return str((cell.get("settings") or {}).get("aim") or EACH)
+def _aim(cell: Cell) -> str:
+    return cell.settings.aim or SINGLE_OWNERS
 
 
-def _place(
-    policy: str, aim: str, cells: Sequence[dict[str, Any]], attack: str, left: Iterable[dict[str, Any]]
-) -> dict[str, Any]:
+def _place(policy: str, aim: str, cells: Sequence[Cell], missing: bool) -> dict[str, object]:
+    """The worst of the cells of one aim; ``missing``: some of an attack's cells were not run."""
     mine = [c for c in cells if _aim(c) == aim]
-    if not mine and any(c.get("outcome") == "refused" for c in cells):
-        mine = [c for c in cells if c.get("outcome") == "refused"]  # nothing was sent, so nothing was left
-    missing = any(c.get("attack") == attack and c.get("policy") == policy for c in left)
+    if not mine:  # nothing was sent, so nothing was left
+        mine = [c for c in cells if c.outcome == "refused"]
     worst = max(mine, key=_badness, default=None)
     if worst is None:
         return {
             "policy": policy,
             "state": "absent",
-            "text": "not run" if missing else "–",
+            "text": "not run" if missing else text.MISSING,
             "heat": 0,
             "says": "",
         }
-    score, base = text.real(worst.get("score")), text.real(worst.get("baseline")) or 0.0
-    state = "broken" if above(worst) else "leak" if worst.get("leaks") else str(worst.get("outcome"))
+    score, base = worst.score, worst.baseline or 0.0
+    state = "broken" if above(worst) else "leak" if worst.leaks else str(worst.outcome)
     state = "scored" if state == "score" else state
     says = f"{aim_in_words(aim, mine)}, under {policy}: {state}"
     if score is not None:
@@ -93,7 +97,6 @@ def _place(
     }
 
 
-def _badness(cell: dict[str, Any]) -> tuple[Any, ...]:
-    score, base = text.real(cell.get("score")), text.real(cell.get("baseline")) or 0.0
-    rank = {"score": 2, "blind": 1}.get(str(cell.get("outcome")), 0)
-    return above(cell), bool(cell.get("leaks")), rank, (score or 0.0) - base
+def _badness(cell: Cell) -> tuple[bool, bool, int, float]:
+    rank = {"score": 2, "blind": 1}.get(cell.outcome, 0)
+    return above(cell), cell.leaks, rank, (cell.score or 0.0) - (cell.baseline or 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,40 @@ from secure_fedgraph.report.figures.svg import GUESS, INK, LEAK, RULE, SERIES, T
 WIDTH = 4.6  # inches; at this size the text is still readable on a phone
 DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.6)), (0, (6, 2, 1, 2)), "-", (0, (2, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
+Line = tuple[list[float], list[float]]
+"""Rounds, and the value in each of them."""
 
 
-def over_rounds(
-    name: str, title: str, curves: Sequence[dict[str, Any]], as_percent: bool, alt: str
-) -> Picture:
-    """One measure over the rounds, a line for each curve.
+@dataclass(frozen=True)
+class Curve:
+    """One measure over the rounds, a line for each seed."""
 
-    Args:
-        curves: ``label`` and ``lines``: a list of (rounds, values), one for each seed. Lines that lie on each
-            other stay visible: the first is a broad band, each later one thinner, with its dash and marker.
+    label: str
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What one owner has, and what was guessed: a value for each word, or for each class."""
+
+    owner: str
+    true: np.ndarray
+    guess: np.ndarray
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Setting -> score."""
+
+    label: str
+    scores: dict[float, float]
+
+
+def over_rounds(name: str, title: str, curves: Sequence[Curve], as_percent: bool, alt: str) -> Picture:
+    """One measure over the rounds.
+
+    Curves that lie on each other stay visible: the first is a broad band, each later one thinner, with its
+    dash and marker.
     """
 
     def paint(figure: Figure) -> None:
@@ -32,7 +57,7 @@ def over_rounds(
         for i, curve in enumerate(curves):
             look = {"color": SERIES[i % len(SERIES)], "linestyle": DASHES[i % len(DASHES)]}
             broad = i == 0 and len(curves) > 1
-            lines = curve["lines"]
+            lines = curve.lines
             if len(lines) > 1:
                 for rounds, values in lines:
                     axes.plot(rounds, values, **look, linewidth=0.8, alpha=0.6)
@@ -46,7 +71,7 @@ def over_rounds(
                 solid_capstyle="round",
                 marker=None if broad or len(rounds) > 30 else MARKERS[i % len(MARKERS)],
                 markersize=max(3.0, 6.5 - 1.3 * i),
-                label=curve["label"] + (f" (mean of {len(lines)} seeds)" if len(lines) > 1 else ""),
+                label=curve.label + (f" (mean of {len(lines)} seeds)" if len(lines) > 1 else ""),
             )
         axes.set_ylabel(title)
         axes.set_xlabel("round")
@@ -58,23 +83,19 @@ def over_rounds(
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{round(100 * value, 2):g} %"))
             low, high = axes.get_ylim()
             axes.set_ylim(max(0.0, low), min(1.0, high) if high > 1 else high)
-        if len(curves) > 1 or len(curves[0]["lines"]) > 1:
+        if len(curves) > 1 or len(curves[0].lines) > 1:
             figure.legend(loc="outside lower center", ncols=min(3, len(curves)), handlelength=3.4)
 
     return draw(name, alt, paint, WIDTH, 3.1)
 
 
-def vocabulary(name: str, title: str, owners: Sequence[dict[str, Any]], alt: str) -> Picture:
-    """A strip of words for each owner: true, guessed, and where the two differ.
-
-    Args:
-        owners: ``owner``, ``true`` and ``guess`` (0/1 for each word).
-    """
+def vocabulary(name: str, title: str, owners: Sequence[Strip], alt: str) -> Picture:
+    """A strip of words for each owner: true, guessed, and where the two differ."""
 
     def paint(figure: Figure) -> None:
         panels = figure.subplots(len(owners), 1, squeeze=False, sharex=True)[:, 0]
         for axes, owner in zip(panels, owners, strict=True):
-            true, guess = np.asarray(owner["true"]) > 0, np.asarray(owner["guess"]) > 0
+            true, guess = owner.true > 0, owner.guess > 0
             wrong = true != guess
             for row, (words, colour) in enumerate(((true, TRUE), (guess, GUESS), (wrong, LEAK))):
                 axes.broken_barh(
@@ -90,26 +111,24 @@ def vocabulary(name: str, title: str, owners: Sequence[dict[str, Any]], alt: str
             axes.set_xlim(0, max(1, len(true)))
             axes.tick_params(length=0)
             axes.spines[["left", "bottom"]].set_visible(False)
-            axes.set_title(f"{owner['owner']}: {_wrong(wrong)}", fontweight="bold")
+            axes.set_title(f"{owner.owner}: {_wrong(wrong)}", fontweight="bold")
         panels[-1].set_xlabel(title)
 
     return draw(name, alt, paint, WIDTH, 0.55 + 0.98 * len(owners))
 
 
-def label_counts(
-    name: str, owners: Sequence[dict[str, Any]], top: float, classes: Sequence[str], alt: str
-) -> Picture:
+def label_counts(name: str, owners: Sequence[Strip], top: float, classes: Sequence[str], alt: str) -> Picture:
     """Training labels by class for each owner, true beside guessed; a bar past the top says its number.
 
     Args:
-        owners: ``owner``, ``true`` and ``guess`` (labels for each class).
+        owners: with the labels of each class.
         top: the highest count drawn, shared by the pictures that are compared.
     """
 
     def paint(figure: Figure) -> None:
         panels = figure.subplots(len(owners), 1, squeeze=False, sharex=True)[:, 0]
         for axes, owner in zip(panels, owners, strict=True):
-            true, guess = np.asarray(owner["true"], float), np.asarray(owner["guess"], float)
+            true, guess = owner.true, owner.guess
             places = np.arange(len(true))
             axes.bar(places - 0.2, np.minimum(true, top), 0.38, color=TRUE, label="true")
             axes.bar(
@@ -129,7 +148,7 @@ def label_counts(
             axes.set_axisbelow(True)
             axes.set_xticks(places, classes)
             axes.tick_params(axis="x", length=0)
-            axes.set_title(owner["owner"], fontweight="bold")
+            axes.set_title(owner.owner, fontweight="bold")
         panels[-1].set_xlabel("class")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
@@ -137,11 +156,11 @@ def label_counts(
     return draw(name, alt, paint, WIDTH, 0.85 + 1.35 * len(owners))
 
 
-def leak_curves(name: str, curves: Sequence[dict[str, Any]], places: Sequence[float], alt: str) -> Picture:
+def leak_curves(name: str, curves: Sequence[Reach], places: Sequence[float], alt: str) -> Picture:
     """A score from 0 to 1 over a setting, the settings evenly spaced.
 
     Args:
-        curves: ``label`` and ``scores``: setting -> score. Lines on each other: earlier ones are broader.
+        curves: lines on each other: earlier ones are broader.
         places: the settings, in order.
     """
 
@@ -149,14 +168,14 @@ def leak_curves(name: str, curves: Sequence[dict[str, Any]], places: Sequence[fl
         axes = figure.add_subplot()
         for i, curve in enumerate(curves):
             axes.plot(
-                [places.index(at) for at in curve["scores"]],
-                list(curve["scores"].values()),
+                [places.index(at) for at in curve.scores],
+                list(curve.scores.values()),
                 color=SERIES[i % len(SERIES)],
                 linestyle=DASHES[i % len(DASHES)],
                 linewidth=max(1.2, 3.4 - 0.5 * i),
                 marker=MARKERS[i % len(MARKERS)],
                 markersize=max(3.5, 9.0 - 1.2 * i),
-                label=curve["label"],
+                label=curve.label,
                 clip_on=False,
             )
         axes.set_xticks(range(len(places)), [f"{at:g}" for at in places])
@@ -179,7 +198,7 @@ def _past_the_top(axes: Axes, places: np.ndarray, guess: np.ndarray, top: float)
             axes.text(place, top * 1.05, f"{value:,.0f}", ha="center", va="bottom", color=INK, fontsize=8.5)
 
 
-def _mean(lines: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+def _mean(lines: Sequence[Line]) -> Line:
     """The mean line; seeds that stopped early end it where they end."""
     shortest = min(len(rounds) for rounds, _ in lines)
     values = np.array([values[:shortest] for _, values in lines], dtype=float)

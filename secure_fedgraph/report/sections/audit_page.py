@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from secure_fedgraph.experiment.schema import AuditResult, RunResult
+from secure_fedgraph.experiment.schema.audit import AuditedRun, Cell
+from secure_fedgraph.experiment.schema.part import JsonTable
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.heat import heat_map
 from secure_fedgraph.report.grouping import AS_CONFIGURED
-from secure_fedgraph.report.outcomes import outcome_table, verdicts
+from secure_fedgraph.report.outcomes import Verdict, outcome_table, verdicts
 from secure_fedgraph.report.sections import learning, trained
 from secure_fedgraph.report.sections.conformance import conformance_section, left_out
 from secure_fedgraph.report.sections.empirical import empirical
 from secure_fedgraph.report.sections.leak_curves import leak_curves
+from secure_fedgraph.report.sections.learning import Learning
 from secure_fedgraph.report.sections.ledger import ledger
+from secure_fedgraph.report.sections.parts import Section, Story
 from secure_fedgraph.report.sections.reconstructed import reconstructed
-from secure_fedgraph.report.sections.trained import Trained
+from secure_fedgraph.report.sections.trained import Source, Trained
 
 NOUNS = {"client": "owner", "last client": "owner", "coalition": "coalition of owners"}
 SUMMARY = {
@@ -27,53 +31,65 @@ SUMMARY = {
     "refused": "Refused before round 1 under {}.",
     "absent": "Not run under {}.",
 }
+"""What is said of the policies in one state, worst first."""
+LOWER_BOUND = "; a lower bound where a search was stopped"
 
 
-def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Everything that ``audit.html`` prints, from a ``secure-fedgraph/audit/1`` object."""
-    config, cells = audit.get("config") or {}, audit.get("cells") or []
-    not_run = audit.get("not_run") or []
-    policies = list(dict.fromkeys([*(audit.get("policies") or []), *(c.get("policy") for c in cells)]))
-    algorithms = list(dict.fromkeys(str(c.get("algorithm", "")) for c in (*cells, *not_run)))
+@dataclass(frozen=True)
+class Chapter:
+    """One algorithm.
+
+    Args:
+        name: in words.
+        verdicts: on each policy.
+        state: the worst of them.
+        summary: a ``state`` and a ``text`` for each state that a policy is in.
+        outcomes: the table of its cells.
+        compared: true against reconstructed.
+    """
+
+    name: str
+    verdicts: list[Verdict]
+    state: str
+    summary: list[dict[str, str]]
+    outcomes: dict[str, object]
+    compared: list[Section]
+
+
+def audit_story(audit: AuditResult) -> Story:
+    """Everything that ``audit.html`` prints."""
+    config, cells, not_run = audit.config, audit.cells, audit.not_run
+    policies = list(dict.fromkeys([*audit.policies, *(c.policy for c in cells)]))
+    algorithms = list(dict.fromkeys([*(c.algorithm for c in cells), *(c.algorithm for c in not_run)]))
     several = len(algorithms) > 1
-    runs = _as_configured(audit.get("runs") or [], policies, several)
-    learnings = [part for part in _learnings(runs, several) if part]
-    data = trained.source(runs[0].results[0].get("data") or {} if runs else {"data": config.get("data")})
+    runs = _as_configured(audit.runs, policies, several)
+    learnings = _learnings(runs, several)
     chapters = [_chapter(name, audit, policies, several) for name in algorithms or [""]]
-    compared = [section for chapter in chapters for section in chapter["compared"]]
-    adversaries: dict[str, dict[str, None]] = {}
-    for c in cells:
-        who = str(c.get("adversary", "server"))
-        adversaries.setdefault(str(c.get("behaviour", "")), {})[NOUNS.get(who, who)] = None
-    adversary = text.listed(
-        (f"{how} {text.listed(who, 'or')}".strip() for how, who in adversaries.items()), "or"
-    )
+    compared = [section for chapter in chapters for section in chapter.compared]
     subjects = text.listed(text.named(text.ALGORITHMS, name) for name in algorithms)
-    where = text.listed(dict.fromkeys(trained.source(c)["name"] for c in audit.get("configs") or []))
-    return {
+    subject = subjects or text.named(text.ALGORITHMS, config.get("algorithm"))
+    where = text.listed(dict.fromkeys(trained.data_name(c.get("data")) for c in audit.configs))
+    data = trained.source(runs[0].results[0].data) if runs else Source(trained.data_name(config.get("data")))
+    adversary = _adversaries(cells)
+    told: dict[str, object] = {
         "kind": "audit",
-        "title": f"{subjects or text.named(text.ALGORITHMS, config.get('algorithm'))} on "
-        f"{where or data['name']}: what leaks",
+        "title": f"{subject} on {where or data.name}: what leaks",
         "adversaries": adversary,
         "article": "an" if adversary[:1] in "aeio" or adversary.startswith("hon") else "a",
-        "command": audit.get("command", ""),
-        "owned": trained.owners(audit.get("configs") or [config]),
-        "source": {**trained.source({}), "name": where} if several else data,
-        "seed": audit.get("seed"),
-        "seconds": audit.get("seconds"),
-        "rounds": None
-        if several
-        else runs[0].results[0].get("config", {}).get("rounds")
-        if runs
-        else config.get("rounds"),
+        "command": audit.command,
+        "owned": trained.owners(audit.configs or [config]),
+        "source": Source(where) if several else data,
+        "seed": audit.seed,
+        "seconds": audit.seconds,
+        "rounds": None if several else (runs[0].results[0].config if runs else config).get("rounds"),
         "several": several,
-        "ceilings": any((text.real(c.get("ceiling")) or 1.0) < 1 for c in cells),
-        "broken": audit.get("broken") or [],
-        "estimate": (audit.get("estimate") or {}).get("sentence", ""),
+        "ceilings": any(c.ceiling is not None and 0 < c.ceiling < 1 for c in cells),
+        "broken": audit.broken,
+        "estimate": audit.estimate.sentence if audit.estimate else "",
         "heat": heat_map(cells, not_run, policies),
         "chapters": chapters,
-        "conformance": conformance_section(audit.get("conformance") or [], several),
-        "empirical": empirical(audit.get("empirical") or [], several),
+        "conformance": conformance_section(audit.conformance, several),
+        "empirical": empirical(audit.empirical, several),
         "left_out": left_out(not_run),
         "compared": compared,
         "accuracy": learnings[0] if learnings else None,
@@ -85,83 +101,101 @@ def audit_story(audit: dict[str, Any], folder: Path) -> dict[str, Any]:
         "ledger": ledger(runs),
         "seen": trained.seen(runs),
         "partition": trained.partition(runs),
-        "facts": trained.facts(_settled(runs, config, audit), audit.get("versions") or {}),
-        "pictures": trained.pictures(*learnings, *compared),
+        "facts": trained.facts(_settled(runs, audit), audit.versions),
     }
+    pictures = [picture for part in learnings for picture in part.pictures]
+    return Story(told, pictures + [drawn.picture for section in compared for drawn in section.drawn])
 
 
-def _chapter(name: str, audit: dict[str, Any], policies: list[str], several: bool) -> dict[str, Any]:
+def _adversaries(cells: Sequence[Cell]) -> str:
+    """Who attacks, and how."""
+    by_behaviour: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        noun = NOUNS.get(cell.adversary, cell.adversary)
+        by_behaviour.setdefault(cell.behaviour, {})[noun] = None
+    return text.listed((f"{how} {text.listed(who, 'or')}".strip() for how, who in by_behaviour.items()), "or")
+
+
+def _chapter(name: str, audit: AuditResult, policies: list[str], several: bool) -> Chapter:
     """One algorithm: the verdict on each policy, its outcomes, true against reconstructed."""
-    cells = [c for c in audit.get("cells") or [] if str(c.get("algorithm", "")) == name]
-    guesses = [r for r in audit.get("reconstructions") or [] if not several or r.get("algorithm") == name]
-    title, labels = text.named(text.ALGORITHMS, name), policies
+    cells = [cell for cell in audit.cells if cell.algorithm == name]
+    guesses, title, labels = audit.reconstructions, text.named(text.ALGORITHMS, name), policies
     if several:
-        guesses = [{**r, "policy": f"{title}, {r.get('policy')}"} for r in guesses]
+        guesses = [
+            guess.model_copy(update={"policy": f"{title}, {guess.policy}"})
+            for guess in guesses
+            if guess.algorithm == name
+        ]
         labels = [f"{title}, {policy}" for policy in policies]
-    lost = [c for c in audit.get("not_run") or [] if str(c.get("algorithm", "")) == name]
-    verdict_rows = verdicts(cells, policies, {str(c.get("policy")) for c in lost if c.get("failed")})
+    lost = [one for one in audit.not_run if one.algorithm == name]
+    rows = verdicts(cells, policies, {one.policy for one in lost if one.failed})
     by_state: dict[str, list[str]] = {}
-    for row in verdict_rows:
-        by_state.setdefault(row["state"], []).append(row["policy"])
-    left = (c.get("policy") for c in lost)
-    unseen = [p for p in dict.fromkeys(left) if all(p != row["policy"] for row in verdict_rows)]
-    by_state |= {"absent": [str(policy) for policy in unseen]} if unseen else {}
-    states = ("leaks", "together", "scored", "nothing", "refused", "absent")
-    return {
-        "name": title,
-        "verdicts": verdict_rows,
-        "state": next((state for state in states if state in by_state), "absent"),
-        "summary": [
-            {"state": state, "text": SUMMARY[state].format(text.listed(by_state[state]))}
-            for state in states
-            if state in by_state
-        ],
-        "outcomes": outcome_table(cells, policies),
-        "compared": [*_curves_with_limits(cells, policies), *reconstructed(guesses, labels)],
-    }
+    for row in rows:
+        by_state.setdefault(row.state, []).append(row.policy)
+    judged = {row.policy for row in rows}
+    if unseen := [policy for policy in dict.fromkeys(one.policy for one in lost) if policy not in judged]:
+        by_state["absent"] = unseen
+    summary = [
+        {"state": state, "text": sentence.format(text.listed(by_state[state]))}
+        for state, sentence in SUMMARY.items()
+        if state in by_state
+    ]
+    return Chapter(
+        name=title,
+        verdicts=rows,
+        state=summary[0]["state"] if summary else "absent",
+        summary=summary,
+        outcomes=outcome_table(cells, policies),
+        compared=[*_curves_with_limits(cells, policies), *reconstructed(guesses, labels)],
+    )
 
 
-def _learnings(runs: list[Trained], several: bool) -> list[dict[str, Any] | None]:
+def _learnings(runs: list[Trained], several: bool) -> list[Learning]:
     """Accuracy over rounds, a part for each algorithm: curves of several on one plot tell nothing."""
     if not several:
-        return [learning.accuracy(runs)]
+        whole = learning.accuracy(runs)
+        return [whole] if whole else []
     algorithms = list(dict.fromkeys(run.label.split(", ")[0] for run in runs))
-    parts: list[dict[str, Any] | None] = []
+    parts = []
     for number, name in enumerate(algorithms):
         mine = [run for run in runs if run.label.split(", ")[0] == name]
-        short = [Trained(r.label.removeprefix(f"{name}, "), r.results, r.histories) for r in mine]
-        part = learning.accuracy(short, f"-{number}")
-        parts.append({**part, "heading": name} if part else None)
+        short = [replace(run, label=run.label.removeprefix(f"{name}, ")) for run in mine]
+        if part := learning.accuracy(short, f"-{number}"):
+            parts.append(replace(part, heading=name))
     return parts
 
 
-def _curves_with_limits(cells: list[dict[str, Any]], policies: list[str]) -> list[dict[str, Any]]:
+def _curves_with_limits(cells: Sequence[Cell], policies: list[str]) -> list[Section]:
     """The curves, with a word where a point is a lower bound because its search was stopped."""
     sections = leak_curves(cells, policies)
-    if any((c.get("details") or {}).get("searches_stopped") for c in cells):
-        for section in sections:
-            section["captions"] = [
-                f"{c}; a lower bound where a search was stopped" for c in section["captions"]
-            ]
-    return sections
-
-
-def _settled(runs: list[Trained], config: dict[str, Any], audit: dict[str, Any]) -> dict[str, Any]:
-    """The configuration with its defaults, and what was asked of the audit beside it."""
-    whole = (runs[0].results[0].get("config") or config) if runs else config
-    asked = {key: audit[key] for key in ("controls", "effort") if audit.get(key) is not None}
-    return {**whole, **({"audit": asked} if asked else {})}
-
-
-def _as_configured(runs: Iterable[dict[str, Any]], policies: list[str], several: bool) -> list[Trained]:
-    """The runs of each policy, the attacks' positive controls left out."""
-    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {} if several else {("", p): [] for p in policies}
-    for run in runs:
-        if run.get("variant", AS_CONFIGURED) == AS_CONFIGURED and run.get("result"):
-            name = text.named(text.ALGORITHMS, run.get("algorithm")) if several else ""
-            grouped.setdefault((name, str(run.get("policy"))), []).append(run["result"])
+    if not any(cell.details.get("searches_stopped") for cell in cells):
+        return sections
     return [
-        Trained(f"{name}, {policy}" if name else policy, results, [r.get("rounds") or [] for r in results])
+        replace(section, drawn=[replace(d, caption=f"{d.caption}{LOWER_BOUND}") for d in section.drawn])
+        for section in sections
+    ]
+
+
+def _settled(runs: list[Trained], audit: AuditResult) -> JsonTable:
+    """The configuration with its defaults, and what was asked of the audit beside it."""
+    whole = (runs[0].results[0].config or audit.config) if runs else audit.config
+    asked: JsonTable = {}
+    if audit.controls is not None:
+        asked["controls"] = [*audit.controls]
+    if audit.effort is not None:
+        asked["effort"] = audit.effort
+    return {**whole, "audit": asked} if asked else whole
+
+
+def _as_configured(runs: Sequence[AuditedRun], policies: list[str], several: bool) -> list[Trained]:
+    """The runs of each policy, the attacks' positive controls left out."""
+    grouped: dict[tuple[str, str], list[RunResult]] = {} if several else {("", p): [] for p in policies}
+    for run in runs:
+        if run.variant == AS_CONFIGURED:
+            name = text.named(text.ALGORITHMS, run.algorithm) if several else ""
+            grouped.setdefault((name, run.policy), []).append(run.result)
+    return [
+        Trained(f"{name}, {policy}" if name else policy, results, [result.rounds for result in results])
         for (name, policy), results in grouped.items()
         if results
     ]

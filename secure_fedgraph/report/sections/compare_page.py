@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
-from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
+from secure_fedgraph.experiment.schema import CompareResult
+from secure_fedgraph.experiment.schema.compare import Point
+from secure_fedgraph.experiment.schema.part import Epsilon
 from secure_fedgraph.report import text as words
+from secure_fedgraph.report.figures.drawn import Table
 from secure_fedgraph.report.figures.plots import DASHES, MARKERS, WIDTH
 from secure_fedgraph.report.figures.svg import MUTED, SERIES, Picture, draw
 from secure_fedgraph.report.grouping import exact_of_too_few
 from secure_fedgraph.report.sections import trained
+from secure_fedgraph.report.sections.parts import Story
+from secure_fedgraph.report.sections.trained import Source
 
 BASELINES = ("no privacy", "no collaboration")
 TITLES = {
@@ -31,26 +35,25 @@ LABEL = 26
 """The longest legend label, in characters, for a legend in two columns."""
 
 
-def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Everything that ``compare.html`` prints, from a ``secure-fedgraph/compare/1`` object."""
-    config, points = value["config"], value["points"]
-    ran = [row for row in points if row.get("outcome") == "ran"]
-    unit, best = str(config.get("unit", "client")), set(value.get("pareto") or [])
+def compare_story(value: CompareResult) -> Story:
+    """Everything that ``compare.html`` prints."""
+    config, points = value.config, value.points
+    ran = [row for row in points if row.outcome == "ran"]
+    unit, best = str(config.get("unit", "client")), set(value.pareto)
     key = _key(ran)
     curve = _curve(ran, key, unit)
-    attacks = list(dict.fromkeys(attack for row in ran for attack in row.get("leak") or {}))
-    versions = value.get("versions") or {}
-    data = words.named(words.DATA, str(config.get("data", "")))
-    return {
+    attacks = list(dict.fromkeys(attack for row in ran for attack in row.leak))
+    data = words.named(words.DATA, config.get("data", ""))
+    told: dict[str, object] = {
         "kind": "compare",
         "title": f"{_subjects(points)} on {data}: accuracy under privacy",
         "measure": {"mae": "error (mean absolute)", "auc": "area under the ROC curve"}.get(key, "accuracy"),
-        "command": value.get("command", ""),
+        "command": value.command,
         "owned": trained.owners([config]),
-        "source": {"name": data, "nodes": None, "source": "", "digest": ""},
+        "source": Source(data),
         "rounds": config.get("rounds"),
-        "seed": value.get("seeds"),
-        "seconds": value.get("seconds"),
+        "seed": value.seeds,
+        "seconds": value.seconds,
         "accuracy": None,
         "unit": unit,
         "verdicts": _verdicts(ran, key, unit),
@@ -58,73 +61,73 @@ def compare_story(value: dict[str, Any], folder: Path) -> dict[str, Any]:
         "caption": f"{_title(key)[:1].upper()}{_title(key)[1:]} at each budget for one {unit}",
         "numbers": _numbers(ran, key),
         "every": _every(ran, key, unit, best),
-        "refused": [row for row in points if row.get("outcome") not in ("ran", "failed")],
-        "failed": [row for row in points if row.get("outcome") == "failed"],
-        "unattacked": [row for row in points if "leak_failed" in row],
+        "refused": [row for row in points if row.outcome == "refused"],
+        "failed": [row for row in points if row.outcome == "failed"],
+        "unattacked": [row for row in points if row.leak_failed is not None],
         "leaks": _leaks(ran, attacks, unit) if attacks else None,
         "settings": [(k, json.dumps(v)) for k, v in sorted(config.items()) if v not in (None, {}, [])],
-        "versions": sorted(versions.items()),
-        "facts": {"own_version": versions.get("secure-fedgraph", "")},
-        "pictures": [curve] if curve else [],
+        "versions": sorted(value.versions.items()),
+        "facts": {"own_version": value.versions.get("secure-fedgraph", "")},
     }
+    return Story(told, [curve] if curve else [])
 
 
-def _subjects(points: Sequence[Mapping[str, Any]]) -> str:
-    compared = (r.get("algorithm") for r in points if r.get("kind") != "no collaboration")
+def _subjects(points: Sequence[Point]) -> str:
+    compared = (row.algorithm for row in points if row.kind != "no collaboration")
     return words.listed(dict.fromkeys(words.named(words.ALGORITHMS, name) for name in compared))
 
 
-def _key(ran: Sequence[Mapping[str, Any]]) -> str:
-    scores = ran[0]["accuracy"] if ran else {}
+def _key(ran: Sequence[Point]) -> str:
+    scores = ran[0].accuracy.named() if ran else {}
     return next((k for k in ("global", "auc", "mae", "local") if k in scores), "global")
 
 
-def _score(row: Mapping[str, Any], key: str) -> float | None:
-    score = row["accuracy"].get(key, row["accuracy"].get("local"))
-    return None if score is None else float(score)
+def _score(row: Point, key: str) -> float | None:
+    scores = row.accuracy.named()
+    return scores.get(key, scores.get("local"))
 
 
 def _title(key: str) -> str:
     return TITLES.get(key, f"{key} score")
 
 
-def _bound(value: Any) -> str:
+def _bound(value: Epsilon | None) -> str:
     """An epsilon in a table; none was asked for where it is None."""
     if value is None:
         return "none"
     return "∞" if value == "inf" or math.isinf(float(value)) else f"{float(value):.4g}"
 
 
-def _lines(ran: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+def _lines(ran: Sequence[Point]) -> dict[tuple[str, str], list[Point]]:
     """(algorithm, policy) -> its points with a budget, by budget."""
-    lines: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    lines: dict[tuple[str, str], list[Point]] = {}
     for row in ran:
-        if row["kind"] == "budget":
-            lines.setdefault((str(row["algorithm"]), str(row["policy"])), []).append(row)
-    return {name: sorted(rows, key=lambda r: float(r["epsilon"])) for name, rows in lines.items()}
+        if row.kind == "budget":
+            lines.setdefault((row.algorithm, row.policy), []).append(row)
+    return {name: sorted(rows, key=lambda r: float(r.epsilon)) for name, rows in lines.items()}
 
 
-def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | None:
+def _curve(ran: Sequence[Point], key: str, unit: str) -> Picture | None:
     lines = _lines(ran)
     if not lines:
         return None
     algorithms = list(dict.fromkeys(name for name, _ in lines))
     baselines: dict[tuple[str, float], list[str]] = {}  # lines that coincide are one
     for row in ran:
-        if row["kind"] in BASELINES and (score := _score(row, key)) is not None:
-            owners = baselines.setdefault((row["kind"], score), [])
-            owners.append(words.named(words.ALGORITHMS, row["algorithm"]))
+        if row.kind in BASELINES and (score := _score(row, key)) is not None:
+            owners = baselines.setdefault((row.kind, score), [])
+            owners.append(words.named(words.ALGORITHMS, row.algorithm))
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        log_epsilons = sorted({math.log(float(row["epsilon"])) for rows in lines.values() for row in rows})
+        log_epsilons = sorted({math.log(float(row.epsilon)) for rows in lines.values() for row in rows})
         step = DODGE * max(log_epsilons[-1] - log_epsilons[0], 1.0)
         for i, ((algorithm, policy), rows) in enumerate(lines.items()):
             shift = math.exp(step * (i - (len(lines) - 1) / 2))
             middles = [_score(row, key) or 0.0 for row in rows]
-            spans = [(row.get("interval") or {}).get(key) for row in rows]
+            spans = [row.interval.get(key) for row in rows]
             axes.errorbar(
-                [float(row["epsilon"]) * shift for row in rows],
+                [float(row.epsilon) * shift for row in rows],
                 middles,
                 yerr=[
                     [m - (s[0] if s else m) for m, s in zip(middles, spans, strict=True)],
@@ -145,7 +148,7 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
                 linestyle="-" if kind == "no privacy" else (0, (2, 2)),
                 label=f"{kind} ({words.listed(owners)})" if several else kind,
             )
-        budgets = sorted({float(row["epsilon"]) for rows in lines.values() for row in rows})
+        budgets = sorted({float(row.epsilon) for rows in lines.values() for row in rows})
         axes.set_xscale("log")
         axes.set_xticks(budgets, [f"{b:g}" for b in budgets])
         axes.minorticks_off()
@@ -160,7 +163,7 @@ def _curve(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> Picture | N
 
     points = "; ".join(
         f"{algorithm} under {policy}: "
-        + ", ".join(f"{_score(r, key):.3f} at epsilon {float(r['epsilon']):g}" for r in rows)
+        + ", ".join(f"{_score(r, key):.3f} at epsilon {float(r.epsilon):g}" for r in rows)
         for (algorithm, policy), rows in lines.items()
     )
     height = 3.0 + 0.12 * (len(lines) + len(baselines))
@@ -172,36 +175,36 @@ def _columns(labels: Sequence[str]) -> int:
     return 2 if max(map(len, labels)) <= LABEL else 1
 
 
-def _numbers(ran: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
+def _numbers(ran: Sequence[Point], key: str) -> Table:
     rows = []
     for (algorithm, policy), points in _lines(ran).items():
         for row in points:
-            span = (row.get("interval") or {}).get(key)
+            span = row.interval.get(key)
             rows.append(
                 [
                     f"{algorithm}, {policy}",
-                    f"{float(row['epsilon']):g}",
+                    f"{float(row.epsilon):g}",
                     f"{_score(row, key):.4f}",
                     f"{span[0]:.4f} to {span[1]:.4f}" if span else "one seed",
                 ]
             )
-    return {"heads": ["line", "ε", "mean", "95 % interval"], "rows": rows}
+    return Table(["line", "ε", "mean", "95 % interval"], rows)
 
 
-def _every(ran: Sequence[Mapping[str, Any]], key: str, unit: str, best: set[str]) -> dict[str, Any]:
+def _every(ran: Sequence[Point], key: str, unit: str, best: set[str]) -> Table:
     rows = []
     for row in ran:
-        spread, local = (row.get("std") or {}).get(key), row["accuracy"].get("local")
+        spread, local = row.std.get(key), row.accuracy.get("local")
         rows.append(
             [
-                _label(row) + (" *" if row["name"] in best else ""),
-                _bound(row.get("budget", row["epsilon"])),
-                _bound(row["spent"]) + (" (rests on masks)" if row.get("computational") else ""),
+                _label(row) + (" *" if row.name in best else ""),
+                _bound(row.asked),
+                _bound(row.spent) + (" (rests on masks)" if row.computational else ""),
                 f"{_score(row, key):.4f}" + (f" ± {spread:.4f}" if spread is not None else ""),
                 "" if local is None else f"{local:.4f}",
-                words.size(row["bytes"]),
-                words.seconds(row["seconds"]),
-                row["seeds"],
+                words.size(row.bytes),
+                words.seconds(row.seconds),
+                row.seeds,
             ]
         )
     heads = [
@@ -214,64 +217,68 @@ def _every(ran: Sequence[Mapping[str, Any]], key: str, unit: str, best: set[str]
         "time",
         "seeds",
     ]
-    return {"heads": heads, "rows": rows}
+    return Table(heads, rows)
 
 
-def _label(row: Mapping[str, Any]) -> str:
-    label = f"{words.named(words.ALGORITHMS, row['algorithm'])}, {row['policy']}"
-    return label + (f" ({row['kind']})" if row["kind"] in BASELINES else "")
+def _label(row: Point) -> str:
+    label = f"{words.named(words.ALGORITHMS, row.algorithm)}, {row.policy}"
+    return label + (f" ({row.kind})" if row.kind in BASELINES else "")
 
 
-def _leaks(ran: Sequence[Mapping[str, Any]], attacks: Sequence[str], unit: str) -> dict[str, Any]:
-    rows = [[_label(row), _bound(row["epsilon"]), *(_leak(row, attack) for attack in attacks)] for row in ran]
-    return {"heads": ["point", f"ε ({unit})", *attacks], "rows": rows}
+def _leaks(ran: Sequence[Point], attacks: Sequence[str], unit: str) -> Table:
+    rows = [[_label(row), _bound(row.epsilon), *(_leak(row, attack) for attack in attacks)] for row in ran]
+    return Table(["point", f"ε ({unit})", *attacks], rows)
 
 
-def _leak(row: Mapping[str, Any], attack: str) -> str:
+def _leak(row: Point, attack: str) -> str:
     """A score, whether it beats the best trivial guess, and that guess; older files tell the score alone."""
-    value, leak = (row.get("leak") or {}).get(attack), (row.get("leaks") or {}).get(attack)
+    value, leak = row.leak.get(attack), row.leaks.get(attack)
     if value is None:
-        return "failed" if "leak_failed" in row else "not run"
+        return "not run" if row.leak_failed is None else "failed"
     if not isinstance(value, float):
-        return str(value)
+        return value
     if leak is None:
         return f"{value:.3f}"
-    few = "exact, of too few to tell" if exact_of_too_few(leak) else "no better"
-    return f"{value:.3f} {'leaks' if leak['leaks'] else few} (guess {leak['baseline']:.3f})"
+    few = (
+        "exact, of too few to tell"
+        if exact_of_too_few(leak.score, leak.leaks, leak.baseline)
+        else "no better"
+    )
+    return f"{value:.3f} {'leaks' if leak.leaks else few} (guess {leak.baseline:.3f})"
 
 
-def _worth(row: Mapping[str, Any], key: str) -> bool:
+def _worth(row: Point, key: str) -> bool:
     """Whether a row beats local training, beyond the interval of the differences where there is one."""
-    gain = (row.get("over_alone") or {}).get(key)
-    return gain is not None and (gain["interval"] or [gain["mean"]])[0] > 0
+    gain = row.over_alone.get(key)
+    return gain is not None and (gain.interval or [gain.mean])[0] > 0
 
 
-def _on_own_tests(row: Mapping[str, Any], alone: Mapping[str, Any], key: str) -> str:
+def _on_own_tests(row: Point, alone: Point, key: str) -> str:
     """The scores on owners' own test data, where local training may be better."""
-    mine, alone_score = row["accuracy"].get("local"), alone["accuracy"].get("local")
+    mine, alone_score = row.accuracy.get("local"), alone.accuracy.get("local")
     if key == "local" or mine is None or alone_score is None:
         return ""
     return f" On owners' own test data it has {mine:.3f}, and local training {alone_score:.3f}."
 
 
-def _verdicts(ran: Sequence[Mapping[str, Any]], key: str, unit: str) -> list[str]:
+def _verdicts(ran: Sequence[Point], key: str, unit: str) -> list[str]:
     """One sentence a line: the smallest budget that is worth more than local training."""
     sentences = []
-    alone = [r for r in ran if r["kind"] == "no collaboration" and _score(r, key) is not None]
-    seeds = max((int(r.get("seeds", 1)) for r in ran), default=1)
+    alone = [r for r in ran if r.kind == "no collaboration" and _score(r, key) is not None]
+    seeds = max((r.seeds for r in ran), default=1)
     how = "seed by seed, beyond the 95 % interval of the difference" if seeds > 1 else "in this one seed"
     for (algorithm, policy), rows in _lines(ran).items():
         name = words.named(words.ALGORITHMS, algorithm)
-        no_privacy = (r for r in ran if r["kind"] == "no privacy" and r["algorithm"] == algorithm)
+        no_privacy = (r for r in ran if r.kind == "no privacy" and r.algorithm == algorithm)
         without_privacy = next((_score(r, key) for r in no_privacy), None)
         last = rows[-1]
-        text = f"{name} under {policy}: {_score(last, key):.3f} at epsilon {float(last['epsilon']):g} "
+        text = f"{name} under {policy}: {_score(last, key):.3f} at epsilon {float(last.epsilon):g} "
         text += f"for one {unit}"
         text += f", {without_privacy:.3f} without privacy." if without_privacy is not None else "."
         if alone:
             worth = list(takewhile(lambda r: _worth(r, key), reversed(rows)))
             text += (
-                f" From epsilon {float(worth[-1]['epsilon']):g} on it is worth more than local training "
+                f" From epsilon {float(worth[-1].epsilon):g} on it is worth more than local training "
                 if worth
                 else " At the largest budget tried it is not worth more than local training "
             ) + f"({_score(alone[0], key):.3f}), {how}."

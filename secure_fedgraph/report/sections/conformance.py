@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from secure_fedgraph.experiment.schema.audit import Conformance, NotRun
 from secure_fedgraph.report import text
 
 ORDER = ("failed", "leak", "passed", "nothing to check")
 SHOWN = {"failed": "fails", "leak": "leak", "passed": "passed", "nothing to check": "–"}
 
 
-def conformance_section(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] | None:
+def conformance_section(rows: Sequence[Conformance], several: bool) -> dict[str, object] | None:
     """Runs down by algorithm and policy, checks across; the worst of the seeds and settings of each.
 
     Returns:
@@ -20,62 +20,65 @@ def conformance_section(rows: Sequence[dict[str, Any]], several: bool) -> dict[s
     """
     if not rows:
         return None
-
-    def column(row: dict[str, Any]) -> str:
-        policy = str(row.get("policy"))
-        return f"{text.named(text.ALGORITHMS, row.get('algorithm'))}, {policy}" if several else policy
-
-    heads = list(dict.fromkeys(map(column, rows)))
-    checks = dict.fromkeys((str(r["check"]), str(r.get("says", ""))) for r in rows)
-    table, findings = [], []
-    for head in heads:
+    by_head: dict[str, list[Conformance]] = {}
+    for row in rows:
+        name = text.named(text.ALGORITHMS, row.algorithm)
+        by_head.setdefault(f"{name}, {row.policy}" if several else row.policy, []).append(row)
+    checks = list(dict.fromkeys((row.check, row.says) for row in rows))
+    table: list[dict[str, object]] = []
+    findings: list[dict[str, object]] = []
+    for head, of_head in by_head.items():
         places = []
         for check, _ in checks:
-            mine = [r for r in rows if column(r) == head and r["check"] == check]
-            worst = min((str(r["outcome"]) for r in mine), key=ORDER.index, default="nothing to check")
+            mine = [row for row in of_head if row.check == check]
+            worst = min((row.outcome for row in mine), key=ORDER.index, default="nothing to check")
             places.append({"state": worst.split(" ")[0], "text": SHOWN.get(worst, worst)})
-            problems = list(dict.fromkeys(f for r in mine for f in r.get("findings") or []))
-            unchecked = list(dict.fromkeys(str(r["reason"]) for r in mine if r.get("reason")))
-            if unchecked:
-                where = f"{head}: {check} was not checked"
-                findings.append({"where": where, "leak": False, "lines": unchecked})
-            if problems:
-                findings.append({"where": f"{head}: {check}", "leak": worst == "leak", "lines": problems})
+            findings += _findings(f"{head}: {check}", mine, worst == "leak")
         table.append({"label": head, "places": places})
-    failed = sum(r["outcome"] == "failed" for r in rows)
-    leaks = sum(r["outcome"] == "leak" for r in rows)
-    runs = len({(r.get("algorithm"), r.get("policy"), r.get("seed"), r.get("variant")) for r in rows})
-    sentence = f"{len(checks)} checks of {runs} run{'s' * (runs > 1)}: "
+    return {"checks": checks, "rows": table, "findings": findings, "sentence": _sentence(rows, len(checks))}
+
+
+def _findings(where: str, rows: Sequence[Conformance], leak: bool) -> list[dict[str, object]]:
+    """Why a check was not made, and what it found."""
+    unchecked = list(dict.fromkeys(row.reason for row in rows if row.reason))
+    problems = list(dict.fromkeys(finding for row in rows for finding in row.findings))
+    found: list[dict[str, object]] = []
+    if unchecked:
+        found.append({"where": f"{where} was not checked", "leak": False, "lines": unchecked})
+    if problems:
+        found.append({"where": where, "leak": leak, "lines": problems})
+    return found
+
+
+def _sentence(rows: Sequence[Conformance], checks: int) -> str:
+    failed = sum(row.outcome == "failed" for row in rows)
+    leaks = sum(row.outcome == "leak" for row in rows)
+    runs = len({(row.algorithm, row.policy, row.seed, row.variant) for row in rows})
+    sentence = f"{checks} checks of {runs} run{'s' * (runs > 1)}: "
     sentence += "none fails" if not failed else f"{failed} fail"
     if leaks:
         sentence += (
             f"; {leaks} time{'s' * (leaks > 1)} a client's data stood in a message that nothing protects"
         )
-    return {
-        "checks": list(checks),
-        "rows": table,
-        "findings": findings,
-        "sentence": sentence + ".",
-        "failed": failed,
-    }
+    return sentence + "."
 
 
-def left_out(rows: Sequence[dict[str, Any]]) -> list[list[Any]]:
+def left_out(rows: Sequence[NotRun]) -> list[list[str]]:
     """What was not run, one row for what shares a setting and a reason."""
-    by_place: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
+    policies: dict[tuple[str, str, int, str], dict[str, None]] = {}
+    codes: dict[tuple[str, str, int, str], dict[str, None]] = {}
     for row in rows:
-        place = tuple(str(row.get(key, "")) for key in ("algorithm", "variant", "seed", "reason"))
-        cells = by_place.setdefault(place, {"policies": {}, "codes": {}})
-        cells["policies"][str(row.get("policy", ""))] = None
-        cells["codes"][str(row.get("attack", "")).split("-")[0].upper()] = None
+        place = (row.algorithm, row.variant, row.seed, row.reason)
+        policies.setdefault(place, {})[row.policy] = None
+        codes.setdefault(place, {})[row.attack.split("-")[0].upper()] = None
     return [
         [
             text.named(text.ALGORITHMS, algorithm),
-            ", ".join(cells["policies"]),
+            ", ".join(policies[algorithm, variant, seed, reason]),
             variant,
-            seed,
-            ", ".join(cells["codes"]),
+            str(seed),
+            ", ".join(codes[algorithm, variant, seed, reason]),
             reason,
         ]
-        for (algorithm, variant, seed, reason), cells in by_place.items()
+        for algorithm, variant, seed, reason in policies
     ]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from secure_fedgraph.experiment.schema.audit import Empirical
 from secure_fedgraph.report import text
 
 ORDER = ("broken", "not audited", "too few trials", "holds")
 STATES = {"broken": "leaks", "holds": "bound"}
 
 
-def empirical(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] | None:
+def empirical(rows: Sequence[Empirical], several: bool) -> dict[str, object] | None:
     """A row for each noise of each policy, of several seeds the one whose bound is nearest its claim.
 
     Returns:
@@ -20,57 +20,55 @@ def empirical(rows: Sequence[dict[str, Any]], several: bool) -> dict[str, Any] |
     """
     if not rows:
         return None
-    grouped: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    grouped: dict[tuple[str, ...], list[Empirical]] = {}
     for row in rows:
-        place = tuple(str(row.get(key)) for key in ("algorithm", "policy", "noise", "of", "reader"))
+        place = (row.algorithm, row.policy, row.noise, row.of, row.reader)
         grouped.setdefault(place, []).append(row)
     worst = [min(mine, key=_place) for mine in grouped.values()]
-    broken = sum(row["outcome"] == "broken" for row in worst)
-    held = sum(row["outcome"] == "holds" for row in worst)
+    broken = sum(row.outcome == "broken" for row in worst)
+    held = sum(row.outcome == "holds" for row in worst)
     sentence = f"{len(worst)} noise{'s' * (len(worst) > 1)} under audit: "
     sentence += f"{broken} claim{'s' * (broken > 1)} refuted" if broken else "no claim is refuted"
     if held + broken < len(worst):
         sentence += f"; {len(worst) - held - broken} could not be judged"
     return {
         "rows": [_table_row(row, several) for row in worst],
-        "unseen": list(dict.fromkeys((_kind(row), _confidence(row), str(row["unseen"])) for row in worst)),
-        "reasons": list(dict.fromkeys(str(row["reason"]) for row in worst if row.get("reason"))),
+        "unseen": list(dict.fromkeys((_kind(row), _confidence(row), row.unseen) for row in worst)),
+        "reasons": list(dict.fromkeys(row.reason for row in worst if row.reason)),
         "sentence": sentence + ".",
         "broken": broken,
-        "canaries": any(row["noise"] == "the whole run" for row in worst),
+        "canaries": any(row.noise == "the whole run" for row in worst),
     }
 
 
-def _place(row: dict[str, Any]) -> tuple[int, float]:
-    claim, lower = text.real(row.get("claim")), text.real(row.get("lower"))
-    return ORDER.index(row["outcome"]), (claim - lower if claim is not None and lower is not None else 0.0)
+def _place(row: Empirical) -> tuple[int, float]:
+    slack = 0.0 if row.claim is None or row.lower is None else row.claim - row.lower
+    return ORDER.index(row.outcome), slack
 
 
-def _table_row(row: dict[str, Any], several: bool) -> dict[str, Any]:
-    claim, lower = text.real(row.get("claim")), text.real(row.get("lower"))
-    label = str(row.get("policy"))
-    if several:
-        label = f"{text.named(text.ALGORITHMS, row.get('algorithm'))}, {label}"
+def _table_row(row: Empirical, several: bool) -> dict[str, object]:
+    name = text.named(text.ALGORITHMS, row.algorithm)
+    share = None if not row.claim or row.lower is None else min(100.0, 100 * row.lower / row.claim)
     return {
-        "label": label,
-        "noise": row["noise"],
-        "of": row["of"],
-        "unit": text.named(text.UNITS, row.get("unit")),
-        "reader": text.named(text.READERS, row.get("reader")),
-        "claim": text.epsilon(row.get("claim")),
-        "lower": text.epsilon(row.get("lower")),
-        "share": None if not claim or lower is None else round(min(100.0, 100 * lower / claim), 1),
-        "power": text.epsilon(row.get("ceiling")),
-        "trials": f"{row['trials']:,}" if "trials" in row else "–",
-        "outcome": row["outcome"],
-        "state": STATES.get(row["outcome"], "unbound"),
+        "label": f"{name}, {row.policy}" if several else row.policy,
+        "noise": row.noise,
+        "of": row.of,
+        "unit": text.named(text.UNITS, row.unit),
+        "reader": text.named(text.READERS, row.reader),
+        "claim": text.epsilon(row.claim),
+        "lower": text.epsilon(row.lower),
+        "share": None if share is None else round(share, 1),
+        "power": text.epsilon(row.ceiling),
+        "trials": text.MISSING if row.trials is None else f"{row.trials:,}",
+        "outcome": row.outcome,
+        "state": STATES.get(row.outcome, "unbound"),
     }
 
 
-def _confidence(row: dict[str, Any]) -> str:
-    return f"{100 * float(row['confidence']):g} %" if "confidence" in row else ""
+def _confidence(row: Empirical) -> str:
+    return "" if row.confidence is None else f"{100 * row.confidence:g} %"
 
 
-def _kind(row: dict[str, Any]) -> str:
+def _kind(row: Empirical) -> str:
     """A noise without the channel's name."""
-    return "an upload" if row["of"] == "one upload" else str(row["noise"])
+    return "an upload" if row.of == "one upload" else row.noise

@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
+from secure_fedgraph.experiment.schema.part import Scores
+from secure_fedgraph.experiment.schema.run import RoundReport
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures import plots
+from secure_fedgraph.report.figures.plots import Curve, Line
+from secure_fedgraph.report.figures.svg import Picture
 from secure_fedgraph.report.measures import Measure, measure_of
-from secure_fedgraph.report.sections.trained import Trained, at, mean
-
-Line = tuple[list[float], list[float]]
+from secure_fedgraph.report.sections.trained import Trained, mean
 
 
-def accuracy(runs: Sequence[Trained], stem: str = "") -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Learning:
+    """Learning over the rounds.
+
+    Args:
+        title: of the score.
+        pictures: of the score, and of the loss where there is one.
+        table: the numbers by round.
+        apart: how far apart the policies are, in a sentence.
+        heading: where a page has several of these.
+    """
+
+    title: str
+    pictures: list[Picture]
+    table: dict[str, object]
+    apart: str
+    heading: str = ""
+
+
+def accuracy(runs: Sequence[Trained], stem: str = "") -> Learning | None:
     """Accuracy and validation loss by round: pictures, numbers, and how far apart the policies are.
 
     Args:
@@ -24,56 +45,53 @@ def accuracy(runs: Sequence[Trained], stem: str = "") -> dict[str, Any] | None:
     seen = [run for run in runs if any(run.histories)]
     if not seen:
         return None
-    head = _measure(seen)
-    measures: tuple[tuple[str, str, bool, Callable[[dict[str, Any]], Any]], ...] = (
-        ("accuracy", head.title, head.as_percent, lambda r: at(r, "accuracy", head.key)),
-        ("loss", "loss on the validation data", False, lambda r: r.get("loss")),
+    head = measure_of(seen[0].results[0])
+    measures: tuple[tuple[str, str, bool, Callable[[RoundReport], float | None]], ...] = (
+        ("accuracy", head.title, head.as_percent, lambda r: r.accuracy.get(head.key)),
+        ("loss", "loss on the validation data", False, lambda r: r.loss),
     )
     pictures = []
     for key, title, as_percent, read in measures:
-        drawn = [(run.label, lines) for run in seen if _any(lines := _lines(run, read))]
-        if not drawn:  # no validation data: an empty picture says nothing
+        curves = [Curve(run.label, lines) for run in seen if _any(lines := _lines(run, read))]
+        if not curves:  # no validation data: an empty picture says nothing
             continue
-        curves = [{"label": label, "lines": lines} for label, lines in drawn]
-        ends = [f"{label} ends at {_end(lines, as_percent)}" for label, lines in drawn]
+        ends = [f"{curve.label} ends at {_end(curve.lines, as_percent)}" for curve in curves]
         alt = f"Line plot of {title} over the rounds: {text.listed(ends)}."
         pictures.append(plots.over_rounds(f"{key}-by-round{stem}", title, curves, as_percent, alt))
-    return {
-        "title": head.title,
-        "pictures": pictures,
-        "table": _by_round(seen, head),
-        "apart": _apart(seen, head),
-    }
+    return Learning(head.title, pictures, _by_round(seen, head), _apart(seen, head))
 
 
-def finals(runs: Sequence[Trained]) -> list[dict[str, Any]]:
+def finals(runs: Sequence[Trained]) -> list[dict[str, object]]:
     """The last round's accuracy of each policy, with the best rounds beside it, never mixed."""
-    rows = []
+    rows: list[dict[str, object]] = []
     for run in runs:
-        accuracies = [r.get("accuracy") or {} for r in run.results]
-        head = _measure([run])
+        scores = [result.accuracy for result in run.results]
+        head = measure_of(run.results[0])
         rows.append(
             {
                 "label": run.label,
-                "last": head.write(mean([a.get(head.key) for a in accuracies])),
-                "local": text.percent(mean([a.get("local") for a in accuracies])),
-                "validation": head.write(mean([at(a, "best_by_validation", head.key) for a in accuracies])),
-                "test": head.write(mean([at(a, "best_on_test", head.key) for a in accuracies])),
-                "seconds": mean([r.get("seconds") for r in run.results]),
-                "seeds": len(accuracies),
+                "last": head.write(_mean(scores, head.key)),
+                "local": text.percent(_mean(scores, "local")),
+                "validation": head.write(_mean([s.best_by_validation for s in scores], head.key)),
+                "test": head.write(_mean([s.best_on_test for s in scores], head.key)),
+                "seconds": mean(result.seconds for result in run.results),
             }
         )
     return rows
 
 
-def _lines(run: Trained, read: Callable[[dict[str, Any]], Any]) -> list[Line]:
+def _mean(several: Sequence[Scores | None], key: str) -> float | None:
+    return mean(scores.get(key) for scores in several if scores is not None)
+
+
+def _lines(run: Trained, read: Callable[[RoundReport], float | None]) -> list[Line]:
     lines = []
     for history in run.histories:
-        values = [text.real(read(row)) for row in history]
+        values = [read(row) for row in history]
         lines.append(
             (
-                [float(row.get("round", i + 1)) for i, row in enumerate(history)],
-                [math.nan if v is None else v for v in values],
+                [float(row.round) for row in history],
+                [math.nan if value is None else value for value in values],
             )
         )
     return [line for line in lines if line[0]]
@@ -88,45 +106,32 @@ def _end(lines: Sequence[Line], as_percent: bool) -> str:
     return text.percent(value) if as_percent else f"{value:.3f}"
 
 
-def _measure(runs: Sequence[Trained]) -> Measure:
-    return measure_of(next((result for run in runs for result in run.results), {}))
-
-
-def _by_round(runs: Sequence[Trained], head: Measure) -> dict[str, Any]:
-    columns: list[dict[str, Any]] = [
-        {
-            "label": run.label + (f", seed {result.get('seed')}" if len(run.histories) > 1 else ""),
-            "rows": {row.get("round"): row for row in history},
-        }
-        for run in runs
-        for result, history in zip(run.results, run.histories, strict=False)
-    ]
-    numbers = sorted({n for c in columns for n in c["rows"] if n is not None})
+def _by_round(runs: Sequence[Trained], head: Measure) -> dict[str, object]:
+    labels, columns = [], []
+    for run in runs:
+        for result, history in zip(run.results, run.histories, strict=False):
+            labels.append(run.label + (f", seed {result.seed}" if len(run.histories) > 1 else ""))
+            columns.append({row.round: row for row in history})
+    numbers = sorted({number for column in columns for number in column})
     return {
-        "columns": [c["label"] for c in columns],
+        "columns": labels,
         "rows": [
-            {
-                "round": n,
-                "cells": [
-                    {
-                        "accuracy": head.write(at(c["rows"].get(n) or {}, "accuracy", head.key)),
-                        "loss": _loss((c["rows"].get(n) or {}).get("loss")),
-                    }
-                    for c in columns
-                ],
-            }
-            for n in numbers
+            {"round": number, "cells": [_numbers(column.get(number), head) for column in columns]}
+            for number in numbers
         ],
     }
 
 
+def _numbers(row: RoundReport | None, head: Measure) -> dict[str, str]:
+    """One round of one run; a run that stopped earlier has none."""
+    if row is None:
+        return {"accuracy": text.MISSING, "loss": text.MISSING}
+    loss = text.MISSING if row.loss is None else f"{row.loss:.4f}"
+    return {"accuracy": head.write(row.accuracy.get(head.key)), "loss": loss}
+
+
 def _far(gap: float, head: Measure) -> str:
     return f"{100 * gap:.2f} points" if head.as_percent else f"{gap:.4f}"
-
-
-def _loss(value: Any) -> str:
-    number = text.real(value)
-    return text.MISSING if number is None else f"{number:.4f}"
 
 
 def _apart(runs: Sequence[Trained], head: Measure) -> str:
@@ -136,11 +141,11 @@ def _apart(runs: Sequence[Trained], head: Measure) -> str:
     other: list[str] = []
     for run in runs[1:]:
         gaps = [
-            (abs(a - b), row.get("round"))
+            (abs(a - b), row.round)
             for one, another in zip(reference.histories, run.histories, strict=False)
             for before, row in zip(one, another, strict=False)
-            if (a := text.real(at(before, "accuracy", head.key))) is not None
-            and (b := text.real(at(row, "accuracy", head.key))) is not None
+            if (a := before.accuracy.get(head.key)) is not None
+            and (b := row.accuracy.get(head.key)) is not None
         ]
         if gaps:
             gap, when = max(gaps, key=lambda pair: pair[0])

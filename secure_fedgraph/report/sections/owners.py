@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Any
 
 from secure_fedgraph.report import text
 from secure_fedgraph.report.measures import measure_of
@@ -12,22 +11,22 @@ from secure_fedgraph.report.sections.trained import Trained, mean
 FEW = 8
 
 
-def each_owner(run: Trained) -> dict[str, Any] | None:
+def each_owner(run: Trained) -> dict[str, object] | None:
     """The last round's score of each owner on its own test data, the mean where there are several seeds.
 
     Returns:
         ``summary``, ``heads``, ``rows`` of all owners and the ``few`` that stand open; None where no round
         says anything about single owners.
     """
-    last = [history[-1].get("owners") or {} for history in run.histories if history]
-    names = list(dict.fromkeys(str(name) for scores in last for name in scores))
-    means = {name: mean([scores.get(name) for scores in last]) for name in names}
+    last = [history[-1].owners for history in run.histories if history]
+    names = list(dict.fromkeys(name for scores in last for name in scores))
+    means = {name: mean(scores.get(name) for scores in last) for name in names}
     scores = {name: value for name, value in means.items() if value is not None}
     if not scores:
         return None
     headline = measure_of(run.results[0])
-    splits = [(result.get("data") or {}).get("partition") or {} for result in run.results]
-    nodes = splits[0].get("sizes") or [] if len(splits) == 1 else []  # another seed splits otherwise
+    # another seed splits otherwise
+    nodes = run.results[0].data.partition.sizes if len(run.results) == 1 else []
     sized = len(nodes) == len(scores)
     rows = [
         [name, *([text.count(nodes[i])] if sized else []), headline.write(value)]

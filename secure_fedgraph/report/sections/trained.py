@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
-from secure_fedgraph.protocol.guarantee import Reader
+from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.experiment.schema.part import Delta, Epsilon, JsonTable
+from secure_fedgraph.experiment.schema.run import Claim, DataFacts, RoundReport
+from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.report import text
-from secure_fedgraph.report.figures.svg import Picture
 
 
 @dataclass(frozen=True)
@@ -19,144 +20,208 @@ class Trained:
 
     Args:
         label: the name in tables and legends.
-        results: one ``secure-fedgraph/run/1`` object for each seed.
+        results: one for each seed.
         histories: the rounds of each seed, as far as they are known.
     """
 
     label: str
-    results: list[dict[str, Any]]
-    histories: list[list[dict[str, Any]]]
+    results: list[RunResult]
+    histories: list[list[RoundReport]]
 
 
-def traffic(runs: Sequence[Trained]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Source:
+    """Which data, where they came from, and their content hash."""
+
+    name: str
+    source: str = ""
+    digest: str = ""
+    nodes: int | None = None
+    features: int | None = None
+    classes: int | None = None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one channel carried, or one carrier, which is not told by direction; means over the seeds."""
+
+    name: str
+    carrier: bool
+    messages: float | None
+    up: float | None = None
+    down: float | None = None
+    both: float | None = None
+
+    def told(self, most: float) -> dict[str, object]:
+        """For a template; widths are percentages of the most that a policy sent."""
+        sizes = {"up": self.up, "down": self.down, "both": self.both}
+        widths = {f"{key}_width": round(100 * (size or 0) / most, 2) for key, size in sizes.items()}
+        return {"name": self.name, "carrier": self.carrier, "messages": self.messages, **sizes, **widths}
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the runs under one policy sent, means over the seeds."""
+
+    label: str
+    rows: list[Sent]
+    up: float | None
+    down: float | None
+
+    @property
+    def total(self) -> float:
+        return (self.up or 0) + (self.down or 0)
+
+    def told(self, most: float, first: float) -> dict[str, object]:
+        """For a template; ``first`` is the total of the policy that the others are compared with."""
+        return {
+            "label": self.label,
+            "rows": [row.told(most) for row in self.rows],
+            "up": self.up,
+            "down": self.down,
+            "ratio": self.total / first if first else None,
+        }
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The epsilon of one unit against each reader, and how it was reckoned."""
+
+    unit: str
+    readers: list[Epsilon | None]
+    delta: Delta
+    relation: str
+    meaning: str
+    accountant: str
+    computational: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """Policies that guarantee the same."""
+
+    labels: list[str]
+    rows: list[Bound]
+    promises: list[text.Promise]
+
+    @property
+    def label(self) -> str:
+        return text.listed(self.labels)
+
+
+def traffic(runs: Sequence[Trained]) -> dict[str, object]:
     """Bytes and messages by policy and channel, carriers included; totals as ratios to the first policy's."""
-    groups: list[dict[str, Any]] = []
-    for run in runs:
-        rows: list[dict[str, Any]] = []
-        for channel in run.results[0].get("channels") or []:
-            same = [c for r in run.results for c in r.get("channels") or [] if c["name"] == channel["name"]]
-            rows.append(
-                {
-                    "name": channel["name"],
-                    "carrier": False,
-                    "up": mean([c.get("bytes_up") for c in same]),
-                    "down": mean([c.get("bytes_down") for c in same]),
-                    "messages": mean([c.get("messages") for c in same]),
-                }
-            )
-        for carrier in run.results[0].get("carriers") or []:
-            same = [c for r in run.results for c in r.get("carriers") or [] if c["name"] == carrier["name"]]
-            rows.append(
-                {
-                    "name": carrier["name"],
-                    "carrier": True,
-                    "both": mean([c.get("bytes") for c in same]),
-                    "messages": mean([c.get("messages") for c in same]),
-                }
-            )
-        totals = {k: mean([at(r, "bytes", k) for r in run.results]) for k in ("up", "down", "evaluation")}
-        total = sum(v or 0 for k, v in totals.items() if k != "evaluation")
-        groups.append({"label": run.label, "rows": rows, "total": total, **totals})
-    most = max((g["total"] for g in groups), default=0) or 1
-    for group in groups:
-        for row in group["rows"]:
-            for key in ("up", "down", "both"):
-                row[f"{key}_width"] = round(100 * (row.get(key) or 0) / most, 2)
-        group["ratio"] = group["total"] / groups[0]["total"] if groups[0]["total"] else None
-    return {"groups": groups, "first": groups[0]["label"] if groups else ""}
+    groups = [_traffic(run) for run in runs]
+    most = max((group.total for group in groups), default=0) or 1
+    first = groups[0].total if groups else 0
+    return {
+        "groups": [group.told(most, first) for group in groups],
+        "first": groups[0].label if groups else "",
+    }
 
 
-def privacy(runs: Sequence[Trained]) -> dict[str, Any]:
+def _traffic(run: Trained) -> Traffic:
+    rows = []
+    for name in (channel.name for channel in run.results[0].channels):
+        same = [c for r in run.results for c in r.channels if c.name == name]
+        up, down = mean(c.bytes_up for c in same), mean(c.bytes_down for c in same)
+        rows.append(Sent(name, False, mean(c.messages for c in same), up, down))
+    for name in (carrier.name for carrier in run.results[0].carriers):
+        keys = [c for r in run.results for c in r.carriers if c.name == name]
+        rows.append(Sent(name, True, mean(c.messages for c in keys), both=mean(c.bytes for c in keys)))
+    up, down = mean(r.bytes.up for r in run.results), mean(r.bytes.down for r in run.results)
+    return Traffic(run.label, rows, up, down)
+
+
+def privacy(runs: Sequence[Trained]) -> dict[str, object]:
     """Epsilon by policy, unit and reader, with delta, relation, accountant and what is not covered."""
-    groups: list[dict[str, Any]] = []
+    groups: list[Guarantees] = []
     for run in runs:
-        claims = run.results[0].get("privacy") or {}
-        rows = [
-            {
-                "unit": text.named(text.UNITS, unit),
-                "readers": [(claim.get("readers") or {}).get(reader) for reader in Reader],
-                "delta": claim.get("delta"),
-                "relation": claim.get("relation"),
-                "meaning": text.RELATIONS.get(str(claim.get("relation")), ""),
-                "accountant": claim.get("accountant"),
-                "computational": bool(claim.get("computational")),
-                "reason": claim.get("reason") or "",
-            }
-            for unit, claim in claims.items()
-        ]
+        claims = run.results[0].privacy
+        rows = [_bound(unit, claim) for unit, claim in claims.items()]
         promises = text.guarantee(claims)
-        same = next((g for g in groups if g["rows"] == rows and g["promises"] == promises), None)
+        same = next((g for g in groups if g.rows == rows and g.promises == promises), None)
         if same:
-            same["labels"].append(run.label)
+            same.labels.append(run.label)
         else:
-            groups.append({"labels": [run.label], "rows": rows, "promises": promises})
-    for group in groups:
-        group["label"] = text.listed(group["labels"])
-    note = (runs[0].results[0].get("evaluation") or {}).get("note", "") if runs else ""
+            groups.append(Guarantees([run.label], rows, promises))
     return {
         "groups": groups,
         "uncovered": _merged(groups),
-        "relations": sorted(
-            {f"{r['relation']}: {r['meaning']}" for g in groups for r in g["rows"] if r["meaning"]}
-        ),
+        "relations": sorted({f"{r.relation}: {r.meaning}" for g in groups for r in g.rows if r.meaning}),
         "headline": _headline(groups),
         "readers": [text.READERS[r] for r in Reader],
-        "note": text.sentence(note),
+        "note": text.sentence(runs[0].results[0].evaluation.note if runs else ""),
         "several_seeds": any(len(run.results) > 1 for run in runs),
     }
 
 
-def seen(runs: Sequence[Trained]) -> list[dict[str, Any]]:
+def _bound(unit: Unit, claim: Claim) -> Bound:
+    return Bound(
+        unit=text.named(text.UNITS, unit),
+        readers=[claim.readers.get(reader) for reader in Reader],
+        delta=claim.delta,
+        relation=claim.relation,
+        meaning=text.RELATIONS.get(claim.relation, ""),
+        accountant=claim.accountant,
+        computational=claim.computational,
+        reason=claim.reason,
+    )
+
+
+def seen(runs: Sequence[Trained]) -> list[dict[str, object]]:
     """Who saw what: by policy and channel what it is meant to reveal, what is sent, what shows beyond."""
     return [
         {
             "label": run.label,
             "rows": [
                 {
-                    "name": c.get("name"),
-                    "to": c.get("to"),
-                    "reveal": text.named(text.REVEALS, c.get("reveal")),
-                    "domain": c.get("domain"),
-                    "wire": text.named(text.DOMAINS, c.get("domain")),
-                    "readable": c.get("domain") in ("real", "ring"),
-                    "excess": [text.sentence(e) for e in c.get("excess") or []],
-                    "epsilon": c.get("epsilon"),
-                    "about": text.named(text.UNITS, c.get("epsilon_unit") or c.get("unit")),
+                    "name": c.name,
+                    "to": c.to,
+                    "reveal": text.named(text.REVEALS, c.reveal),
+                    "domain": c.domain,
+                    "wire": text.named(text.DOMAINS, c.domain),
+                    "excess": [text.sentence(e) for e in c.excess],
+                    "epsilon": c.epsilon,
+                    "about": text.named(text.UNITS, c.epsilon_unit or c.unit),
                 }
-                for c in run.results[0].get("channels") or []
+                for c in run.results[0].channels
             ],
         }
         for run in runs
     ]
 
 
-def partition(runs: Sequence[Trained]) -> list[dict[str, Any]]:
+def partition(runs: Sequence[Trained]) -> list[dict[str, object]]:
     """The statistics of the FedSage paper's Table 1, one row for each seed."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for run in runs:
         for result in run.results:
-            facts = result.get("data") or {}
-            split = facts.get("partition") or {}
-            sizes = split.get("sizes") or []
-            row = {
-                "seed": result.get("seed"),
-                "data": source(facts)["name"],
-                "name": split.get("name"),
-                "owners": split.get("owners") or len(sizes) or None,
-                "nodes": split.get("nodes"),
-                "links": split.get("links"),
-                "missing": split.get("missing_links"),
-                "sizes": sizes,
-                "spread": text.spread(sizes),
-                "of": "graphs" if "graphs" in split else "nodes",
-                "many": len(sizes) > text.MOST_SIZES,
-            }
-            if split and row not in rows:
+            row = _split(result)
+            if result.data.partition.model_fields_set and row not in rows:
                 rows.append(row)
     return rows
 
 
-def facts(config: dict[str, Any], versions: dict[str, Any]) -> dict[str, Any]:
+def _split(result: RunResult) -> dict[str, object]:
+    split = result.data.partition
+    return {
+        "seed": result.seed,
+        "data": source(result.data).name,
+        "name": split.name,
+        "owners": split.owners or len(split.sizes) or None,
+        "nodes": split.nodes,
+        "links": split.links,
+        "missing": split.missing_links,
+        "sizes": split.sizes,
+        "spread": text.spread(split.sizes),
+        "of": "nodes" if split.graphs is None else "graphs",
+        "many": len(split.sizes) > text.MOST_SIZES,
+    }
+
+
+def facts(config: JsonTable, versions: Mapping[str, str]) -> dict[str, object]:
     """The whole configuration and the versions, for the page's end."""
     return {
         "config": _flat(config),
@@ -166,20 +231,18 @@ def facts(config: dict[str, Any], versions: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def source(data: dict[str, Any]) -> dict[str, Any]:
+def source(data: DataFacts) -> Source:
     """Where the data came from, and its content hash."""
-    name = str(data.get("data") or "")
-    return {
-        "name": text.DATA.get(name, name),
-        "source": data.get("source"),
-        "digest": data.get("digest"),
-        "nodes": data.get("nodes"),
-        "features": data.get("features"),
-        "classes": data.get("classes"),
-    }
+    name = data_name(data.data)
+    return Source(name, data.source, data.digest, data.nodes, data.features, data.classes)
 
 
-def owners(configs: Sequence[dict[str, Any]]) -> str:
+def data_name(name: object) -> str:
+    """A data set's readable name; empty where none is told."""
+    return text.named(text.DATA, name) if name else ""
+
+
+def owners(configs: Sequence[JsonTable]) -> str:
     """How many owners and how the data was split, for each algorithm where that differs.
 
     >>> owners([{"clients": 3, "partition": "louvain"}])
@@ -195,33 +258,28 @@ def owners(configs: Sequence[dict[str, Any]]) -> str:
     return "; ".join(f"{text.listed(dict.fromkeys(names))}: {setup}" for setup, names in by_setup.items())
 
 
-def pictures(*sections: dict[str, Any] | None) -> list[Picture]:
-    """All pictures of some sections."""
-    return [picture for section in sections if section for picture in section["pictures"]]
-
-
-def _merged(groups: Sequence[dict[str, Any]]) -> list[str]:
+def _merged(groups: Sequence[Guarantees]) -> list[str]:
     """The reasons for missing bounds, one sentence for all the policies that share it."""
     by_reason: dict[str, list[str]] = {}
     for group in groups:
-        for row in group["rows"]:
-            if row["reason"]:
-                by_reason.setdefault(f"{row['unit']}: {row['reason']}", []).extend(group["labels"])
+        for row in group.rows:
+            if row.reason:
+                by_reason.setdefault(f"{row.unit}: {row.reason}", []).extend(group.labels)
     return [f"Under {text.listed(labels)}, {reason}." for reason, labels in by_reason.items()]
 
 
-def _headline(groups: Sequence[dict[str, Any]]) -> str:
+def _headline(groups: Sequence[Guarantees]) -> str:
     """The strongest honest thing to say about the strictest reader of each claim."""
-    claims = [p for group in groups for p in group["promises"]]
-    readers = text.listed(dict.fromkeys(p["against"] for p in claims)) or "anybody"
-    if claims and all(p["bounded"] for p in claims):
+    claims = [promise for group in groups for promise in group.promises]
+    readers = text.listed(dict.fromkeys(promise.against for promise in claims)) or "anybody"
+    if claims and all(promise.bounded for promise in claims):
         return f"Bounded against {readers}"
-    if any(p["bounded"] for p in claims):
+    if any(promise.bounded for promise in claims):
         return f"Bounded against {readers}, for some units"
     return f"No bound against {readers}"
 
 
-def _flat(tree: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+def _flat(tree: JsonTable, above: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for key, value in tree.items():
         if isinstance(value, dict) and value:
@@ -231,15 +289,7 @@ def _flat(tree: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
     return rows
 
 
-def mean(values: Sequence[Any]) -> float | None:
-    """The mean of what is a finite number; None where nothing is."""
-    numbers = [v for v in map(text.real, values) if v is not None]
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what is there; None where nothing is."""
+    numbers = [value for value in values if value is not None]
     return fmean(numbers) if numbers else None
-
-
-def at(tree: dict[str, Any], *keys: str) -> Any:
-    """A value deep in a result; None where a key on the way is missing."""
-    value: Any = tree
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from result_parts import cells
 from scipy.stats import norm
 
 from secure_fedgraph.attacks.attack import Guess
@@ -163,7 +164,8 @@ def test_a_claim_is_broken_by_what_is_sure_and_not_by_the_interval():
     unsure, sure = (Audit(cells=[{**cell, "surely_at_least": least}]) for least in (0.6, 0.75))
     assert [len(report.broken(one)) for one in (older, unsure, sure)] == [1, 0, 1]
     assert "(surely at least 0.750)" in report.broken(sure)[0]
-    assert [grouping.above(one.cells[0]) for one in (older, unsure, sure)] == [True, False, True]
+    told = cells(one.cells[0] | {"outcome": "score"} for one in (older, unsure, sure))
+    assert [grouping.above(one) for one in told] == [True, False, True]
 
 
 FLAGS = [

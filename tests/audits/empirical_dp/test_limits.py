@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from result_parts import cells
 
 import secure_fedgraph as sfg
 from secure_fedgraph.attacks import GeneratorBatch, GeneratorSingle, Knowledge, LabelCounts, VocabularySupport
@@ -233,11 +234,12 @@ def test_a_stopped_search_is_no_all_clear() -> None:
         "attack": "c2-neighgen-batch",
     }
     cell |= {"settings": {"aim": RESIDUAL, "variant": "as configured"}, "verdict": "no better"}
-    (through,) = verdicts([cell], ["masked"])
-    assert (through["state"], through["short"]) == ("nothing", "nothing was read")
-    (stopped,) = verdicts([{**cell, "details": {"searches_stopped": 1, "stopped_after": 20.0}}], ["masked"])
-    assert (stopped["state"], stopped["short"]) == ("scored", "nothing was read before a search was stopped")
-    assert "One score is a lower bound: a search was stopped after 20" in stopped["text"]
+    (through,) = verdicts(cells([cell]), ["masked"])
+    assert (through.state, through.short) == ("nothing", "nothing was read")
+    details = {"searches_stopped": 1, "stopped_after": 20.0}
+    (stopped,) = verdicts(cells([{**cell, "details": details}]), ["masked"])
+    assert (stopped.state, stopped.short) == ("scored", "nothing was read before a search was stopped")
+    assert "One score is a lower bound: a search was stopped after 20" in stopped.text
 
 
 def test_part_of_the_searches_is_told_as_part() -> None:

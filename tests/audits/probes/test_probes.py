@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from result_parts import conformance
 from scipy.stats import binom
 
 import secure_fedgraph as sfg
@@ -306,7 +307,7 @@ def test_what_cannot_be_probed_says_why_and_does_not_pass(monkeypatch: pytest.Mo
     monkeypatch.setattr("secure_fedgraph.audits.probes.rows.written_ahead", broken)
     (row,) = probe_rows(run, only=("written ahead",))
     assert (row["outcome"], row["reason"]) == ("nothing to check", "it takes too long")
-    page = conformance_section([{**row, "policy": "local_dp"}], several=False)
+    page = conformance_section(conformance([{**row, "policy": "local_dp"}]), several=False)
     assert page is not None and page["findings"][0]["lines"] == ["it takes too long"]
     monkeypatch.setattr("secure_fedgraph.audits.probes.rows.Rehearsal.of", broken)
     assert {row["outcome"] for row in probe_rows(run)} == {"nothing to check"}

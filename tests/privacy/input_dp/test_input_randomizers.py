@@ -19,6 +19,7 @@ from secure_fedgraph.cli.tables import run_tables
 from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import execute, run_result
+from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.policies import local_dp
 from secure_fedgraph.privacy.accounting.epsilon import PureRelease
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
@@ -244,7 +245,9 @@ class TestRuns:
         assert shown["budget"]["spent"] == row["epsilon"]
         assert shown["budget"]["planned"] is True
         assert made.policy.randomizers[0].epsilon == pytest.approx(epsilon, rel=0.01)
-        assert any(table.title and unit in str(table.title) for table in run_tables(shown)[:3])
+        assert any(
+            table.title and unit in str(table.title) for table in run_tables(as_read(RunResult, shown))[:3]
+        )
 
 
 @pytest.mark.parametrize(

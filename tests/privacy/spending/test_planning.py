@@ -17,7 +17,7 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.experiment.results import execute, make_federation, run_result
-from secure_fedgraph.experiment.schema import ChannelReport
+from secure_fedgraph.experiment.schema import ChannelReport, RunResult, as_read
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked, plaintext
 from secure_fedgraph.privacy.accounting import epsilon as accounting
 from secure_fedgraph.privacy.accounting.epsilon import GaussianRelease
@@ -225,7 +225,7 @@ class TestRuns:
         asked = experiment(unit="node", evaluation="in_band")
         told = run_result(execute(asked, None), asked)
         plain = Console(width=200, record=True, file=io.StringIO())
-        for table in run_tables(told):
+        for table in run_tables(as_read(RunResult, told)):
             plain.print(table)
         text = plain.export_text()
         (tmp_path / "result.json").write_text(json.dumps(told))
