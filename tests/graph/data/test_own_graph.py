@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.own_graph import own_dataset
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.data.synthetic import citation
 
@@ -147,6 +148,18 @@ def test_a_plain_graph_says_nothing_and_narrow_types_are_widened() -> None:
         )
     assert made.facts["digest"] == sfg.federate(plain, 2, "random").facts["digest"]
     assert next(iter(made.owners.values())).x.dtype == torch.float32
+
+
+def test_a_dataset_shares_no_tensor_with_the_graph_that_was_given() -> None:
+    data = graph(
+        **masks(), edge_weight=torch.ones(graph().num_edges), edge_attr=torch.ones(graph().num_edges)
+    )
+    made = own_dataset(data, 0).graph
+    assert set(made.keys()) == set(data.keys())
+    for key in made.keys():  # noqa: SIM118
+        before = data[key].clone()
+        made[key].fill_(True)
+        assert torch.equal(data[key], before), key
 
 
 def test_masks_and_weights_are_in_the_digest() -> None:
