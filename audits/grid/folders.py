@@ -19,6 +19,7 @@ from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.results import make_federation, read_json
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.message import digest
@@ -62,10 +63,8 @@ def audit_folder(
     about["variant"] = AS_CONFIGURED
     run = _as_run(folder, finished_run, experiment, result)
     charged = bool(run.charges)
-    audit.conformance += [
-        {**about, **row}
-        for row in conformance_rows(run, unseen=UNSEEN if charged else (*UNSEEN, *OF_CHARGES))
-    ]
+    told, unseen = RunResult.model_validate(result), UNSEEN if charged else (*UNSEEN, *OF_CHARGES)
+    audit.conformance += [{**about, **row} for row in conformance_rows(run, unseen=unseen, result=told)]
     audit.conformance += [{**about, **row} for row in probe_rows(run)]
     audit.empirical += [
         {**about, **row} for row in (empirical_or_why_not(run, experiment.delta) if charged else ())
@@ -83,7 +82,7 @@ def _as_run(folder: Path, finished: FinishedRun, experiment: Experiment, result:
         channels = (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
     bound = experiment.make_policy(plan or None).bind(channels, federation.names)
     path = folder / "ledger.jsonl"
-    charges = [c for c in read_ledger(path) if c.channel in bound.bounds] if path.is_file() else []
+    charges = read_ledger(path) if path.is_file() else []
     rounds = result.get("rounds") or []
     return Run(
         algorithm,

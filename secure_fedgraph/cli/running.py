@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph import files
+from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
 from secure_fedgraph.cli.own_algorithm import check_own
@@ -64,6 +65,7 @@ def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
             raise BadInput(f"--epsilon {epsilon:g}: {folder} is finished, and no budget changes it; drop it")
         finish(folder)
         if not (folder / "report.html").exists():
+            check_printed(folder)
             write_report(folder)
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
