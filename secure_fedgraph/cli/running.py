@@ -30,6 +30,7 @@ from secure_fedgraph.experiment.results import (
     read_json,
     rehearse,
     run_result,
+    typed_again,
     write_json,
 )
 from secure_fedgraph.experiment.run_logs.opening import logged
@@ -52,11 +53,18 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
         if flags["out"] is not None:
             forget(flags["out"])
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
-    with _can_go_on(out):
+    with _can_go_on(out, experiment):
         _run_seeds(out, experiment, seeds, command_line(), screen, note)
 
 
-def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
+def resume(
+    folder: Path,
+    epsilon: float | None,
+    ledger: Path | None,
+    logging: str | None,
+    algorithm: str | None,
+    **flags: Any,
+) -> None:
     """Goes on after the last whole round of a run that was killed, or stopped by its budget."""
     screen = Screen(flags)
     if (folder / "result.json").exists():
@@ -69,17 +77,18 @@ def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
             write_report(folder)
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
-    experiment, seeds, command = begun(folder)
+    experiment, seeds, command = begun(folder, ledger, logging, algorithm)
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
-    with _can_go_on(folder):
+    with _can_go_on(folder, experiment):
         _run_seeds(folder, experiment, seeds, command, screen)
 
 
 @contextmanager
-def _can_go_on(out: Path) -> Iterator[None]:
+def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
     """When a run stops, the message says how to resume it; a run that never began leaves no empty folder."""
-    go_on = f"go on with: secure-fedgraph resume {shlex.quote(str(out))}"
+    options = [word for pair in typed_again(out, experiment).items() for word in pair]
+    go_on = f"go on with: {shlex.join(['secure-fedgraph', 'resume', str(out), *options])}"
     try:
         yield
     except KeyboardInterrupt:
