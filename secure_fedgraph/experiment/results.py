@@ -35,7 +35,7 @@ from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
 from secure_fedgraph.running.loop import train
-from secure_fedgraph.running.options import OnRound
+from secure_fedgraph.running.options import OnRound, RunOptions
 from secure_fedgraph.running.preparation import channels_of, fitted
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import commit_path
@@ -115,7 +115,7 @@ def execute(
         on_start=started,
         isolated=experiment.isolated,
         dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
-        answer_within=experiment.answer_within,
+        answer_within=experiment.answer_within if experiment.isolated else RunOptions.answer_within,
         resume=resume,
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
         allow_plaintext=experiment.allow_plaintext,

@@ -44,6 +44,7 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         BadInput: for a graph that cannot be used, naming the field and the mend.
     """
     check_graph(data, NAME)
+    _check_classes(data.y)
     graph = Data(
         x=_copied(data.x, torch.float32),
         edge_index=_copied(data.edge_index, torch.long),
@@ -66,6 +67,17 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         features=graph.x.shape[1],
         classes=int(graph.y.max()) + 1,
     )
+
+
+def _check_classes(y: Tensor) -> None:
+    """Labels are the numbers of classes, and a model has an output for each up to the largest."""
+    labelled, highest = int((y >= 0).sum()), int(y.max())
+    if highest >= labelled:
+        raise BadInput(
+            f"{NAME}: y has label {highest} at node {int(y.argmax())}, which makes {highest + 1} classes for "
+            f"{labelled} labelled nodes; relabel them from 0 without gaps: "
+            "y[y >= 0] = y[y >= 0].unique(return_inverse=True)[1]"
+        )
 
 
 def _copied(given: Tensor, kind: torch.dtype) -> Tensor:

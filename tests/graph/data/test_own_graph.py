@@ -133,6 +133,18 @@ def test_what_cannot_be_used_is_named(fields: dict[str, Any], words: str) -> Non
     assert "\n" not in str(refusal.value)
 
 
+def test_more_classes_than_labelled_nodes_are_labels_with_gaps() -> None:
+    data = graph()
+    data.y[:60] = -1
+    data.y[100] = 60
+    with pytest.raises(BadInput, match=r"label 60 at node 100.* 61 classes for 60 labelled nodes; relabel"):
+        sfg.federate(data, 2, "random")
+    data.y[100] = 59
+    assert sfg.federate(data, 2, "random").schema.classes == 60
+    data.y[data.y >= 0] = data.y[data.y >= 0].unique(return_inverse=True)[1]  # as the message says
+    assert sfg.federate(data, 2, "random").schema.classes == 4
+
+
 def test_every_field_that_is_dropped_is_named_once() -> None:
     with pytest.warns(sfg.DataWarning, match="pos, title are not used") as caught:
         sfg.federate(graph(pos=torch.rand(NODES, 2), title="mine", num_nodes=NODES), 2, "random")
