@@ -91,8 +91,7 @@ class Session:
         if strangers:
             known = ", ".join(names[:12]) + ", ..." * (len(names) > 12)
             raise BadInput(
-                f"sampler: round {number} asks for {strangers[0]!r}, and the clients are {known}: give some of "
-                "them"
+                f"sampler: round {number} asks for {strangers[0]!r}, and the clients are {known}: give some"
             )
         return Round(number, cohort, self.prepared.bound, self.courier)
 
