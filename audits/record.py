@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.spending.ledger import Charge
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
@@ -44,6 +45,7 @@ class Record:
     Args:
         run: with its transcript kept in full.
         level: for all statistical tests together.
+        result: of a run that was read from disk, as its file has it.
 
     Raises:
         BadInput: for a transcript that kept no upload.
@@ -51,6 +53,7 @@ class Record:
 
     run: Run
     level: float = LEVEL
+    result: RunResult | None = field(default=None, repr=False)
     replies: list[tuple[Sent, Tree]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+from secure_fedgraph.audits.conformance.printed import printed
 from secure_fedgraph.audits.record import Finding, Record, noise_of
 from secure_fedgraph.privacy.accounting import epsilon
 from secure_fedgraph.privacy.accounting.epsilon import (
@@ -109,8 +110,13 @@ def _steps(record: Record) -> Iterator[Finding]:
 
 
 def composed(record: Record, delta: float = 1e-5) -> Iterator[Finding]:
-    """The epsilons of the result are no less than each client's charges composed again, with all holders."""
+    """The epsilons of the result are no less than each client's charges composed again, with all holders.
+
+    Nor are those that its file prints, where there is one.
+    """
     run = record.run
+    if record.result is not None:
+        yield from printed(record.result, run.charges, run.federation.holders)
     privacy, holders = run.privacy(delta=delta), run.federation.holders
     for unit in (u for u in run.federation.units if u in OF_ONE_GRAPH or u in LARGER):
         for reader in Reader:

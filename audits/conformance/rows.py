@@ -14,6 +14,7 @@ from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows, pooled_
 from secure_fedgraph.audits.record import noise_of
 from secure_fedgraph.audits.rng_state import frozen_state
 from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.protocol import Transcript
@@ -46,7 +47,9 @@ OF_CHARGES = ("ledger", "composed", "scale")
 """Checks that read what was charged."""
 
 
-def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -> list[dict[str, Any]]:
+def conformance_rows(
+    run: Run, most: int = MOST, unseen: Collection[str] = (), result: RunResult | None = None
+) -> list[dict[str, Any]]:
     """Every check of ``audits/conformance/checks.py`` on what a run kept, and a probe of its noise.
 
     A client's data in a message is a leak, but no broken claim, where the policy sends that channel in the
@@ -56,6 +59,7 @@ def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -
         run: with some messages kept in full.
         most: bytes of each channel that are read.
         unseen: checks of what this run does not hold: their outcome is "nothing to check".
+        result: of a run that was read from disk, as its file has it.
 
     Returns:
         for each check ``check``, ``says``, ``outcome``, ``count`` and ``findings``.
@@ -63,7 +67,7 @@ def conformance_rows(run: Run, most: int = MOST, unseen: Collection[str] = ()) -
     read = replace(run, transcript=_first(run.transcript, most))
     if run.transcript.sent and not any(sent.kept for sent in read.transcript.sent):
         return [row(name, NOTHING, []) for name in CHECKS]
-    record, rows = Record(read, LEVEL), []
+    record, rows = Record(read, LEVEL, result), []
     for name, one in CHECKS.items():
         if name in unseen:
             rows.append(row(name, NOTHING, []))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.algorithms.plugins import refuse_inside
+from secure_fedgraph.algorithms.plugins import check_own_name
 from secure_fedgraph.attacks import Attack
 from secure_fedgraph.audits.conformance.rows import OF_CHARGES, conformance_rows
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
@@ -19,6 +19,7 @@ from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.results import make_federation, read_json
+from secure_fedgraph.experiment.schema import RunResult
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.message import digest
@@ -35,10 +36,14 @@ def audit_folder(
     attacks: Iterable[type[Attack]],
     adversary: str | None = None,
     effort: float | None = None,
+    own: str | None = None,
 ) -> tuple[Experiment, Audit]:
     """The cells of a finished run that kept its transcript.
 
     The truth is rebuilt from the run's own configuration: same data, same seeds.
+
+    Args:
+        own: the run's algorithm, where it is an own one (``module:Class``): a file alone gets no code to run.
 
     Raises:
         BadInput: where the folder holds no result or no transcript, or damaged ones; for attacks that are
@@ -47,7 +52,7 @@ def audit_folder(
     if not isinstance(folder, str | Path):
         raise wrong_type("folder", folder, "give the folder of a finished run")
     folder, attacks = Path(folder), checked_attacks(attacks, adversary, effort)
-    result, experiment = read_folder(folder)
+    result, experiment = read_folder(folder, own)
     transcript = _read_transcript(folder / "transcript", attacks)
     if not any(sent.kept for sent in transcript.sent):
         raise BadInput(f"{folder} kept sizes only: run again with --set transcript=full")
@@ -63,10 +68,8 @@ def audit_folder(
     about["variant"] = AS_CONFIGURED
     run = _as_run(folder, finished_run, experiment, result)
     charged = bool(run.charges)
-    audit.conformance += [
-        {**about, **row}
-        for row in conformance_rows(run, unseen=UNSEEN if charged else (*UNSEEN, *OF_CHARGES))
-    ]
+    told, unseen = RunResult.model_validate(result), UNSEEN if charged else (*UNSEEN, *OF_CHARGES)
+    audit.conformance += [{**about, **row} for row in conformance_rows(run, unseen=unseen, result=told)]
     audit.conformance += [{**about, **row} for row in probe_rows(run)]
     audit.empirical += [
         {**about, **row} for row in (empirical_or_why_not(run, experiment.delta) if charged else ())
@@ -82,7 +85,7 @@ def _as_run(folder: Path, finished: FinishedRun, experiment: Experiment, result:
     channels = channels_of(algorithm, federation, experiment.evaluation)
     bound = experiment.make_policy(plan or None).bind(channels, federation.names)
     path = folder / "ledger.jsonl"
-    charges = [c for c in read_ledger(path) if c.channel in bound.bounds] if path.is_file() else []
+    charges = read_ledger(path) if path.is_file() else []
     rounds = result.get("rounds") or []
     return Run(
         algorithm,
@@ -111,15 +114,19 @@ def _undamaged(transcript: Transcript) -> Transcript:
     return transcript
 
 
-def read_folder(folder: Path) -> tuple[dict[str, Any], Experiment]:
+def read_folder(folder: Path, own: str | None = None) -> tuple[dict[str, Any], Experiment]:
     """A run's result and its configuration; it is checked that they hold all that an audit reads.
 
+    Args:
+        own: as :func:`audit_folder`'s.
+
     Raises:
-        BadInput: where there is none, it is damaged, or it names code that lies in the folder itself.
+        BadInput: where there is none, it is damaged, or it names an own algorithm that is not given here, or
+            code that lies in the folder itself.
     """
     path = folder / "result.json"
     result = read_json(path, "run")
-    refuse_inside(result["config"].get("algorithm"), folder)
+    check_own_name(result["config"].get("algorithm"), own, folder)
     try:
         experiment = experiment_of(result["config"])
         experiment.make_algorithm()

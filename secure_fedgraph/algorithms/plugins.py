@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from importlib.machinery import all_suffixes
 from pathlib import Path
@@ -48,6 +49,29 @@ def algorithm_named(name: str) -> type[Algorithm]:
     if not (isinstance(candidate, type) and issubclass(candidate, Algorithm)):
         raise BadInput(f"algorithm {name!r} is no subclass of secure_fedgraph.Algorithm")
     return candidate
+
+
+def check_own_name(name: object, typed: str | None, folder: Path) -> None:
+    """Before the algorithm that a result's file names is imported: a file alone gets no code to run.
+
+    ``module:Class`` may lie anywhere on the path of imports, beside a folder that was unpacked for instance.
+
+    Args:
+        name: as the file has it; names of this and of other installed packages pass.
+        typed: the own algorithm that the user named beside the folder.
+        folder: that is audited or resumed.
+
+    Raises:
+        BadInput: where the user did not type the same name, or the code lies in the folder itself.
+    """
+    if typed is not None and typed != name:
+        raise BadInput(f"--algorithm {typed}: the run in {folder} is of {str(name)[:120]!r}: drop it")
+    if isinstance(name, str) and is_own(name) and typed is None:
+        raise BadInput(
+            f"{folder} asks for {name[:120]!r}, which is no algorithm that is installed, and no code is run "
+            f"because a file names it: if it is yours, add --algorithm {shlex.quote(name[:120])}"
+        )
+    refuse_inside(name, folder)
 
 
 def refuse_inside(name: object, folder: Path) -> None:

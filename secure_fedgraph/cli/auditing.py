@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.audits.grid import choices, folders, grid, options
 from secure_fedgraph.audits.grid.report import audit_result
 from secure_fedgraph.cli import tables
@@ -50,11 +50,16 @@ def audit(
     attacks = choices.played_by(attacks, adversary)
     started = time.perf_counter()
     if folder is not None:
+        own = flags["algorithm"] if is_own(flags["algorithm"] or "") else None
         grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
-        out = _folder_for_audit_of(folder, {**flags, "policy": policy, "control": control}, grid_only)
+        out = _folder_for_audit_of(
+            folder,
+            {**flags, "policy": policy, "control": control, "algorithm": None if own else flags["algorithm"]},
+            grid_only,
+        )
         if attack == "all":
-            attacks = choices.readers(folders.read_folder(folder)[1], attacks) or attacks
-        experiment, audited = folders.audit_folder(folder, attacks, adversary, effort)
+            attacks = choices.readers(folders.read_folder(folder, own)[1], attacks) or attacks
+        experiment, audited = folders.audit_folder(folder, attacks, adversary, effort, own)
         if out != folder:
             fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from secure_fedgraph import files
+from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli import tables
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
 from secure_fedgraph.cli.own_algorithm import check_own
@@ -29,6 +30,7 @@ from secure_fedgraph.experiment.results import (
     mean_result,
     read_json,
     run_result,
+    typed_again,
     write_json,
 )
 from secure_fedgraph.experiment.run_logs.opening import logged
@@ -52,11 +54,18 @@ def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
         if flags["out"] is not None:
             forget(flags["out"])
     out = fresh_folder(flags["out"] or default_folder(experiment, "run"), flags["overwrite"])
-    with _can_go_on(out):
+    with _can_go_on(out, experiment):
         _run_seeds(out, experiment, seeds, command_line(), screen, note)
 
 
-def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
+def resume(
+    folder: Path,
+    epsilon: float | None,
+    ledger: Path | None,
+    logging: str | None,
+    algorithm: str | None,
+    **flags: Any,
+) -> None:
     """Goes on after the last whole round of a run that was killed, or stopped by its budget."""
     screen = Screen(flags)
     if (folder / "result.json").exists():
@@ -65,20 +74,22 @@ def resume(folder: Path, epsilon: float | None, **flags: Any) -> None:
             raise BadInput(f"--epsilon {epsilon:g}: {folder} is finished, and no budget changes it; drop it")
         finish(folder)
         if not (folder / "report.html").exists():
+            check_printed(folder)
             write_report(folder)
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
-    experiment, seeds, command = begun(folder)
+    experiment, seeds, command = begun(folder, ledger, logging, algorithm)
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
-    with _can_go_on(folder):
+    with _can_go_on(folder, experiment):
         _run_seeds(folder, experiment, seeds, command, screen)
 
 
 @contextmanager
-def _can_go_on(out: Path) -> Iterator[None]:
+def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
     """When a run stops, the message says how to resume it; a run that never began leaves no empty folder."""
-    go_on = f"go on with: secure-fedgraph resume {shlex.quote(str(out))}"
+    options = [word for pair in typed_again(out, experiment).items() for word in pair]
+    go_on = f"go on with: {shlex.join(['secure-fedgraph', 'resume', str(out), *options])}"
     try:
         yield
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.algorithms.plugins import refuse_inside
+from secure_fedgraph.algorithms.plugins import check_own_name, is_own
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import schema
@@ -34,7 +35,7 @@ from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
 from secure_fedgraph.running.loop import train
-from secure_fedgraph.running.options import OnRound
+from secure_fedgraph.running.options import OnRound, RunOptions
 from secure_fedgraph.running.preparation import channels_of, fitted
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import commit_path
@@ -45,6 +46,8 @@ from secure_fedgraph.storage.party_store import write_json as write_checked
 WRITTEN = ("result.json", "audit.json", "compare.json")
 BESIDE = ("compare.csv", "compare.parquet", "report.html")
 """Files that commands write beside their results, and remove together with them."""
+OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
+"""Keys of an experiment that name where a run writes besides its folder, and their options."""
 ASKED, PLANNED = "experiment.json", "plan.json"
 PACKAGES = (
     "secure-fedgraph",
@@ -112,7 +115,7 @@ def execute(
         on_start=started,
         isolated=experiment.isolated,
         dropouts=Dropouts(experiment.dropouts, experiment.seed) if experiment.dropouts else None,
-        answer_within=experiment.answer_within,
+        answer_within=experiment.answer_within if experiment.isolated else RunOptions.answer_within,
         resume=resume,
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
         allow_plaintext=experiment.allow_plaintext,
@@ -228,12 +231,19 @@ def is_begun(out: Path) -> bool:
     return (out / "checkpoint" / ASKED).is_file() and not (out / "result.json").exists()
 
 
-def begun(out: Path) -> tuple[Experiment, list[int], str]:
-    """What :func:`begin` noted.
+def begun(
+    out: Path, ledger: Path | None = None, logging: str | None = None, algorithm: str | None = None
+) -> tuple[Experiment, list[int], str]:
+    """What :func:`begin` noted. The folder may be somebody else's, so it may not name every place.
+
+    Args:
+        ledger, logging: what the user typed: they replace what the note has, which may not lie outside of the
+            folder. The checkpoint says which charges the ledger must begin with.
+        algorithm: the own algorithm that the user typed.
 
     Raises:
-        BadInput: where nothing was begun, the note is damaged or older, or it names code that lies in the
-            folder itself.
+        BadInput: where nothing was begun, the note is damaged or older; where it names a place outside of the
+            folder or an own algorithm, and the user did not; or code that lies in the folder itself.
     """
     path = out / "checkpoint" / ASKED
     if files.size_of(path) is None:
@@ -246,8 +256,42 @@ def begun(out: Path) -> tuple[Experiment, list[int], str]:
         raise damaged(path, f"'seeds' is {str(seeds)[:40]!r}")
     if not isinstance(command, str):
         raise damaged(path, f"'command' is {str(command)[:40]!r}")
-    refuse_inside(config.get("algorithm"), out)
+    check_own_name(config.get("algorithm"), algorithm, out)
+    typed = {"ledger": None if ledger is None else str(ledger), "logging": logging}
+    for key, option in OUTSIDE.items():
+        _check_place(key, option, config.get(key), typed[key], out)
+    config = {**config, **{key: place for key, place in typed.items() if place is not None}}
     return configured(config, path), seeds, command
+
+
+def typed_again(out: Path, experiment: Experiment) -> dict[str, str]:
+    """The options that ``resume`` needs beside the folder."""
+    config = experiment.model_dump(mode="json")
+    options = {
+        option: str(config[key]) for key, option in OUTSIDE.items() if _leads_out(key, config[key], out)
+    }
+    return {**options, **({"--algorithm": experiment.algorithm} if is_own(experiment.algorithm) else {})}
+
+
+def _check_place(key: str, option: str, noted: Any, typed: str | None, out: Path) -> None:
+    if typed is not None and noted is None:
+        raise BadInput(f"{option} {typed}: the run in {out} was begun without: drop it")
+    if typed is None and _leads_out(key, noted, out):
+        raise BadInput(
+            f"the run in {out} writes to {key} {noted[:200]!r}, outside of the folder: if that is what you "
+            f"want, add {option} {shlex.quote(noted[:200])}"
+        )
+
+
+def _leads_out(key: str, noted: Any, out: Path) -> bool:
+    """Whether a file's value names a place outside of its folder; what is no text is refused elsewhere."""
+    if not isinstance(noted, str):
+        return False
+    if key == "logging":
+        kind, _, noted = noted.partition(":")
+        if kind != "tensorboard":
+            return True  # a server, or whatever else the address may mean
+    return not Path(noted).resolve().is_relative_to(out.resolve())
 
 
 def configured(config: Mapping[str, Any], path: Path) -> Experiment:

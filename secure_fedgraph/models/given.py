@@ -101,21 +101,30 @@ def seeded(seed: int) -> Iterator[None]:
 def scores_of(model: nn.Module, graph: Data, generator: torch.Generator | None = None) -> Tensor:
     """Class scores of all nodes of a graph, or of all graphs of a union.
 
+    Guarantees:
+        - the graph is not changed, also by a model that works in place: it gets copies.
+
     A model gets ``x`` and ``edge_index``, and by name what its ``forward`` takes of ``edge_weight``,
     ``edge_attr`` and ``batch`` (which graph a node is of). A model of whole graphs whose ``forward`` names no
     ``edge_index`` gets the union, and the generator that draws its dropout.
     """
     whole, taken = graph.get("graph") is not None, _arguments(model)
     if whole and "edge_index" not in taken:
-        scores: Tensor = model(graph) if generator is None else model(graph, generator)
+        union = graph.clone()
+        scores: Tensor = model(union) if generator is None else model(union, generator)
         return scores
-    more = {key: graph[key] for key in reads(model) if graph.get(key) is not None}
+    more = {key: graph[key].clone() for key in reads(model) if graph.get(key) is not None}
     if "batch" in taken and whole:
-        more["batch"] = graph.graph
+        more["batch"] = graph.graph.clone()
     elif "batch" in taken and taken["batch"].default is inspect.Parameter.empty:
         more["batch"] = torch.zeros(len(graph.x), dtype=torch.long)
-    scores = model(graph.x, graph.edge_index, **more)
+    scores = model(graph.x.clone(), graph.edge_index.clone(), **more)
     return scores
+
+
+def spare(model: nn.Module, x: Tensor) -> Tensor:
+    """Features that a model may write to: themselves for this package's own networks, which do not."""
+    return x if type(model).__module__.startswith(OURS) else x.clone()
 
 
 def reads(model: nn.Module) -> tuple[str, ...]:

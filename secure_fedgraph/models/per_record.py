@@ -11,6 +11,7 @@ from torch.func import functional_call, grad, vmap
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.models.given import scores_of
 
 Gradients = dict[str, Tensor]
 """Parameter name -> one gradient a record, ``[records, ...]``."""
@@ -102,7 +103,8 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
         - a graph's gradient depends on that graph alone, as long as no layer of the model mixes graphs.
 
     Args:
-        model: classifies the graphs of a union, ``forward(packed)``.
+        model: classifies the graphs of a union, and is called as
+            :func:`~secure_fedgraph.models.given.scores_of` does.
         packed: as :func:`~secure_fedgraph.graph.sample.packing.pack` gives it.
 
     Raises:
@@ -135,7 +137,7 @@ def graph_gradients(model: nn.Module, packed: Data) -> Gradients:
 
     handles = [layer.register_forward_hook(note(name)) for name, layer in layers.items()]
     try:
-        F.cross_entropy(model(packed), packed.y, reduction="sum").backward()
+        F.cross_entropy(scores_of(model, packed), packed.y, reduction="sum").backward()
     finally:
         for handle in handles:
             handle.remove()

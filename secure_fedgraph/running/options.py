@@ -58,7 +58,8 @@ class RunOptions:
             both modes). The transcript then lacks what clients open from their peers, which stays in their
             processes.
         answer_within: seconds that an isolated client's process has for an answer; after that it is ended and
-            counts as one that died.
+            counts as one that died. Without ``isolated`` nobody waits, and another number than the default is
+            refused.
         resume: go on from the checkpoint in ``out``, with the arguments that the run was started with.
         checkpoint_every: rounds from one checkpoint to the next; 0 for none. If there are any, the last round
             has one.
@@ -105,6 +106,11 @@ class RunOptions:
         for key in ("isolated", "resume", "allow_plaintext"):
             if not isinstance(getattr(self, key), bool):
                 raise wrong_type(key, getattr(self, key), "give True or False")
+        if self.answer_within != PATIENCE and not self.isolated:
+            raise BadInput(
+                f"answer_within = {self.answer_within:g}: it is for clients in processes of their own, so "
+                "set isolated=True, or leave it out"
+            )
         for key in ("sampler", "keep", "on_round", "on_start"):
             function = getattr(self, key)
             if not callable(function) and not (function is None and key.startswith("on_")):

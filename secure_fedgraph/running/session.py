@@ -12,6 +12,7 @@ from secure_fedgraph.algorithm import State
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.client import is_foreign
+from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import in_band
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger
@@ -86,6 +87,12 @@ class Session:
         """The server's view of one round, with its cohort."""
         names = self.prepared.federation.names
         cohort = self.options.sampler(number, names, sub_seed(self.options.seed, "cohort"))
+        strangers = sorted({str(name) for name in cohort} - set(names))
+        if strangers:
+            known = ", ".join(names[:12]) + ", ..." * (len(names) > 12)
+            raise BadInput(
+                f"sampler: round {number} asks for {strangers[0]!r}, and the clients are {known}: give some"
+            )
         return Round(number, cohort, self.prepared.bound, self.courier)
 
     def scores(self, round: Round, state: State) -> dict[str, Any]:

@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from secure_fedgraph.algorithms.plugins import algorithm_named
 from secure_fedgraph.audits.grid import folders
 from secure_fedgraph.backends.enlistment import algorithm_text
+from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import begin, begun
+from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.experiment.schema.run import Accuracy
 
 RAN = "raise AssertionError('it ran')"
 
@@ -28,16 +32,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "modules", {**sys.modules})
 
 
-def resumed(folder: Path, name: str) -> None:
+def resumed(folder: Path, name: str, typed: str | None) -> None:
     begin(folder, Experiment().model_copy(update={"algorithm": name}), [0], "run")
-    begun(folder)
+    begun(folder, algorithm=typed)
 
 
-def audited(folder: Path, name: str) -> None:
+def audited(folder: Path, name: str, typed: str | None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         result: dict[str, Any] = {"config": {"algorithm": name}}
         patch.setattr(folders, "read_json", lambda *_: result)
-        folders.read_folder(folder)
+        folders.read_folder(folder, typed)
 
 
 @pytest.mark.parametrize("read", [resumed, audited])
@@ -51,7 +55,11 @@ def audited(folder: Path, name: str) -> None:
     ],
 )
 def test_no_code_is_run_out_of_a_folder_of_results(
-    read: Callable[[Path, str], None], code: str, at: str, name: str, monkeypatch: pytest.MonkeyPatch
+    read: Callable[[Path, str, str | None], None],
+    code: str,
+    at: str,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = Path("results").absolute()
     (folder / code).parent.mkdir(parents=True)
@@ -59,12 +67,42 @@ def test_no_code_is_run_out_of_a_folder_of_results(
     (folder / code).with_name("evil.py").write_text(RAN)
     monkeypatch.chdir(at)
     with pytest.raises(BadInput, match="no code is run out of a folder"):
-        read(folder, name)
+        read(folder, name, name)
 
 
-def test_a_module_beside_the_folder_of_results_is_its_users(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [resumed, audited])
+@pytest.mark.parametrize("typed", [None, "mine:Y", "fedsage"])
+def test_no_code_is_run_because_a_file_names_it(
+    read: Callable[[Path, str, str | None], None], typed: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(RAN)
+    with pytest.raises(BadInput, match="--algorithm mine:X" if typed is None else "is of 'mine:X': drop it"):
+        read(Path("results"), "mine:X", typed)
+    assert "mine" not in sys.modules
+
+
+def test_a_module_that_the_user_names_beside_the_folder_is_imported(tmp_path: Path) -> None:
     (tmp_path / "mine.py").touch()
-    resumed(Path("results"), "mine:X")
+    resumed(Path("results"), "mine:X", "mine:X")
+    assert "mine" in sys.modules
+
+
+def test_the_command_audit_takes_the_name_of_an_own_algorithm_of_a_finished_run(tmp_path: Path) -> None:
+    Path("run").mkdir()
+    Path("run/result.json").write_text(
+        RunResult(
+            schema="secure-fedgraph/run/1", config={"algorithm": "mine:X"}, accuracy=Accuracy()
+        ).model_dump_json(by_alias=True)
+    )
+    (tmp_path / "mine.py").touch()
+    for typed, words in (
+        ([], "add --algorithm mine:X"),
+        (["--algorithm", "fedsage"], "--algorithm cannot change the finished run"),
+        (["--algorithm", "mine:X"], "mine:X' cannot be imported"),  # the module has no X
+    ):
+        assert ("mine" in sys.modules) is False
+        refused = CliRunner().invoke(main, ["audit", "run", *typed])
+        assert refused.exit_code == 2 and words in refused.stderr, refused.output
     assert "mine" in sys.modules
 
 

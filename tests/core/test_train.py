@@ -63,6 +63,17 @@ def test_the_sampler_picks_the_cohort(federation):
     assert [o.contributors for o in run.transcript.opened] == [("owner-0", "owner-1"), ("owner-1", "owner-2")]
 
 
+def test_a_cohort_of_strangers_names_them_and_the_clients(federation):
+    with pytest.raises(BadInput, match="round 2 asks for 'x', and the clients are owner-0, owner-1"):
+        sfg.train(
+            fedavg(),
+            federation,
+            sfg.policies.plaintext(),
+            rounds=2,
+            sampler=lambda round, clients, seed: clients if round == 1 else (*clients, "x"),
+        )
+
+
 def test_a_cohort_below_the_quorum_ends_the_run(federation):
     with pytest.raises(Refused, match="answers cohorts of at least 2 and was asked in one of 1"):
         sfg.train(
@@ -81,6 +92,9 @@ def test_arguments(federation):
         sfg.train(fedavg(), federation, rounds=1, evaluation="outband")
     with pytest.raises(BadInput, match="'nonsense'"):
         sfg.FedAvg(nonsense=1)
+    for seconds in (3, float("inf")):  # nobody waits for a client in this process
+        with pytest.raises(BadInput, match=r"answer_within = .*isolated=True"):
+            sfg.train(fedavg(), federation, rounds=1, answer_within=seconds)
 
 
 def test_the_default_policy_is_the_strictest(federation):

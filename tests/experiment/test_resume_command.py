@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from secure_fedgraph.cli import main, running
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.experiment.results import begun, execute, fresh_folder
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.results import begin, begun, execute, fresh_folder
 from secure_fedgraph.storage.party_store import read_json, write_json
 
 SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16",
@@ -27,7 +28,7 @@ def result(folder: Path) -> dict[str, Any]:
     return found
 
 
-def stop(out: Path, after: int, *more: str) -> None:
+def stop(out: Path, after: int, *more: str) -> str:
     """A run that dies after that many scored rounds, over all seeds."""
     left = [after]
 
@@ -42,7 +43,9 @@ def stop(out: Path, after: int, *more: str) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "execute", dying)
-        assert call("run", *SMALL, *more, "--out", out).exit_code == 130
+        stopped = call("run", *SMALL, *more, "--out", out)
+    assert stopped.exit_code == 130
+    return stopped.stderr
 
 
 def test_a_stopped_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
@@ -124,3 +127,57 @@ def test_no_checkpoints_where_none_are_asked_for(tmp_path: Path) -> None:
     assert (
         call("resume", tmp_path).exit_code == 2
     )  # what it had sent is charged; it is not begun again by itself
+
+
+def note(out: Path, **config: object) -> None:
+    """Puts values into what a run noted, as whoever made the folder can."""
+    path = out / "checkpoint" / "experiment.json"
+    asked = read_json(path)
+    write_json(path, {**asked, "config": {**asked["config"], **config}})
+
+
+@pytest.mark.parametrize(
+    ("key", "option", "place"),
+    [
+        ("ledger", "--ledger", "{}/victim.jsonl"),
+        ("ledger", "--ledger", "{}/run/../victim.jsonl"),
+        ("ledger", "--ledger", "{}/run/link/victim.jsonl"),
+        ("logging", "--log", "tensorboard:{}/boards"),
+        ("logging", "--log", "mlflow:http://localhost:1"),
+        ("logging", "--log", "mlflow:{}/run/inside"),
+    ],
+)
+def test_a_folder_names_no_place_outside_of_it(key: str, option: str, place: str, tmp_path: Path) -> None:
+    begin(tmp_path / "run", Experiment(), [0], "run")
+    (tmp_path / "run" / "link").symlink_to(tmp_path)
+    place = place.format(tmp_path)
+    note(tmp_path / "run", **{key: place})
+    refused = call("resume", tmp_path / "run")
+    assert refused.exit_code == 2 and f"add {option} {place}" in refused.stderr, refused.stderr
+    assert {one.name for one in tmp_path.iterdir()} == {"run"}
+    experiment, _, _ = begun(tmp_path / "run", **{key: Path(place) if key == "ledger" else place})
+    assert str(getattr(experiment, key)) == place
+
+
+def test_places_inside_need_no_option_and_what_was_not_noted_takes_none(tmp_path: Path) -> None:
+    begin(tmp_path, Experiment(), [0], "run")
+    for option in ("--ledger", "--log"):
+        refused = call("resume", tmp_path, option, "tensorboard:there")
+        assert refused.exit_code == 2 and "was begun without: drop it" in refused.stderr
+    note(tmp_path, ledger=str(tmp_path / "mine.jsonl"), logging=f"tensorboard:{tmp_path / 'boards'}")
+    assert begun(tmp_path)[0].ledger == tmp_path / "mine.jsonl"
+
+
+def test_a_run_with_a_shared_ledger_goes_on_with_it(tmp_path: Path) -> None:
+    shared, out = tmp_path / "shared.jsonl", tmp_path / "run"
+    noisy = ["--policy", "local_dp", "--norm", "1", "--multiplier", "5", "--ledger", str(shared)]
+    said = stop(out, 1, *noisy)
+    assert f"resume {out} --ledger {shared}" in said
+    before = shared.read_bytes()
+    assert f"add --ledger {shared}" in call("resume", out).stderr
+    other = call("resume", out, "--ledger", tmp_path / "other.jsonl")
+    assert other.exit_code == 2 and "lacks charges" in other.stderr
+    assert shared.read_bytes() == before
+    done = call("resume", out, "--ledger", shared)
+    assert done.exit_code == 0, done.stderr
+    assert shared.read_bytes().startswith(before) and result(out)["config"]["ledger"] == str(shared)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GAT, GCN, GATConv, GCNConv
+from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, global_add_pool
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput, HostileMessage
@@ -290,6 +290,66 @@ def test_cached_convolutions_forget_another_graph(federation: sfg.Federation) ->
     layer(graph().x, graph().edge_index)
     assert layer._cached_edge_index is not None
     assert given.build(given.own_copy(layer), SCHEMA, 0)._cached_edge_index is None
+
+
+# ---- models that work in place
+
+
+def standardising(in_place: bool) -> type[nn.Module]:
+    class Net(nn.Module):
+        def __init__(self, features: int, classes: int) -> None:
+            super().__init__()
+            self.out = nn.Linear(features + 1, classes)
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+            if in_place:
+                x.sub_(0.2).mul_(3.0)
+                edge_weight.mul_(2.0)
+                edge_index.copy_(edge_index.flip(0))
+            else:
+                x, edge_weight, edge_index = (x - 0.2) * 3.0, edge_weight * 2.0, edge_index.flip(0)
+            around = torch.zeros(len(x)).index_add(0, edge_index[1], edge_weight)
+            return self.out(torch.cat([x, around.unsqueeze(1)], 1))
+
+    return Net
+
+
+def test_a_model_that_works_in_place_changes_no_data_and_equals_its_twin() -> None:
+    data = graph(edge_weight=torch.ones(graph().num_edges))
+    before = data.clone()
+    made = sfg.federate(data, clients=1, partition="random", seed=0)
+    runs = [trained(standardising(kind), made, "plaintext", rounds=3) for kind in (False, True, True)]
+    assert all(same(run.state, runs[0].state) and run.accuracy == runs[0].accuracy for run in runs)
+    for held in (data, made.owners["owner-0"]):
+        assert all(torch.equal(held[key], before[key]) for key in ("x", "edge_index", "edge_weight"))
+
+
+class Zeroing(nn.Module):
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.out = nn.Linear(features, classes)
+
+    def forward(self, packed: Data, generator: torch.Generator | None = None) -> Tensor:
+        packed.x.zero_()
+        return self.out(global_add_pool(packed.x, packed.graph))
+
+
+def test_a_union_of_graphs_is_not_changed_either() -> None:
+    made = sfg.federate("synthetic-molecules", 2, "random", graphs=40)
+    union = made.owners["owner-0"]
+    before = union.x.clone()
+    given.scores_of(given.build(Zeroing, made.schema, 0), union)
+    assert torch.equal(union.x, before)
+
+
+def test_trees_are_read_from_features_that_a_model_may_write_to(federation: sfg.Federation) -> None:
+    class Trees(GraphSage):
+        def forward_tree(self, x: Tensor, *tree: Any, **more: Any) -> Tensor:
+            return super().forward_tree(x.mul_(0.5), *tree, **more)
+
+    before = {name: owner.x.clone() for name, owner in federation.owners.items()}
+    trained(lambda s: Trees(s.features, s.classes), federation, rounds=1)
+    assert all(torch.equal(owner.x, before[name]) for name, owner in federation.owners.items())
 
 
 # ---- refusals

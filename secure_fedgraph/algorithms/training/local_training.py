@@ -15,7 +15,7 @@ from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.graph.sample.packing import select_graphs
 from secure_fedgraph.graph.sample.trees import NeighbourTable
 from secure_fedgraph.models.finite import note_divergence, take_step
-from secure_fedgraph.models.given import scores_of
+from secure_fedgraph.models.given import scores_of, spare
 from secure_fedgraph.seams import ClientContext
 
 Trees = Callable[[torch.Tensor], Sequence[torch.Tensor]]
@@ -78,7 +78,7 @@ def _loss(
     noise = {"generator": client.generator("dropout")} if settings.dropout else {}
 
     def sampled(batch: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(forward_tree(x, draw(batch), **noise), graph.y[batch])
+        return F.cross_entropy(forward_tree(spare(model, x), draw(batch), **noise), graph.y[batch])
 
     return sampled
 

@@ -20,6 +20,7 @@ from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import given
 from secure_fedgraph.models.ego.model import EgoSage
 from secure_fedgraph.models.gnn import GraphSage
+from secure_fedgraph.models.mixing import check_alone
 from secure_fedgraph.models.parameters import glorot, load
 from secure_fedgraph.models.per_record import check_model
 from secure_fedgraph.protocol.given import Expected
@@ -75,13 +76,15 @@ class NodeClassifier(Algorithm):
             check_crowd(graph, self.settings)
 
     def check_records(self, schema: Schema, unit: str) -> None:
-        """The fan-outs, and the model that the settings or the caller make."""
+        """The fan-outs, and the model that the settings or the caller make, tried on made-up graphs."""
         super().check_records(schema, unit)
         given.check_steps(self.model(schema))
         whole = schema.kind == GraphSetDataset.kind
         if whole:
             check_no_dropout(self.settings)
         check_model(self.model(schema), whole)
+        if whole:
+            check_alone(self.start(schema, 0), schema)
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """For its scores: the model that is released."""

@@ -34,6 +34,8 @@ def list_names(what: str, as_json: bool, debug: bool) -> None:
 @click.option("--debug", is_flag=True, hidden=True)
 def report(folder: Path, debug: bool) -> None:
     """Rebuild report.html from the JSON in a folder."""
+    from secure_fedgraph.audits.conformance.printed import check_printed
     from secure_fedgraph.report.page import write_report
 
+    check_printed(folder)
     click.echo(write_report(folder))

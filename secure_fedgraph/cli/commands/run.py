@@ -32,6 +32,13 @@ def run(**given: Any) -> None:
 @click.command(epilog="\b\nExample:\n  secure-fedgraph resume runs/masked")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--epsilon", type=float, help="A larger budget; a round that is done again is paid again.")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path),
+    help="The ledger that the run shares, where it was begun with one.",
+)
+@click.option("--log", "logging", help="The log that the run was begun with.")
+@click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")

@@ -38,10 +38,12 @@ class PartitionFacts(Part):
 
     takes_any_key = True
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)
-    sometimes = ("name", "owners", "nodes", "links", "missing_links", "graphs", "sizes")
+    sometimes = ("name", "owners", "holders", "nodes", "links", "missing_links", "graphs", "sizes")
 
     name: str = ""
     owners: Count | None = None
+    holders: Count | None = None
+    """How many owners may hold the same node."""
     nodes: float | None = None
     """A mean over owners."""
     links: float | list[Count] | None = None

@@ -33,7 +33,7 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         - nodes outside a given ``train_mask`` are not trained on; likewise ``val_mask`` and ``test_mask``;
         - nodes with ``y = -1`` are in no mask;
         - every field that is not used, and every mask that was derived, is named in one :class:`DataWarning`;
-        - the given graph is not changed.
+        - the given graph is not changed, nor do the two share a tensor.
 
     Args:
         data: ``x [N, F]``, ``edge_index [2, E]`` and ``y [N]``, -1 where a node has no class; optional are
@@ -44,10 +44,11 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         BadInput: for a graph that cannot be used, naming the field and the mend.
     """
     check_graph(data, NAME)
+    _check_classes(data.y)
     graph = Data(
-        x=data.x.detach().cpu().to(torch.float32),
-        edge_index=data.edge_index.cpu().long(),
-        y=data.y.cpu().long(),
+        x=_copied(data.x, torch.float32),
+        edge_index=_copied(data.edge_index, torch.long),
+        y=_copied(data.y, torch.long),
     )
     notes = list(_dropped(data))
     for key in EDGE_FIELDS:
@@ -68,6 +69,21 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
     )
 
 
+def _check_classes(y: Tensor) -> None:
+    """Labels are the numbers of classes, and a model has an output for each up to the largest."""
+    labelled, highest = int((y >= 0).sum()), int(y.max())
+    if highest >= labelled:
+        raise BadInput(
+            f"{NAME}: y has label {highest} at node {int(y.argmax())}, which makes {highest + 1} classes for "
+            f"{labelled} labelled nodes; relabel them from 0 without gaps: "
+            "y[y >= 0] = y[y >= 0].unique(return_inverse=True)[1]"
+        )
+
+
+def _copied(given: Tensor, kind: torch.dtype) -> Tensor:
+    return given.detach().to("cpu", kind, copy=True)
+
+
 def _dropped(data: Data) -> Iterator[str]:
     used = {"x", "edge_index", "y", "num_nodes", *EDGE_FIELDS, *MASKS}
     dropped = sorted(set(data.keys()) - used)
@@ -84,7 +100,7 @@ def _edge_field(key: str, value: object, edges: int) -> Tensor:
         raise BadInput(f"{NAME}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
     if value.is_complex():
         raise BadInput(f"{NAME}: {key} has type {value.dtype}; give real numbers")
-    numbers = value.detach().cpu().to(torch.float32)
+    numbers = _copied(value, torch.float32)
     if not bool(torch.isfinite(numbers).all()):
         row = int((~torch.isfinite(numbers)).nonzero()[0, 0])
         raise BadInput(f"{NAME}: {key} is not finite, first at edge {row}; replace or drop it")
@@ -161,4 +177,4 @@ def _mask(key: str, value: object, nodes: int) -> Tensor:
         )
     if value.dtype != torch.bool:
         raise BadInput(f"{NAME}: {key} has type {value.dtype}; convert it with {key}.bool()")
-    return value.cpu().clone()
+    return _copied(value, torch.bool)

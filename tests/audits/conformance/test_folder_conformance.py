@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from secure_fedgraph.audits.conformance.printed import printed
 from secure_fedgraph.audits.conformance.rows import OF_CHARGES
 from secure_fedgraph.cli.main import main
+from secure_fedgraph.experiment.schema import RunResult
+from secure_fedgraph.privacy.spending.ledger import read_ledger
 
 RUN = ["run", "--data", "synthetic-citation", "--rounds", "2", "--policy", "distributed_dp", "--epsilon", "8"]
 RUN += ["--set", "dataset.nodes=90", "--set", "dataset.features=24", "--set", "training.hidden=[8,4]"]
@@ -72,6 +76,53 @@ def test_less_noise_than_was_planned_breaks_a_claim(folder: Path) -> None:
     result, found = audit(folder)
     assert result.exit_code == 4, result.output
     assert "failed" in outcomes(found).values()
+
+
+def spoil(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = folder / "result.json"
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+SPOILT: dict[str, Callable[[dict[str, Any]], object]] = {
+    "epsilon": lambda v: v["privacy"]["node"].update(epsilon=0.01),
+    "reader": lambda v: v["privacy"]["client"]["readers"].update(outsider=0.01),
+    "delta": lambda v: v["privacy"]["node"].update(delta=1e-9),
+    "nothing printed": lambda v: v.update(privacy={}),
+    "budget": lambda v: v["budget"].update(spent=0.01),
+    "channel": lambda v: v["channels"][0].update(epsilon=0.01),
+    "reader of a channel": lambda v: v["channels"][0]["epsilon_by_reader"].update(outsider=0.01),
+}
+
+
+@pytest.mark.parametrize("change", SPOILT.values(), ids=SPOILT)
+def test_less_than_the_ledger_comes_to_is_no_epsilon(
+    change: Callable[[dict[str, Any]], object], folder: Path
+) -> None:
+    told, charges = folder / "result.json", read_ledger(folder / "ledger.jsonl")
+    as_it_is = RunResult.model_validate_json(told.read_text())
+    assert not list(printed(as_it_is, charges, 1))
+    spoil(folder, change)
+    assert list(printed(RunResult.model_validate_json(told.read_text()), charges, 1))
+
+
+def test_a_smaller_epsilon_in_the_file_breaks_a_claim(folder: Path) -> None:
+    spoil(folder, SPOILT["epsilon"])
+    result, found = audit(folder)
+    assert result.exit_code == 4 and outcomes(found)["composed"] == "failed", result.output
+
+
+def test_no_page_shows_less_than_the_ledger_comes_to(folder: Path) -> None:
+    page = folder / "report.html"
+    page.unlink()
+    spoil(folder, SPOILT["epsilon"])
+    for command in ("report", "resume"):
+        result = CliRunner().invoke(main, [command, str(folder)])
+        assert result.exit_code == 4 and "privacy of one node" in result.stderr, result.output
+        assert not page.exists()
+    spoil(folder, lambda v: v["privacy"]["node"].update(epsilon="inf"))  # more than was spent
+    assert CliRunner().invoke(main, ["report", str(folder)]).exit_code == 0
 
 
 def test_without_a_ledger_what_it_would_say_is_not_checked(folder: Path) -> None:

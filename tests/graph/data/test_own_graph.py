@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.own_graph import own_dataset
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.data.synthetic import citation
 
@@ -132,6 +133,18 @@ def test_what_cannot_be_used_is_named(fields: dict[str, Any], words: str) -> Non
     assert "\n" not in str(refusal.value)
 
 
+def test_more_classes_than_labelled_nodes_are_labels_with_gaps() -> None:
+    data = graph()
+    data.y[:60] = -1
+    data.y[100] = 60
+    with pytest.raises(BadInput, match=r"label 60 at node 100.* 61 classes for 60 labelled nodes; relabel"):
+        sfg.federate(data, 2, "random")
+    data.y[100] = 59
+    assert sfg.federate(data, 2, "random").schema.classes == 60
+    data.y[data.y >= 0] = data.y[data.y >= 0].unique(return_inverse=True)[1]  # as the message says
+    assert sfg.federate(data, 2, "random").schema.classes == 4
+
+
 def test_every_field_that_is_dropped_is_named_once() -> None:
     with pytest.warns(sfg.DataWarning, match="pos, title are not used") as caught:
         sfg.federate(graph(pos=torch.rand(NODES, 2), title="mine", num_nodes=NODES), 2, "random")
@@ -147,6 +160,18 @@ def test_a_plain_graph_says_nothing_and_narrow_types_are_widened() -> None:
         )
     assert made.facts["digest"] == sfg.federate(plain, 2, "random").facts["digest"]
     assert next(iter(made.owners.values())).x.dtype == torch.float32
+
+
+def test_a_dataset_shares_no_tensor_with_the_graph_that_was_given() -> None:
+    data = graph(
+        **masks(), edge_weight=torch.ones(graph().num_edges), edge_attr=torch.ones(graph().num_edges)
+    )
+    made = own_dataset(data, 0).graph
+    assert set(made.keys()) == set(data.keys())
+    for key in made.keys():  # noqa: SIM118
+        before = data[key].clone()
+        made[key].fill_(True)
+        assert torch.equal(data[key], before), key
 
 
 def test_masks_and_weights_are_in_the_digest() -> None:

@@ -1,0 +1,192 @@
+"""A trial of a model on made-up graphs: whether each has a gradient of its own, whatever is beside it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.sample.packing import pack
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.models.given import seeded
+from secure_fedgraph.models.per_record import Gradients, graph_gradients
+
+SIZES = (3, 6, 4, 5)
+"""Nodes of the made-up graphs, in no order by which a model could sort them and leave them where they are."""
+SAME = 1e-4
+"""How much of the longest gradient of a parameter two sums of the same numbers may differ by."""
+SHAKEN = 0.1
+"""The noise on parameters with which a model is tried besides: where they are zero, nothing mixes."""
+MEND = "under noisy steps normalise each node by itself (F.layer_norm), or over its own graph"
+
+
+def check_alone(model: nn.Module, schema: Schema) -> None:
+    """Checks that the gradient of a graph is the same beside others as alone, in the order of the graphs.
+
+    The graphs are made up under a seed, from public facts only. The model is tried as it trains, with dropout
+    left out and other draws held still, at its own parameters and near them.
+
+    Args:
+        model: as :func:`~secure_fedgraph.models.per_record.graph_gradients` takes it; it is left alone.
+        schema: of a set of graphs.
+
+    Raises:
+        BadInput: naming the layer where graphs meet, or what the model fails with.
+    """
+    graphs = _made_up(schema)
+    kind = type(model).__name__
+    for shake in (0.0, SHAKEN):
+        tried = _shaken(model, shake)
+        try:
+            together = _gradients(tried, graphs)
+            alone = [_gradients(tried, [graph]) for graph in graphs]
+            again = _gradients(tried, graphs)
+        except BadInput:
+            raise
+        except Exception as error:
+            if shake:  # nobody said that it works with other parameters
+                continue
+            raise BadInput(
+                f"model {kind} fails on made-up graphs as noisy steps call it ({type(error).__name__}: "
+                f"{str(error).strip().partition(chr(10))[0]})"
+            ) from None
+        apart = {name: torch.cat([one[name] for one in alone]) for name in together}
+        if _same(together, apart):
+            continue
+        if not _same(together, again):
+            raise BadInput(
+                f"model {kind} draws at random in a way that cannot be held still, so nobody sees whether a "
+                "graph's gradient is its own: under noisy steps draw with torch's dropout only"
+            )
+        place = _meeting(tried, graphs)
+        raise BadInput(
+            f"model {kind} mixes the graphs of a batch{place}: a graph's gradient comes out otherwise beside "
+            f"others than alone, so no graph has one of its own; {MEND}"
+        )
+
+
+def _made_up(schema: Schema) -> list[Data]:
+    """Rings of some sizes; two graphs of one class, so that not only classes tell them apart."""
+    generator = torch.Generator().manual_seed(0)
+
+    def columns(rows: int, width: int, sizes: Sequence[int]) -> Tensor:
+        if sizes:
+            return torch.stack([torch.randint(n, (rows,), generator=generator) for n in sizes], 1).float()
+        return torch.randn(rows, width, generator=generator)
+
+    graphs = []
+    for number, nodes in enumerate(SIZES):
+        here = torch.arange(nodes)
+        after = (here + 1) % nodes
+        links = torch.stack([torch.cat([here, after]), torch.cat([after, here])])
+        graph = Data(
+            x=columns(nodes, schema.features, schema.atoms),
+            edge_index=links,
+            y=torch.tensor([number % max(min(schema.classes, 3), 1)]),
+        )
+        if schema.bonds or schema.edge_attr != NO_EDGE_ATTR:
+            drawn = columns(links.shape[1], max(schema.edge_attr, 1), schema.bonds)
+            graph.edge_attr = drawn.squeeze(1) if schema.edge_attr == 0 else drawn
+        graphs.append(graph)
+    return graphs
+
+
+def _shaken(model: nn.Module, amount: float) -> nn.Module:
+    tried = copy.deepcopy(model).train()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in tried.parameters():
+            p.add_(torch.randn(p.shape, generator=generator) * amount)
+    return tried
+
+
+def _gradients(model: nn.Module, graphs: Sequence[Data]) -> Gradients:
+    with seeded(0), _Still():
+        return graph_gradients(model, pack(graphs))
+
+
+def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Up to rounding; where the numbers are not finite, nothing is told apart."""
+    return all(_close(value, other[name]) for name, value in one.items())
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    if not one.numel() or not bool(torch.isfinite(one).all() & torch.isfinite(other).all()):
+        return True
+    most = max(float(one.flatten(1).norm(dim=1).max()), float(other.flatten(1).norm(dim=1).max()))
+    return float((one - other).abs().max()) <= SAME * most + 1e-6
+
+
+def _meeting(model: nn.Module, graphs: Sequence[Data]) -> str:
+    """The first module whose rows come out otherwise beside others; nothing where it is none's output."""
+    with _outputs(model) as together:
+        _gradients(model, graphs)
+    parts: dict[str, list[Tensor]] = {}
+    for graph in graphs:
+        with _outputs(model) as alone:
+            _gradients(model, [graph])
+        for name, value in alone.items():
+            parts.setdefault(name, []).append(value)
+    for name, value in together.items():
+        apart = torch.cat(parts[name]) if name in parts else value
+        if value.dim() and not _close(value.unsqueeze(-1), apart.unsqueeze(-1)):
+            return f" at {name!r}, a {type(model.get_submodule(name)).__name__}"
+    return ""
+
+
+@contextmanager
+def _outputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """What each module without parts gives at its first call, in the order of the calls."""
+    seen: dict[str, Tensor] = {}
+
+    def noting(name: str) -> Callable[..., None]:
+        def note(module: nn.Module, given: Any, result: Any) -> None:
+            if isinstance(result, Tensor) and result.dim():
+                seen.setdefault(name, result.detach().clone())
+
+        return note
+
+    parts = [(name, one) for name, one in model.named_modules() if name and not list(one.children())]
+    handles = [one.register_forward_hook(noting(name)) for name, one in parts]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+_DROPOUTS = {
+    *(F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout),
+    *(torch.dropout, torch.dropout_, torch.feature_dropout, torch.alpha_dropout),
+}
+_CONSTANTS: dict[Any, float] = {
+    **dict.fromkeys((torch.rand, torch.rand_like, Tensor.uniform_), 0.5),
+    **dict.fromkeys((torch.randn, torch.randn_like, torch.normal, Tensor.normal_), 0.0),
+    **dict.fromkeys((torch.bernoulli, Tensor.bernoulli, Tensor.bernoulli_), 1.0),
+}
+
+
+class _Still(TorchFunctionMode):
+    """No dropout, and draws that depend neither on how many there are nor on their order.
+
+    A drawn order is the reverse one: what chance puts into another order is no longer where its graph is.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        result = func(*args, **kwargs)
+        if func in _CONSTANTS:
+            return result.detach().fill_(_CONSTANTS[func])
+        return torch.arange(len(result)).flip(0).to(result) if func is torch.randperm else result
