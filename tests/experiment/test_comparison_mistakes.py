@@ -12,11 +12,14 @@ from class_means import MEANS
 from click.testing import CliRunner, Result
 from in_this_process import at_once
 
+import secure_fedgraph as sfg
 from secure_fedgraph.audits.grid import grid
 from secure_fedgraph.cli import comparing
 from secure_fedgraph.cli.main import main
+from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.experiment import code_digest
 from secure_fedgraph.experiment.compare import ALONE, NO_PRIVACY, points, runner
+from secure_fedgraph.experiment.compare.runs import REFUSED, run_point
 from secure_fedgraph.experiment.config import load
 
 SMALL = ["--data", "synthetic-citation", "--set", "dataset.nodes=60", "--set", "dataset.features=16"]
@@ -182,6 +185,24 @@ def test_an_own_algorithm_is_compared(tmp_path, monkeypatch, own):
         "as configured": "own_compared.Means-masked",
     }  # fmt: skip
     assert found["own_compared.Means-masked"]["algorithm"] == "own_compared:Means"
+
+
+def test_a_run_that_stops_midway_is_a_failure_and_no_refusal(tmp_path, monkeypatch):
+    """Messages left the clients: a row that says "refused" would read like protection."""
+    answer = sfg.FedAvg.update
+
+    def stops(self: Any, client: Any, given: Any) -> Any:
+        if client.round == 2:
+            raise HostileMessage("a bug in round 2")
+        return answer(self, client, given)
+
+    monkeypatch.setattr(sfg.FedAvg, "update", stops)
+    changes = ["algorithm=fedavg", "dataset.nodes=60", "dataset.features=16", "rounds=3", "policy=plaintext"]
+    config = load(None, {"data": "synthetic-citation"}, changes).model_dump()
+    folder = tmp_path / "runs" / "point" / "seed-0"
+    with pytest.raises(HostileMessage):
+        run_point(config, folder)
+    assert not (folder / REFUSED).exists()
 
 
 def test_an_own_algorithm_of_other_code_is_run_again(tmp_path, monkeypatch, own):

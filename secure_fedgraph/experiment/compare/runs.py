@@ -127,7 +127,7 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
     if one_go or (readable(folder / KEY, _root(folder)) or {}).get("key") != key:
         files.remove_folder(folder, _root(folder))
     write_json(folder / KEY, {"key": key}, _root(folder))
-    name = f"{folder.parent.name}/{folder.name}"
+    name, checked = f"{folder.parent.name}/{folder.name}", list[str]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is left in plaintext is a column of the table
         try:
@@ -137,11 +137,14 @@ def run_point(config: dict[str, Any], folder: Path, key: str | None = None) -> f
                     None if one_go and experiment.transcript != "full" else folder,
                     on_round=log.round,
                     checkpoints=not one_go,
+                    on_form=checked.append,  # after all checks, before the first message
                     on_start=lambda: begin(folder, experiment, [experiment.seed], "compare"),
                 )
                 result = run_result(run, experiment)
                 log.result(result)
         except Refused as error:
+            if checked:  # it has sent something: that it stopped there is no protection
+                raise
             write_json(folder / REFUSED, {"reason": str(error), "class": type(error).__name__})
             return time.perf_counter() - started
     write_json(folder / RESULT, result)
