@@ -100,12 +100,12 @@ def _steps(record: Record) -> Iterator[Finding]:
                         f"{charge.client}'s steps are charged as {event}, {times} records "
                         f"a unit, and are {(how.noise, how.rate, how.steps)}, {least}",
                     )
-    links = getattr(run.policy, "links", None)
-    if links is not None:
-        paid = Counter(c.client for c in run.charges if c.channel == "links")
-        if set(paid.values()) != {1} or set(paid) != set(run.federation.names):
+    charged = {c.client for c in run.charges} & set(run.federation.names)
+    for one in run.policy.randomizers:
+        paid = Counter(c.client for c in run.charges if c.channel == one.kind)
+        if any(paid[name] != 1 for name in charged):
             yield Finding(
-                "ledger", "links", f"every client pays once for its links; the payments are {dict(paid)}"
+                "ledger", one.kind, f"each client pays once for its {one.kind}; the payments are {dict(paid)}"
             )
 
 

@@ -118,6 +118,15 @@ def found(made: sfg.Run, name: str) -> list[Finding]:
     return list(CHECKS[name](Record(made)))
 
 
+@pytest.mark.parametrize("change", [lambda own: [], lambda own: own * 2], ids=["never", "twice"])
+def test_randomised_inputs_are_paid_for_once(change):
+    made = sage(replace(P.plaintext(), randomizers=(RandomisedLinks(2.0),)))
+    others = [charge for charge in made.charges if charge.channel != "links"]
+    own = change([charge for charge in made.charges if charge.channel == "links"])
+    changed = replace(made, charges=(*others, *own))
+    assert "links" in {one.where for name in CHECKS for one in found(changed, name)}
+
+
 def test_every_check_has_a_name_and_a_line():
     for name, one in CHECKS.items():
         assert one.__doc__ and name
