@@ -29,9 +29,15 @@ from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
-from secure_fedgraph.privacy.policies import RECIPES
-from secure_fedgraph.privacy.policies.strictest import LADDER, NOISED, strictest
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.privacy.policies import (
+    RECIPES,
+    is_noised,
+    needs_multiplier,
+    takes_by_channel,
+    takes_multiplier,
+)
+from secure_fedgraph.privacy.policies.strictest import LADDER, strictest
+from secure_fedgraph.privacy.policy import Amount, Policy
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 from secure_fedgraph.protocol.text import printable
@@ -47,6 +53,8 @@ EPSILON = 8.0
 """The budget of a policy of noise that is asked for by name alone."""
 OPTIONS = ("norm", "multiplier")
 """The settings of a policy that have an option of their own."""
+TRUSTED = ("central_dp",)
+"""The policies whose noise is the server's: no budget against the server, as the default one is, holds."""
 SURVIVE = ("masked", "distributed_dp", "strictest")
 """The policies under which a sum opens without clients that stop answering."""
 ADAPTIVE = "adaptive"
@@ -205,7 +213,7 @@ class Experiment(BaseModel):
                 )
             steps["noise"] = noises.pop(TRAINING, 1.0)
         elif self.planned and not self._randomizer_pays:
-            protection = {"norm": NORM, **protection, "multiplier": noises or 1.0}
+            protection = {"norm": NORM, **protection, "multiplier": self._planned_amount(noises)}
         elif self.training.get("clip") == ADAPTIVE:
             protection = {"norm": NORM, **protection}
         if self.relation == Relation.ADD_REMOVE and "links" not in self.draws:
@@ -220,6 +228,12 @@ class Experiment(BaseModel):
         if self.trains_under_noise:
             policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
         return policy
+
+    def _planned_amount(self, noises: Mapping[str, float]) -> Amount:
+        """The noise of a plan: by channel, or the most of all channels where the recipe takes one number."""
+        if self.policy == "strictest" or takes_by_channel(self.policy):
+            return noises or 1.0
+        return max(noises.values(), default=1.0)
 
     @property
     def draws(self) -> tuple[str, ...]:
@@ -240,7 +254,7 @@ class Experiment(BaseModel):
 
     @property
     def _noised(self) -> bool:
-        return self.policy in (*NOISED, "central_dp") or "multiplier" in self.protection
+        return "multiplier" in self.protection or is_noised(self.policy)
 
     @property
     def trains_under_noise(self) -> bool:
@@ -271,12 +285,13 @@ class Experiment(BaseModel):
         A multiplier says how much noise there is, and so do a budget, noisy steps, and what is randomised.
         """
         given = "multiplier" in self.protection or self.epsilon is not None or self.steps or self.draws
-        return self if given or self.policy not in NOISED else self.model_copy(update={"epsilon": EPSILON})
+        by_default = needs_multiplier(self.policy) and self.policy not in TRUSTED
+        return self.model_copy(update={"epsilon": EPSILON}) if by_default and not given else self
 
     @property
     def planned(self) -> bool:
         """Whether a budget decides the noise."""
-        by_hand = "multiplier" in self.protection
+        by_hand = "multiplier" in self.protection or (self._noised and not takes_multiplier(self.policy))
         if self._steps_pay:
             by_hand = "noise" in self.steps
         elif self._randomizer_pays:
@@ -357,12 +372,11 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relati
     for key in protection:
         if key not in known - {"relation"}:
             raise unknown_name("protection setting", key, known - {"relation"})
-    for recipe in RECIPES.values():
-        _check_numbers("protection", protection, recipe)
+    _check_numbers("protection", protection, RECIPES[name])
     settings = {**protection, "relation": relation}
     if name == "strictest":
         noised = {"norm", "multiplier"} <= protection.keys()
-        ladder = [other for other in LADDER if noised or other not in NOISED]
+        ladder = [other for other in LADDER if noised or not needs_multiplier(other)]
         return strictest(*(make_policy(other, protection, relation) for other in ladder))
     parameters = named_settings(RECIPES[name])
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in settings]

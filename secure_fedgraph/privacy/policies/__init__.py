@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from secure_fedgraph.errors import BadInput, unknown_name
-from secure_fedgraph.privacy.policies.recipe import is_recipe, recipe
-from secure_fedgraph.privacy.policy import Policy
+from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.privacy.policies.recipe import Amount, is_recipe, recipe
+from secure_fedgraph.privacy.policy import PlaintextWarning, Policy
+from secure_fedgraph.protocol.channel import Channel, Reveal
 from secure_fedgraph.registry import Registry, modules_below, named_if_it_fails, named_settings
 
 
@@ -25,7 +27,7 @@ def _checked(name: str, candidate: object) -> Callable[..., Policy]:
     if not inspect.isfunction(candidate):
         raise BadInput(f"give a function that returns a Policy, not {candidate!r}")
     spelled = [
-        one.replace(annotation=getattr(one.annotation, "__name__", one.annotation))
+        one.replace(annotation=_spelled(one.annotation))
         for one in inspect.signature(candidate).parameters.values()
     ]
 
@@ -43,6 +45,14 @@ def _checked(name: str, candidate: object) -> Callable[..., Policy]:
 
     make.__signature__ = inspect.Signature(spelled)  # type: ignore[attr-defined]
     return recipe(make)
+
+
+def _spelled(annotation: object) -> object:
+    """An annotation as this folder's recipes have it: ``float`` and ``Amount`` as words, however imported."""
+    if annotation == Amount:
+        return "Amount"
+    name = getattr(annotation, "__name__", annotation)
+    return "Amount" if isinstance(name, str) and name.endswith(".Amount") else name
 
 
 RECIPES: Registry[Callable[..., Policy]] = Registry("policy", "secure_fedgraph.policies", _own, _checked)
@@ -67,3 +77,47 @@ def policy_named(name: str) -> Policy:
             f"policies.{name}({', '.join(f'{key}=1.0' for key in missing)})"
         )
     return RECIPES[name]()
+
+
+def takes_multiplier(name: str) -> bool:
+    """Whether how much noise a recipe adds is its argument ``multiplier``, so that a budget can plan it.
+
+    >>> takes_multiplier("local_dp"), takes_multiplier("masked")
+    (True, False)
+    """
+    return name in RECIPES and "multiplier" in named_settings(RECIPES[name])
+
+
+def needs_multiplier(name: str) -> bool:
+    """Whether a recipe cannot be made before somebody says how much noise it adds."""
+    return takes_multiplier(name) and _multiplier(name).default is inspect.Parameter.empty
+
+
+def takes_by_channel(name: str) -> bool:
+    """Whether a recipe's ``multiplier`` may be one number by channel: where it is annotated as ``Amount``."""
+    return takes_multiplier(name) and _multiplier(name).annotation == "Amount"
+
+
+def _multiplier(name: str) -> inspect.Parameter:
+    return named_settings(RECIPES[name])["multiplier"]
+
+
+def is_noised(name: str) -> bool:
+    """Whether a recipe adds noise: as much as its ``multiplier`` says, or noise of its own.
+
+    >>> is_noised("central_dp"), is_noised("masked")
+    (True, False)
+    """
+    return takes_multiplier(name) or (name in RECIPES and _has_noise(RECIPES[name]))
+
+
+@functools.cache
+def _has_noise(make: Callable[..., Policy]) -> bool:
+    """Whether a sum to the server is noised by a recipe that is made without arguments."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaintextWarning)
+        try:
+            bound = make()._bind(Channel("trial", Reveal.SUM), tuple("abcd"))
+        except SecureFedGraphError:  # it needs arguments, or sends no such sum
+            return False
+    return any(stage.noise() is not None for stage in bound.stages)
