@@ -79,9 +79,9 @@ RESERVE = 20.0
 
 def audit(
     experiment: Experiment | Sequence[Experiment],
-    policies: Iterable[str],
-    attacks: Iterable[type[Attack]],
-    seeds: Iterable[int],
+    policies: Iterable[str] = (),
+    attacks: Iterable[type[Attack]] = (),
+    seeds: Iterable[int] = (0,),
     out: Path | str | None = None,
     progress: Progress = lambda text: None,
     adversary: str | None = None,

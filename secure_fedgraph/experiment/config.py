@@ -33,11 +33,11 @@ from secure_fedgraph.privacy.policies import (
     RECIPES,
     is_noised,
     needs_multiplier,
-    takes_by_channel,
+    planned_amount,
     takes_multiplier,
 )
 from secure_fedgraph.privacy.policies.strictest import LADDER, strictest
-from secure_fedgraph.privacy.policy import Amount, Policy
+from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
 from secure_fedgraph.protocol.text import printable
@@ -132,6 +132,17 @@ class Experiment(BaseModel):
     dataset: dict[str, Any] = {}
     split: dict[str, Any] = {}
 
+    def __init__(self, **values: Any) -> None:
+        """Checks every value.
+
+        Raises:
+            BadInput: naming the key, the value and the mend.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise BadInput(_sentence(error)) from None
+
     @model_validator(mode="before")
     @classmethod
     def _as_in_the_paper(cls, values: Any) -> Any:
@@ -213,7 +224,7 @@ class Experiment(BaseModel):
                 )
             steps["noise"] = noises.pop(TRAINING, 1.0)
         elif self.planned and not self._randomizer_pays:
-            protection = {"norm": NORM, **protection, "multiplier": self._planned_amount(noises)}
+            protection = {"norm": NORM, **protection, "multiplier": planned_amount(self.policy, noises)}
         elif self.training.get("clip") == ADAPTIVE:
             protection = {"norm": NORM, **protection}
         if self.relation == Relation.ADD_REMOVE and "links" not in self.draws:
@@ -228,12 +239,6 @@ class Experiment(BaseModel):
         if self.trains_under_noise:
             policy = replace(policy, steps=_private_steps(steps), relation=self.relation)
         return policy
-
-    def _planned_amount(self, noises: Mapping[str, float]) -> Amount:
-        """The noise of a plan: by channel, or the most of all channels where the recipe takes one number."""
-        if self.policy == "strictest" or takes_by_channel(self.policy):
-            return noises or 1.0
-        return max(noises.values(), default=1.0)
 
     @property
     def draws(self) -> tuple[str, ...]:
@@ -413,10 +418,7 @@ def experiment_of(values: Mapping[str, Any]) -> Experiment:
                 f"{printable(key, 60)} holds something else than numbers, words, lists and tables named by "
                 f"words, or more than {DEEPEST} tables in tables: write it plainly"
             )
-    try:
-        return Experiment(**values)
-    except ValidationError as error:
-        raise BadInput(_sentence(error)) from None
+    return Experiment(**values)
 
 
 def _plain(value: Any, deep: int = 0) -> bool:
@@ -548,6 +550,12 @@ def _sentence(error: ValidationError) -> str:
         near = difflib.get_close_matches(key, Experiment.model_fields, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"unknown key {key!r}: {hint}Known: {', '.join(Experiment.model_fields)}"
+    if key == "data":  # most likely a graph: an experiment is text, which other processes make again
+        return (
+            f"data is of type {type(first['input']).__name__}, and an experiment names its data: put a graph "
+            "of your own behind a secure_fedgraph.datasets entry point, and give its name "
+            "(docs/own_graphs_and_models.md)"
+        )
     return f"{key} = {_short(first['input'])}: {first['msg'].lower()}"
 
 

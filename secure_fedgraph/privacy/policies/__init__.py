@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
@@ -72,9 +72,14 @@ def policy_named(name: str) -> Policy:
         raise unknown_name("policy", name, RECIPES)
     missing = [key for key, one in named_settings(RECIPES[name]).items() if one.default is one.empty]
     if missing:
+        how_much = (
+            "; `secure-fedgraph budget --epsilon E --sampling-rate 1 --steps ROUNDS` says which multiplier "
+            "keeps a budget, and train(..., budget=...) plans it by itself"
+        )
         raise BadInput(
             f"policy {name!r} needs {' and '.join(missing)}: give "
             f"policies.{name}({', '.join(f'{key}=1.0' for key in missing)})"
+            + (how_much if "multiplier" in missing else "")
         )
     return RECIPES[name]()
 
@@ -96,6 +101,20 @@ def needs_multiplier(name: str) -> bool:
 def takes_by_channel(name: str) -> bool:
     """Whether a recipe's ``multiplier`` may be one number by channel: where it is annotated as ``Amount``."""
     return takes_multiplier(name) and _multiplier(name).annotation == "Amount"
+
+
+def planned_amount(name: str, multipliers: Mapping[str, float]) -> Amount:
+    """The noise of a plan as a recipe takes it: by channel, or the most of all where it takes one number."""
+    if name == "strictest" or takes_by_channel(name):  # whose candidates take it
+        return multipliers or 1.0
+    return max(multipliers.values(), default=1.0)
+
+
+def policy_with_noise(name: str, norm: float, multipliers: Mapping[str, float]) -> Policy:
+    """The named recipe with that clip, and that much noise by channel."""
+    recipe = RECIPES[name]
+    settings = {"norm": norm, "multiplier": planned_amount(name, multipliers)}
+    return recipe(**{key: value for key, value in settings.items() if key in named_settings(recipe)})
 
 
 def _multiplier(name: str) -> inspect.Parameter:
