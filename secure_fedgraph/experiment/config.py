@@ -33,6 +33,7 @@ from secure_fedgraph.privacy.policies import (
     RECIPES,
     is_noised,
     needs_multiplier,
+    only_scales,
     planned_amount,
     takes_multiplier,
 )
@@ -206,7 +207,8 @@ class Experiment(BaseModel):
             )
         free = "norm" not in self.protection and not {"clip", "weighted"} & self.training.keys()
         noised = self.planned and not (self._steps_pay or self._randomizer_pays)
-        return {"clip": ADAPTIVE} if free and noised else {}
+        # its one more coordinate has to survive every stage
+        return {"clip": ADAPTIVE} if free and noised and only_scales(self.policy) else {}
 
     def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
         """The policy with its settings, and noise by channel where a budget planned it.

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import in_this_process
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from secure_fedgraph.algorithms.training.weighting import AveragingSettings
+from secure_fedgraph.cli import names
 from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import Experiment, make_policy
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
+from secure_fedgraph.privacy.contracts import BindContext, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.policies import RECIPES, _checked, is_noised, takes_by_channel
 from secure_fedgraph.privacy.policies.recipe import Amount, amount_of
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
-from secure_fedgraph.protocol.channel import Channel, Reveal
+from secure_fedgraph.protocol.channel import Channel, Domain, Reveal
+from secure_fedgraph.protocol.guarantee import Unit
 
 SMALL = ["--algorithm", "fedavg", "--data", "synthetic-citation", "--clients", "3", "--rounds", "1"]
 SMALL += ["--set", "dataset.nodes=90", "--set", "dataset.features=16", "--set", "training.hidden=[8,4]"]
@@ -46,6 +53,29 @@ def sign_dp(norm: Amount, multiplier: Amount) -> Policy:
     return Policy("sign_dp", recipe)
 
 
+@dataclass(frozen=True)
+class Signs(Stage):
+    """Signs, at a length of the norm: no scaling."""
+
+    norm: float
+    takes = gives = Domain.REAL
+
+    def bind(self, sensitivity: Sensitivity, context: BindContext) -> tuple[Stage, Sensitivity]:
+        return self, Sensitivity(l2=self.norm, unit=Unit.CLIENT)
+
+    def apply(self, matrix: np.ndarray, scope: Scope) -> np.ndarray:
+        signed: np.ndarray = np.sign(matrix) * self.norm / math.sqrt(matrix.size)
+        return signed
+
+
+def signs(norm: Amount, multiplier: Amount) -> Policy:
+    def recipe(channel: Channel) -> Protection:
+        noise = Gaussian(amount_of("multiplier", multiplier, channel))
+        return Protection(Plain(), (Signs(amount_of("norm", norm, channel)), noise), name="signs")
+
+    return Policy("signs", recipe)
+
+
 def fixed() -> Policy:
     stages = (Clip(1.0, whole=True), Gaussian(30.0))
     return Policy("fixed", lambda channel: Protection(Plain(), stages, name="fixed"))
@@ -53,9 +83,12 @@ def fixed() -> Policy:
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Three recipes of an installed package."""
-    made = {one.__name__: (_checked(one.__name__, one), "somebody") for one in (ball, fixed, sign_dp)}
+    """Four recipes of an installed package."""
+    made = {one.__name__: (_checked(one.__name__, one), "somebody") for one in (ball, fixed, sign_dp, signs)}
     monkeypatch.setattr(RECIPES, "_loaded", made)
+    monkeypatch.setattr(
+        names.platformdirs, "user_cache_path", lambda *_: tmp_path / "cache"
+    )  # of their names
     monkeypatch.chdir(tmp_path)
 
 
@@ -110,6 +143,17 @@ def test_one_that_needs_noise_has_the_default_budget_unless_noise_is_given(
 ) -> None:
     experiment = Experiment(algorithm="fedavg", policy="sign_dp", protection=dict(given))
     assert experiment.with_default_budget().epsilon == epsilon
+
+
+@pytest.mark.parametrize(
+    ("policy", "clip"),
+    [("sign_dp", "adaptive"), ("local_dp", "adaptive"), ("strictest", "adaptive"), ("signs", "policy")],
+)
+def test_a_clip_follows_the_clients_only_where_all_stages_scale(policy: str, clip: str) -> None:
+    asked = Experiment(algorithm="fedavg", policy=policy, epsilon=8.0)
+    settings = asked.make_algorithm().settings
+    assert isinstance(settings, AveragingSettings) and settings.clip == clip
+    assert asked.make_policy({"update": 1.0}).name == policy
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.privacy.contracts import Stage
 from secure_fedgraph.privacy.policies.recipe import Amount, is_recipe, recipe
 from secure_fedgraph.privacy.policy import PlaintextWarning, Policy
 from secure_fedgraph.protocol.channel import Channel, Reveal
@@ -127,16 +128,29 @@ def is_noised(name: str) -> bool:
     >>> is_noised("central_dp"), is_noised("masked")
     (True, False)
     """
-    return takes_multiplier(name) or (name in RECIPES and _has_noise(RECIPES[name]))
+    return takes_multiplier(name) or (
+        name in RECIPES and any(one.noise() is not None for one in _stages(RECIPES[name]) or ())
+    )
+
+
+def only_scales(name: str) -> bool:
+    """Whether every stage of a recipe leaves values in proportion (:attr:`Stage.scales`), on a trial sum.
+
+    >>> only_scales("distributed_dp"), only_scales("masked")
+    (True, True)
+    """
+    stages = _stages(RECIPES[name]) if name in RECIPES else None
+    return stages is not None and all(one.scales for one in stages)
 
 
 @functools.cache
-def _has_noise(make: Callable[..., Policy]) -> bool:
-    """Whether a sum to the server is noised by a recipe that is made without arguments."""
+def _stages(make: Callable[..., Policy]) -> tuple[Stage, ...] | None:
+    """The stages that a recipe, with a clip and noise of 1 where it takes them, puts on a sum to the server;
+    None where it needs other arguments, or sends no such sum."""
+    amounts = {key: 1.0 for key in ("norm", "multiplier") if key in named_settings(make)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PlaintextWarning)
         try:
-            bound = make()._bind(Channel("trial", Reveal.SUM), tuple("abcd"))
-        except SecureFedGraphError:  # it needs arguments, or sends no such sum
-            return False
-    return any(stage.noise() is not None for stage in bound.stages)
+            return make(**amounts)._bind(Channel("trial", Reveal.SUM), tuple("abcd")).stages
+        except SecureFedGraphError:
+            return None
