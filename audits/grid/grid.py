@@ -263,7 +263,8 @@ class _GridRunner:
             made = self.contents.get(id(planned))
             if made is None:
                 reason = self.missing[id(planned)].reason
-                failed = self.missing[id(planned)].unforeseen
+                why = self.missing[id(planned)]  # of a control it may be that its settings do not go together
+                failed = why.unforeseen or (planned.configured and not why.stopped)
                 audited.not_run += [{**cell, "reason": reason, "failed": failed} for cell in planned.cells()]
                 continue
             for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):

@@ -54,7 +54,7 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
         sent = (_bytes(row.bytes_up), str(row.messages))
         channels.add_row(row.name, row.reveal, row.policy, *sent, _of_unit(row))
     beyond = [
-        Text(f"Beyond its declaration {row.name} shows: {'; '.join(row.excess)}.")
+        Text(f"Channel `{row.name}` shows more than it declares: {'; '.join(row.excess)}.")
         for row in run.channels
         if row.excess
     ]
@@ -62,7 +62,7 @@ def run_tables(result: dict[str, Any]) -> list[Any]:
     if not run.federated:
         notes.append("; not federated: this baseline pools all data", style="bold")
     exact = Text(
-        "Exact and under no epsilon in result.json: "
+        "These values of result.json come from the data and no epsilon covers them: "
         + "; ".join(one.split(":")[0] for one in run.released_exactly)
         + ".",
         style="dim",
@@ -164,7 +164,7 @@ def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
     if not rows:
         return []
     table = Table(title="epsilon, measured on worst-case neighbours")
-    for column in ("policy", "noise", "of", "claimed", "at least", "power", "verdict"):
+    for column in ("policy", "noise", "of", "claimed", "at least", "power", "trials", "verdict"):
         table.add_column(column)
     several = len({row.get("algorithm") for row in rows}) > 1
     for row in rows:
@@ -176,6 +176,7 @@ def _empirical(rows: list[dict[str, Any]]) -> list[Any]:
             row["noise"],
             row["of"],
             *figures,
+            str(row.get("trials", "")),
             Text(row["outcome"], style=style),
         )
     return [table]
