@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from secure_fedgraph.audits.grid.pool import Pool
+import torch
+
+from secure_fedgraph.audits.grid.pool import Pool, tried
 from secure_fedgraph.errors import BadInput, several_seeds, wrong_type
 from secure_fedgraph.experiment import compare as points_side_by_side
 from secure_fedgraph.experiment.config import Experiment
@@ -34,7 +38,8 @@ def compare(
         policies: by name; by default the experiment's own.
         epsilons: budgets; by default none.
         seeds: one run a point and seed.
-        workers: processes.
+        workers: how many processes; with one, the runs are made in this one. A script that asks for more is
+            imported again by each of them: its call belongs under ``if __name__ == "__main__":``.
 
     Returns:
         One row a point, with the keys of a row of ``compare.json``.
@@ -43,6 +48,7 @@ def compare(
         BadInput: before any run, for an option that is unknown, of another type or out of range, for a
             setting or data that do not fit a point, or an ``out`` that holds something else.
     """
+    _check_not_imported_again()
     chosen = points_side_by_side.checked_points(experiment, algorithms, policies, epsilons, workers)
     seeds = several_seeds(seeds)
     if not isinstance(out, str | Path):
@@ -51,7 +57,47 @@ def compare(
     if out.exists() and not out.is_dir():
         raise BadInput(f"out = {str(out)!r} is a file: give a folder")
     points_side_by_side.check_folder(out, experiment, chosen, seeds)
-    with Pool(workers) as pool:
+    with Pool(workers) if workers > 1 else nullcontext(_Here()) as pool:
         points_side_by_side.check(points_side_by_side.unfinished(chosen, seeds, out), seeds[0], pool)
         out.mkdir(parents=True, exist_ok=True)
         return points_side_by_side.compare(chosen, seeds, out, pool, workers)
+
+
+class _Here:
+    """As a pool of processes, without any: a task is done when it is started."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[Any, Any]] = []
+
+    @property
+    def free(self) -> bool:
+        return not self._done
+
+    @property
+    def working(self) -> bool:
+        return bool(self._done)
+
+    def start(self, name: Any, work: Callable[..., Any], *arguments: Any) -> None:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as in processes: more of them would add up in another order
+        try:
+            self._done.append((name, tried(work, *arguments)))
+        finally:
+            torch.set_num_threads(threads)
+
+    def finished(self) -> list[tuple[Any, Any]]:
+        done, self._done = self._done, []
+        return done
+
+
+def _check_not_imported_again() -> None:
+    """Checks that this is no process that a comparison has started, and that is still importing the script.
+
+    Raises:
+        BadInput: where it is: the script's call is outside of its ``if __name__ == "__main__":``.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise BadInput(
+            "compare() with 2 workers or more starts processes, and each of them imports this script again: "
+            "put the call under `if __name__ == '__main__':`, or give workers=1"
+        )

@@ -44,7 +44,7 @@ Layouts = Mapping[str, Mapping[str, Layout]]
 _KEY = os.urandom(KEY_BYTES)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Federation:
     """Owners of pieces of one graph.
 
@@ -61,6 +61,11 @@ class Federation:
     facts: Mapping[str, Any]
     owners: Mapping[str, Data] = field(repr=False)
     pool: Data | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        """What it is made of, in a line."""
+        data = self.facts.get("data", "own data")
+        return f"Federation({data}, {len(self.names)} clients, {self.schema.kind})"
 
     @property
     def names(self) -> tuple[str, ...]:

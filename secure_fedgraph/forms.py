@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from secure_fedgraph.algorithm import Algorithm, Form
 from secure_fedgraph.errors import BadInput, LeftInPlaintext, Refused
-from secure_fedgraph.privacy.policies import RECIPES
-from secure_fedgraph.privacy.policies.strictest import NOISED
+from secure_fedgraph.privacy.policies import RECIPES, needs_multiplier
 from secure_fedgraph.privacy.policy import BoundPolicy, PlaintextWarning, Policy
 from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
 
@@ -209,7 +208,8 @@ def _that_fits(
 ) -> str:
     """A recipe that some form of the algorithm fits."""
     for name in (one for one in TRIED if one != but):
-        policy = RECIPES[name](**(dict.fromkeys(("norm", "multiplier"), 1.0) if name in NOISED else {}))
+        amounts = dict.fromkeys(("norm", "multiplier"), 1.0) if needs_multiplier(name) else {}
+        policy = RECIPES[name](**amounts)
         for one in (algorithm, *_others(algorithm, check)):
             if _try(one, policy, clients, False, channels).fits:
                 return name

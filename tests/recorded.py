@@ -38,7 +38,7 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.backends.in_process import InProcess
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import Refused, SecureFedGraphError
-from secure_fedgraph.privacy.policies import RECIPES
+from secure_fedgraph.privacy.policies import RECIPES, policy_with_noise
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Message, wire
 from secure_fedgraph.running import session
@@ -51,8 +51,6 @@ LONGEST = 600
 """Seconds that a copy may take."""
 DTYPES = ("<f4", "<f8", "<i8", "<u4", "<u8", "<u1", "<i4", "?")
 WORST = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e300, 1e-45, 2.0**63, -1.0, 0.0, 0.5, 1e9)
-NOISED = {"local_dp": {"norm": 1.0, "multiplier": 1.0}}
-NOISED |= dict.fromkeys(("central_dp", "distributed_dp"), NOISED["local_dp"])
 
 EVERY_FORM = "plaintext"
 FORMS: dict[str, list[dict[str, Any]]] = {
@@ -124,7 +122,7 @@ class Pair:
 
 def policy_named(name: str) -> Policy:
     """A recipe with its smallest settings."""
-    return RECIPES[name](**NOISED.get(name, {}))
+    return policy_with_noise(name, 1.0, {})
 
 
 @cache
@@ -135,7 +133,7 @@ def pairs() -> tuple[Pair, ...]:
     for name in ALGORITHMS:
         bound: set[str] = set()
         for form in range(len(FORMS.get(name, [{}]))):
-            for policy in (EVERY_FORM, *(one for one in RECIPES if one != EVERY_FORM)):
+            for policy in (EVERY_FORM, *(one for one in RECIPES.own if one != EVERY_FORM)):
                 pair = Pair(name, policy, form)
                 if policy in bound and policy != EVERY_FORM and Pair(name, EVERY_FORM, form) in found:
                     continue

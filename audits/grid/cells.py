@@ -26,7 +26,7 @@ UNJUDGED = (
 )
 
 
-@dataclass
+@dataclass(repr=False)
 class Audit:
     """The cells of a grid, the runs behind them, and true against reconstructed values.
 
@@ -48,6 +48,11 @@ class Audit:
     estimate: dict[str, Any] | None = None
     controls: tuple[str, ...] | None = None
     effort: float | None = None
+
+    def __repr__(self) -> str:
+        """How much there is of each; every value would be thousands of lines."""
+        leaks = sum(bool(cell.get("leaks")) for cell in self.cells)
+        return f"Audit({len(self.cells)} cells, {leaks} leak, {len(self.not_run)} not run)"
 
 
 def cells(

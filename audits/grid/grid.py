@@ -51,9 +51,9 @@ RESERVE = 20.0
 
 def audit(
     experiment: Experiment | Sequence[Experiment],
-    policies: Iterable[str],
-    attacks: Iterable[type[Attack]],
-    seeds: Iterable[int],
+    policies: Iterable[str] = (),
+    attacks: Iterable[type[Attack]] = (),
+    seeds: Iterable[int] = (0,),
     out: Path | str | None = None,
     progress: Progress = lambda text: None,
     adversary: str | None = None,
@@ -235,7 +235,8 @@ class _GridRunner:
             made = self.contents.get(id(planned))
             if made is None:
                 reason = self.missing[id(planned)].reason
-                failed = self.missing[id(planned)].unforeseen
+                why = self.missing[id(planned)]  # of a control it may be that its settings do not go together
+                failed = why.unforeseen or (planned.configured and not why.stopped)
                 audited.not_run += [{**cell, "reason": reason, "failed": failed} for cell in planned.cells()]
                 continue
             for name in ("cells", "runs", "reconstructions", "conformance", "empirical"):

@@ -20,6 +20,7 @@ from secure_fedgraph.errors import (
     wrong_type,
 )
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.running.run import Run
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,12 @@ def _experiments(given: object) -> list[Experiment]:
     if isinstance(given, Experiment):
         return [given]
     mend = "give an Experiment, or several as a list"
-    if isinstance(given, dict):
+    if isinstance(given, Run):
+        mend += (
+            ", such as sfg.Experiment(algorithm='fedsage', data='cora'): an audit makes its own runs; "
+            "`secure-fedgraph audit DIR` audits the finished run of a folder"
+        )
+    if isinstance(given, dict | Run):
         raise wrong_type("experiment", given, mend)
     experiments = several("experiment", given, mend)
     for one in experiments:

@@ -57,7 +57,7 @@ def run_tables(run: RunResult) -> Shown:
         sent = (_bytes(row.bytes_up), str(row.messages))
         channels.add_row(row.name, row.reveal, row.policy, *sent, _of_unit(row))
     beyond = [
-        Text(f"Beyond its declaration {row.name} shows: {'; '.join(row.excess)}.")
+        Text(f"Channel `{row.name}` shows more than it declares: {'; '.join(row.excess)}.")
         for row in run.channels
         if row.excess
     ]
@@ -65,7 +65,7 @@ def run_tables(run: RunResult) -> Shown:
     if not run.federated:
         notes.append("; not federated: this baseline pools all data", style="bold")
     exact = Text(
-        "Exact and under no epsilon in result.json: "
+        "These values of result.json come from the data and no epsilon covers them: "
         + "; ".join(one.split(":")[0] for one in run.released_exactly)
         + ".",
         style="dim",
@@ -177,14 +177,15 @@ def _empirical(rows: Sequence[Empirical]) -> list[Table]:
     if not rows:
         return []
     table = Table(title="epsilon, measured on worst-case neighbours")
-    for column in ("policy", "noise", "of", "claimed", "at least", "power", "verdict"):
+    for column in ("policy", "noise", "of", "claimed", "at least", "power", "trials", "verdict"):
         table.add_column(column)
     several = len({row.algorithm for row in rows}) > 1
     for row in rows:
         label = f"{row.algorithm}, {row.policy}" if several else row.policy
         figures = ("" if value is None else f"{value:.3g}" for value in (row.claim, row.lower, row.ceiling))
         style = "bold red" if row.outcome == "broken" else ""
-        table.add_row(label, row.noise, row.of, *figures, Text(row.outcome, style=style))
+        trials = "" if row.trials is None else str(row.trials)
+        table.add_row(label, row.noise, row.of, *figures, trials, Text(row.outcome, style=style))
     return [table]
 
 

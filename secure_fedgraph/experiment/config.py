@@ -29,8 +29,15 @@ from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
 from secure_fedgraph.privacy.input_dp.randomizer import InputRandomizer
 from secure_fedgraph.privacy.input_dp.registry import RANDOMIZERS
-from secure_fedgraph.privacy.policies import RECIPES
-from secure_fedgraph.privacy.policies.strictest import LADDER, NOISED, strictest
+from secure_fedgraph.privacy.policies import (
+    RECIPES,
+    is_noised,
+    needs_multiplier,
+    only_scales,
+    planned_amount,
+    takes_multiplier,
+)
+from secure_fedgraph.privacy.policies.strictest import LADDER, strictest
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.planning import TRAINING
 from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
@@ -49,6 +56,8 @@ PLACEHOLDER_MULTIPLIER = 1.0
 """The noise of a policy that is made to learn its channels, before a plan decides: nothing runs with it."""
 OPTIONS = ("norm", "multiplier")
 """The settings of a policy that have an option of their own."""
+TRUSTED = ("central_dp",)
+"""The policies whose noise is the server's: no budget against the server, as the default one is, holds."""
 SURVIVE = ("masked", "distributed_dp", "strictest")
 """The policies under which a sum opens without clients that stop answering."""
 ADAPTIVE = "adaptive"
@@ -126,6 +135,17 @@ class Experiment(BaseModel):
     dataset: dict[str, Any] = {}
     split: dict[str, Any] = {}
 
+    def __init__(self, **values: Any) -> None:
+        """Checks every value.
+
+        Raises:
+            BadInput: naming the key, the value and the mend.
+        """
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise BadInput(_sentence(error)) from None
+
     @model_validator(mode="before")
     @classmethod
     def _as_in_the_paper(cls, values: Any) -> Any:
@@ -189,7 +209,8 @@ class Experiment(BaseModel):
             )
         free = "norm" not in self.protection and not {"clip", "weighted"} & self.training.keys()
         noised = self.planned and not (self._steps_carry_budget or self._inputs_carry_budget)
-        return {"clip": ADAPTIVE} if free and noised else {}
+        # its one more coordinate has to survive every stage
+        return {"clip": ADAPTIVE} if free and noised and only_scales(self.policy) else {}
 
     def make_policy(self, multipliers: Mapping[str, float] | None = None) -> Policy:
         """The policy with its settings, and noise by channel where a budget planned it.
@@ -207,7 +228,7 @@ class Experiment(BaseModel):
                 )
             steps["noise"] = noises.pop(TRAINING, PLACEHOLDER_MULTIPLIER)
         elif self.planned and not self._inputs_carry_budget:
-            protection = {"norm": NORM, **protection, "multiplier": noises or PLACEHOLDER_MULTIPLIER}
+            protection = {"norm": NORM, **protection, "multiplier": planned_amount(self.policy, noises)}
         elif self.training.get("clip") == ADAPTIVE:
             protection = {"norm": NORM, **protection}
         if self.relation == Relation.ADD_REMOVE and "links" not in self.randomised_kinds:
@@ -245,7 +266,7 @@ class Experiment(BaseModel):
 
     @property
     def _noised(self) -> bool:
-        return self.policy in (*NOISED, "central_dp") or "multiplier" in self.protection
+        return "multiplier" in self.protection or is_noised(self.policy)
 
     @property
     def trains_under_noise(self) -> bool:
@@ -275,14 +296,16 @@ class Experiment(BaseModel):
 
         A multiplier says how much noise there is, and so do a budget, noisy steps, and what is randomised.
         """
-        amount = "multiplier" in self.protection or self.epsilon is not None
-        given = amount or self.steps or self.randomised_kinds
-        return self if given or self.policy not in NOISED else self.model_copy(update={"epsilon": EPSILON})
+        given = (
+            "multiplier" in self.protection or self.epsilon is not None or self.steps or self.randomised_kinds
+        )
+        by_default = needs_multiplier(self.policy) and self.policy not in TRUSTED
+        return self.model_copy(update={"epsilon": EPSILON}) if by_default and not given else self
 
     @property
     def planned(self) -> bool:
         """Whether a budget decides the noise."""
-        by_hand = "multiplier" in self.protection
+        by_hand = "multiplier" in self.protection or (self._noised and not takes_multiplier(self.policy))
         if self._steps_carry_budget:
             by_hand = "noise" in self.steps
         elif self._inputs_carry_budget:
@@ -363,12 +386,11 @@ def make_policy(name: str, protection: Mapping[str, Any], relation: str = Relati
     for key in protection:
         if key not in known - {"relation"}:
             raise unknown_name("protection setting", key, known - {"relation"})
-    for recipe in RECIPES.values():
-        _check_numbers("protection", protection, recipe)
+    _check_numbers("protection", protection, RECIPES[name])
     settings = {**protection, "relation": relation}
     if name == "strictest":
         noised = {"norm", "multiplier"} <= protection.keys()
-        ladder = [other for other in LADDER if noised or other not in NOISED]
+        ladder = [other for other in LADDER if noised or not needs_multiplier(other)]
         return strictest(*(make_policy(other, protection, relation) for other in ladder))
     parameters = named_settings(RECIPES[name])
     missing = [k for k, p in parameters.items() if p.default is p.empty and k not in settings]
@@ -405,10 +427,7 @@ def experiment_of(values: Mapping[str, Any]) -> Experiment:
                 f"{printable(key, 60)} holds something else than numbers, words, lists and tables named by "
                 f"words, or more than {DEEPEST} tables in tables: write it plainly"
             )
-    try:
-        return Experiment(**values)
-    except ValidationError as error:
-        raise BadInput(_sentence(error)) from None
+    return Experiment(**values)
 
 
 def _plain(value: Any, deep: int = 0) -> bool:
@@ -540,6 +559,12 @@ def _sentence(error: ValidationError) -> str:
         near = difflib.get_close_matches(key, Experiment.model_fields, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"unknown key {key!r}: {hint}Known: {', '.join(Experiment.model_fields)}"
+    if key == "data":  # most likely a graph: an experiment is text, which other processes make again
+        return (
+            f"data is of type {type(first['input']).__name__}, and an experiment names its data: put a graph "
+            "of your own behind a secure_fedgraph.datasets entry point, and give its name "
+            "(docs/own_graphs_and_models.md)"
+        )
     return f"{key} = {_short(first['input'])}: {first['msg'].lower()}"
 
 

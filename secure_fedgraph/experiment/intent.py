@@ -8,8 +8,8 @@ from typing import Any
 
 from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.experiment.config import SURVIVE, Experiment
-from secure_fedgraph.privacy.policies import RECIPES
-from secure_fedgraph.privacy.policies.strictest import LADDER, NOISED
+from secure_fedgraph.privacy.policies import RECIPES, needs_multiplier
+from secure_fedgraph.privacy.policies.strictest import LADDER
 
 TABLES = ("protection", "steps", "budget")
 """Tables of the configuration whose keys are looked at one by one."""
@@ -135,7 +135,7 @@ def _recipes(experiment: Experiment) -> list[str]:
     except (BadInput, Refused):  # making the experiment reports what is wrong with it
         return list(LADDER)
     candidates = [one.name for one in getattr(made, "candidates", ())]
-    return candidates or [name for name in LADDER if name not in NOISED]
+    return candidates or [name for name in LADDER if not needs_multiplier(name)]
 
 
 Rule = Callable[[Experiment, str], str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from secure_fedgraph.algorithm import Algorithm
@@ -13,8 +13,9 @@ from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import HELD, Ledger
-from secure_fedgraph.privacy.spending.planning import TRAINING, Plan, check_first, plan, split
-from secure_fedgraph.protocol.channel import Channel, Recipient
+from secure_fedgraph.privacy.spending.planning import Plan, check_first, plan, split
+from secure_fedgraph.protocol.channel import Recipient
+from secure_fedgraph.running.planned_noise import uses_of
 from secure_fedgraph.running.preparation import channels_of
 
 
@@ -91,11 +92,6 @@ def split_of(
     channels = tuple(one.channel for one in policy.bounds.values())
     uses = uses_of(algorithm, channels, rounds, clients)
     return split(budget, policy, uses, _occurrences(algorithm, policy.policy))
-
-
-def uses_of(algorithm: Algorithm, channels: Iterable[Channel], rounds: int, clients: int) -> dict[str, int]:
-    """How often each client is asked, by channel, and how often it trains."""
-    return {TRAINING: rounds, **{c.name: algorithm.uses(c, rounds, clients) for c in channels}}
 
 
 def _occurrences(algorithm: Algorithm, policy: Policy) -> int:

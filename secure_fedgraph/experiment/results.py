@@ -48,6 +48,11 @@ BESIDE = ("compare.csv", "compare.parquet", "report.html")
 """Files that commands write beside their results, and remove together with them."""
 OUTSIDE = {"ledger": "--ledger", "logging": "--log"}
 """Keys of an experiment that name where a run writes besides its folder, and their options."""
+TRAINED = (
+    " of the command; what it holds is of train(..., out=...) in Python, which writes no result: to audit a "
+    "graph of your own, give it a name (docs/own_graphs_and_models.md) and use `secure-fedgraph run --set "
+    "transcript=full`, or sfg.audit"
+)
 ASKED, PLANNED = "experiment.json", "plan.json"
 PACKAGES = (
     "secure-fedgraph",
@@ -502,7 +507,10 @@ def read_json(path: Path, kind: str, root: Path | None = None) -> dict[str, Any]
             of another type or out of range, naming file, key, value and mend.
     """
     if not path.exists():
-        raise BadInput(f"{path.parent} holds no {path.name}: give the folder of a finished {kind}")
+        raise BadInput(
+            f"{path.parent} holds no {path.name}: give the folder of a finished {kind}"
+            + (TRAINED if kind == "run" and (path.parent / "transcript").exists() else "")
+        )
     value = json_in(path, root)
     if not isinstance(value, dict) or value.get("schema") != f"secure-fedgraph/{kind}/1":
         written_as = value.get("schema") if isinstance(value, dict) else None

@@ -94,6 +94,9 @@ class Stage(ABC):
     gives: Domain
     effect_words: str = ""
     """What the client's half has done to an upload, in a word, for sentences on what a reader sees."""
+    scales: bool = False
+    """Whether values stay what they are but for one common factor, rounding and noise: what an algorithm
+    sends beside its update in the same upload, such as whether that was clipped, can then still be read."""
     grid: float = 0.0
     """The step that it rounds to, where parts of sums are to be rounded before they are added up."""
     limit: float

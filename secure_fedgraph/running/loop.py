@@ -7,7 +7,7 @@ from typing import Unpack
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import Policy
-from secure_fedgraph.running.options import Named, RunOptions
+from secure_fedgraph.running.options import Named, run_options
 from secure_fedgraph.running.preparation import prepare
 from secure_fedgraph.running.rehearsal import with_layouts
 from secure_fedgraph.running.run import Run
@@ -36,11 +36,13 @@ def train(
           from the last one before that.
 
     Args:
-        policy: one of ``policies``, or the name of one that needs no settings, such as ``"masked"``; by
-            default the strictest recipe that binds, channel by channel. If the policy does not bind to the
-            algorithm as configured, the run takes the first of the algorithm's forms that it binds to. A
-            setting made by hand never changes. A :class:`~secure_fedgraph.forms.FormWarning` and ``run.form``
-            name the form.
+        policy: one of ``policies``, or the name of one that needs no settings, such as ``"masked"``. With a
+            budget the name may be one of noise, such as ``"distributed_dp"``: updates are then clipped to 1,
+            and the noise is planned before round 1, so that the whole run keeps to the budget. By default
+            the strictest recipe that binds, channel by channel. If the policy does not bind to the algorithm
+            as configured, the run takes the first of the algorithm's forms that it binds to. A setting made
+            by hand never changes. A :class:`~secure_fedgraph.forms.FormWarning` and ``run.form`` name the
+            form.
         options: as :class:`~secure_fedgraph.running.options.RunOptions`, such as ``rounds=10, out="runs/a"``.
 
     Raises:
@@ -54,7 +56,7 @@ def train(
     Warns:
         DataWarning: where edges carry something that the model does not read.
     """
-    prepared = with_layouts(prepare(algorithm, federation, policy, RunOptions(**options)))
+    prepared = with_layouts(prepare(algorithm, federation, policy, run_options(options)))
     with Session(prepared) as session:
         state, history = session.start()
         for number in session.to_do:

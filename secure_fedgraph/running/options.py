@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from secure_fedgraph.backends.isolated import PATIENCE
-from secure_fedgraph.errors import BadInput, check_number, check_whole, wrong_type
+from secure_fedgraph.errors import BadInput, check_number, check_whole, unknown_name, wrong_type
 from secure_fedgraph.evaluation import MODES
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.protocol.dropouts import Dropouts
@@ -37,6 +37,14 @@ class Named(TypedDict, total=False):
     budget: Budget | None
     ledger: Path | str | None
     allow_plaintext: bool
+
+
+IN_PYTHON = {
+    "transcript": "keep=lambda channel, round: True",
+    **dict.fromkeys(("epsilon", "delta", "unit", "against"), "budget=sfg.Budget(8.0, unit='client')"),
+    **dict.fromkeys(("norm", "multiplier"), "policy=sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)"),
+}
+"""Names of the command line -> what to give to ``train`` instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +127,7 @@ class RunOptions:
             raise wrong_type("dropouts", self.dropouts, "give Dropouts(share=0.2), or leave it out")
         if not isinstance(self.budget, Budget | None):
             raise wrong_type(
-                "budget", self.budget, "say whose data it is about, such as Budget(8.0, unit='client')"
+                "budget", self.budget, "say whose data it is about, such as sfg.Budget(8.0, unit='client')"
             )
         for key in ("out", "ledger"):
             if not isinstance(getattr(self, key), str | Path | None):
@@ -134,3 +142,17 @@ class RunOptions:
     def shared_ledger(self) -> Path | None:
         """``ledger`` as a path."""
         return None if self.ledger is None else Path(self.ledger)
+
+
+def run_options(given: Named) -> RunOptions:
+    """The options that a caller named.
+
+    Raises:
+        BadInput: for one that is unknown, with the nearest known one, and as :class:`RunOptions`.
+    """
+    for key in given:
+        if key in IN_PYTHON:
+            raise BadInput(f"{key} is the command line's: train() takes {IN_PYTHON[key]}")
+        if key not in Named.__annotations__:
+            raise unknown_name("option of train()", key, Named.__annotations__)
+    return RunOptions(**given)

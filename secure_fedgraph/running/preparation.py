@@ -13,12 +13,13 @@ from secure_fedgraph.federation import Federation, Layouts
 from secure_fedgraph.forms import FormWarning, fit, said
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
-from secure_fedgraph.privacy.policies import policy_named
+from secure_fedgraph.privacy.policies import policy_named, policy_with_noise, takes_multiplier
 from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.protocol import Channel
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.options import RunOptions
+from secure_fedgraph.running.planned_noise import NORM, check_any_noise, planned
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def prepare(
         Refused, BadInput: as :func:`~secure_fedgraph.running.loop.train`.
     """
     _check_subjects(algorithm, federation)
-    policy = _policy(policy)
+    by_name = policy if isinstance(policy, str) and options.budget and takes_multiplier(policy) else None
+    policy = _policy(policy) if by_name is None else policy_with_noise(by_name, NORM, {})
     if algorithm.pools:
         federation = federation.pooled()
     federation.check(algorithm, options.evaluation)
@@ -110,7 +112,12 @@ def prepare(
     algorithm = fitted(algorithm, policy, federation, options.evaluation, options.allow_plaintext)
     if algorithm is not configured:
         warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=3)
-    bound = policy.bind(channels_of(algorithm, federation, options.evaluation), federation.names)
+    channels = channels_of(algorithm, federation, options.evaluation)
+    if by_name is not None and options.budget is not None:
+        policy = planned(by_name, algorithm, federation, channels, options, options.budget)
+    bound = policy.bind(channels, federation.names)
+    if options.budget is not None:
+        check_any_noise(bound, options.budget)
     _check_inside(bound, algorithm, federation)
     tolerant = any(one.carrier.tolerates_dropouts for one in bound.bounds.values())
     if options.dropouts is not None and not tolerant:

@@ -105,6 +105,13 @@ def test_a_setting_that_federate_does_not_know(data: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "named"),
     [
+        (
+            lambda: sfg.Experiment(data=DATA),
+            r"^data is of type Data, .*secure_fedgraph\.datasets entry point",
+        ),
+        (lambda: sfg.Experiment(data="cora", clients="three"), "clients = 'three'"),
+        (lambda: sfg.Experiment(dta="cora"), "unknown key 'dta': did you mean 'data'"),
+        (lambda: sfg.audit(sfg.Experiment()), "policies"),
         (lambda: sfg.policies.masked(limit="8"), "limit"),
         (lambda: sfg.policies.masked(quorum=2.5), "quorum"),
         (lambda: sfg.policies.masked(nonsense=1), "nonsense"),
@@ -138,11 +145,19 @@ def test_policies_budgets_channels_and_settings(make: Callable[[], Any], named: 
     assert "\n" not in str(refusal.value)
 
 
+def test_an_audit_of_a_run_names_what_to_give(federation: sfg.Federation) -> None:
+    run = train(federation)
+    with pytest.raises(
+        BadInput, match=r"^experiment is a Run: give an Experiment.*secure-fedgraph audit DIR"
+    ):
+        sfg.audit(run)
+
+
 def test_policies_by_name_are_the_command_lines(federation: sfg.Federation) -> None:
     from secure_fedgraph.experiment.config import make_policy
     from secure_fedgraph.privacy.policies import RECIPES, policy_named
 
-    for name in RECIPES:
+    for name in RECIPES.own:
         try:
             there = make_policy(name, {})
         except BadInput:

@@ -57,7 +57,7 @@ def test_a_terminal_of_two_hundred_owners() -> None:
         console.print(table)
     text = " ".join(console.export_text().split())
     assert "200 owners: lowest 0.0050 (owner-000), median 0.5025, highest 1.0000 (owner-199)" in text
-    assert "Beyond its declaration update shows: the server sees every single upload" in text
+    assert "Channel `update` shows more than it declares: the server sees every single upload" in text
     assert "owner-100" not in text
 
 

@@ -18,8 +18,6 @@ from secure_fedgraph.protocol.channel import Channel
 
 LADDER = ("distributed_dp", "masked", "homomorphic", "local_dp", "sealed", "plaintext")
 """The order in which ``strictest`` tries the recipes."""
-NOISED = ("distributed_dp", "local_dp")
-"""Those of them that need a norm and noise."""
 
 
 @recipe

@@ -39,6 +39,7 @@ class Clip(Stage):
     takes = Domain.REAL
     gives = Domain.REAL
     effect_words = "clipped"
+    scales = True
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.norm) and self.norm > 0):

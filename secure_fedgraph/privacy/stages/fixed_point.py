@@ -40,6 +40,7 @@ class FixedPoint(Stage):
     step: float = math.nan
     takes = Domain.REAL
     gives = Domain.RING
+    scales = True
     tallies = 1
 
     def __post_init__(self) -> None:

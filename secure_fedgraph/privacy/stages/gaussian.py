@@ -82,6 +82,7 @@ class Gaussian(Stage):
     whole: bool = False
     """Whether values are whole steps already."""
     takes = Domain.REAL
+    scales = True
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.multiplier) and self.multiplier > 0):

@@ -1,0 +1,101 @@
+"""train() under a budget: noise that it plans for a policy by name, and refusals where nobody plans any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import secure_fedgraph as sfg
+from secure_fedgraph.errors import BadInput, BudgetExhausted
+from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.protect import protect
+from secure_fedgraph.privacy.policies import policy_named
+
+HIDDEN = (8, 4)
+BUDGET = sfg.Budget(8.0, unit="client")
+
+
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
+
+
+def train(federation: sfg.Federation, policy: Any, **options: Any) -> sfg.Run:
+    return sfg.train(sfg.FedAvg(hidden=HIDDEN), federation, policy, **{"rounds": 2, **options})
+
+
+def noise(run: sfg.Run) -> dict[str, float]:
+    made = run.policy.policy.made_with
+    assert made is not None
+    return dict(made["multiplier"])
+
+
+@pytest.mark.parametrize("unit", ["client", "node"])
+@pytest.mark.parametrize("policy", ["distributed_dp", "local_dp"])
+def test_a_policy_of_noise_by_name_is_planned_as_by_the_command(
+    policy: str, unit: str, federation: sfg.Federation
+) -> None:
+    run = train(federation, policy, budget=sfg.Budget(8.0, unit=unit))
+    asked = Experiment(
+        algorithm="fedavg", data="synthetic-citation", dataset={"nodes": 60, "features": 16}, rounds=2,
+        policy=policy, protection={"norm": 1.0}, training={"hidden": HIDDEN}, epsilon=8.0, unit=unit,
+    )  # fmt: skip
+    made = protect(asked, asked.make_algorithm(), federation)
+    assert made.plan is not None and noise(run) == dict(made.plan.multipliers)
+    assert 7.9 < run.privacy(unit)["epsilon"] <= 8
+
+
+def test_what_a_shared_ledger_holds_is_planned_around(federation: sfg.Federation, tmp_path: Path) -> None:
+    ledger = tmp_path / "shared.jsonl"
+    train(federation, "local_dp", budget=sfg.Budget(4.0), ledger=ledger, out=tmp_path / "a")
+    second = train(federation, "local_dp", budget=BUDGET, ledger=ledger, out=tmp_path / "b")
+    assert noise(second)["update"] > noise(train(federation, "local_dp", budget=BUDGET))["update"]
+    with pytest.raises(BadInput, match=r"policies\.local_dp\(norm=\.\.\., multiplier=\.\.\.\)"):
+        train(federation, "local_dp", budget=BUDGET, ledger=ledger, out=tmp_path / "b", resume=True)
+
+
+def test_it_is_resumed_with_the_noise_that_it_had(federation: sfg.Federation, tmp_path: Path) -> None:
+    run = train(federation, "local_dp", budget=BUDGET, out=tmp_path)
+    again = train(federation, "local_dp", budget=BUDGET, out=tmp_path, resume=True)
+    assert noise(again) == noise(run) and again.history == run.history
+
+
+@pytest.mark.parametrize("policy", ["masked", sfg.policies.plaintext(), None])
+def test_a_budget_and_a_policy_without_noise_send_nothing(policy: Any, federation: sfg.Federation) -> None:
+    started: list[bool] = []
+    with pytest.raises(BadInput, match=r"adds no noise.*policies\.distributed_dp\(norm=.*run --epsilon"):
+        train(federation, policy, budget=BUDGET, on_start=lambda: started.append(True))
+    assert not started
+
+
+def test_one_who_sends_nothing_keeps_to_any_budget(federation: sfg.Federation) -> None:
+    run = sfg.train(sfg.Local(hidden=HIDDEN), federation, "plaintext", rounds=1, budget=BUDGET)
+    assert run.privacy("client")["epsilon"] == 0
+
+
+def test_noise_by_the_server_is_refused_for_a_budget_against_it(federation: sfg.Federation) -> None:
+    with pytest.raises(BudgetExhausted, match="against outsider"):
+        train(federation, "central_dp", budget=BUDGET)
+
+
+def test_what_a_policy_lacks_names_the_command_that_plans_it() -> None:
+    with pytest.raises(BadInput, match="secure-fedgraph budget --epsilon E --sampling-rate 1 --steps ROUNDS"):
+        policy_named("local_dp")
+
+
+def test_a_budget_that_is_a_number_says_how_it_is_written(federation: sfg.Federation) -> None:
+    with pytest.raises(BadInput, match=r"sfg\.Budget\(8\.0, unit='client'\)"):
+        train(federation, "local_dp", budget=8.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named"),
+    [("transcript", "full", "keep="), ("epsilon", 8.0, "budget="), ("round", 1, "did you mean 'rounds'")],
+)
+def test_options_that_train_does_not_know(
+    key: str, value: Any, named: str, federation: sfg.Federation
+) -> None:
+    with pytest.raises(BadInput, match=f"{key}.*{named}"):
+        train(federation, "masked", **{key: value})
