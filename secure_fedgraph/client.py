@@ -635,11 +635,14 @@ def is_foreign(algorithm: Algorithm | type[Algorithm]) -> bool:
     """Whether an algorithm, or a class that it is made from, was written outside of this package.
 
     Tests hold the tensors of this package's algorithms to public names and shapes; of others nobody knows.
-    An object of this package's class is foreign too where a method was replaced on it.
+    An object of this package's class is foreign too where a method was replaced on it by code from outside;
+    an audit's probes replace methods to watch them.
     """
     kind = algorithm if isinstance(algorithm, type) else type(algorithm)
     own = {} if isinstance(algorithm, type) else vars(algorithm)
-    if any(callable(value) and hasattr(kind, name) for name, value in own.items()):
+    if any(
+        callable(value) and hasattr(kind, name) and not _stands_here(value) for name, value in own.items()
+    ):
         return True
     return not all(_is_of_this_package(one) for one in kind.__mro__ if one is not object)
 
@@ -650,6 +653,11 @@ def is_noised(bound: Bound, policy: BoundPolicy) -> bool:
     Randomised inputs are not asked about: whatever is made of them, a layout too, costs nothing more.
     """
     return bool(bound.releases()) or (policy.steps is not None and bound.channel.trained)
+
+
+def _stands_here(function: object) -> bool:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and code.co_filename.startswith(os.path.dirname(__file__) + os.sep)
 
 
 def _is_of_this_package(kind: type) -> bool:

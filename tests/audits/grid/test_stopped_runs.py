@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from result_parts import cells
 
 from secure_fedgraph.algorithms.fedsage import FedSage
 from secure_fedgraph.attacks import LabelCounts, VocabularySupport
@@ -119,12 +120,15 @@ def test_the_command_ends_as_with_every_cell_that_failed(
 
 
 def test_a_policy_with_a_refused_and_a_stopped_run_is_not_called_refused() -> None:
-    refused = {"algorithm": "fedsage", "policy": "masked", "outcome": "refused", "reason": "no"}
+    refused = {
+        "algorithm": "fedsage", "policy": "masked", "attack": "a1", "outcome": "refused", "reason": "no"
+    }  # fmt: skip
     lost = {"algorithm": "fedsage", "policy": "masked", "failed": True}
     assert "refused" in verdict([refused]) and "refused" not in verdict([refused], [lost])
     assert "refused" in verdict([refused], [{**lost, "failed": False}])
-    assert [row["state"] for row in verdicts([refused], ["masked"])] == ["refused"]
-    assert verdicts([refused], ["masked"], {"masked"}) == []
+    (row,) = verdicts(cells([refused]), ["masked"])
+    assert row.state == "refused"
+    assert verdicts(cells([refused]), ["masked"], {"masked"}) == []
 
 
 def test_a_place_without_a_cell_is_refused_only_where_its_run_was() -> None:
