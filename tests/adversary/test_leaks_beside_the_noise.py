@@ -135,14 +135,11 @@ class KeepsTestLabels(Base):
     """Labels that a client answers the referee with stay on ``self``, and are sent in the next round."""
 
     name = "keeps-test-labels"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.labels: dict[str, torch.Tensor] = {}
+    labels: Mapping[str, torch.Tensor] = {}
 
     @Base.OWN_TESTS.answer
     def own_tests(self, client: Any, given: Any) -> Upload:
-        self.labels[client.name] = client.graph.y.clone()
+        self.labels = {**self.labels, client.name: client.graph.y.clone()}
         return super().own_tests(client, given)
 
     @Base.MEANS.answer
