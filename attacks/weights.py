@@ -69,7 +69,7 @@ class VocabularySupport(Attack):
         targets: dict[str, tuple[str, ...]] = {}
         for target, owners, values in updates:
             scores[target] += _column_movement(values, words)
-            targets[target] = owners
+            targets[target] = tuple(dict.fromkeys((*targets.get(target, ()), *owners)))
         return Guess(VOCABULARY, dict(scores), targets, messages)
 
 

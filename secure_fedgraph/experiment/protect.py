@@ -59,7 +59,8 @@ def protect(
     )
     if experiment.planned and kept is not None:
         return Protected(experiment.make_policy(kept), budget)
-    ledger = Ledger(experiment.ledger) if experiment.ledger is not None else Ledger()
+    # noise by hand follows no plan; a resumed run may find a torn line in its ledger, which it mends itself
+    ledger = Ledger(experiment.ledger if experiment.planned else None)
     before = [ledger.costs_of(name) for name in ledger.clients]
     every = channels_of(algorithm, federation, experiment.evaluation)
     channels = tuple(c for c in every if c.to != Recipient.REFEREE)

@@ -162,15 +162,20 @@ def seconds(value: object) -> str:
 
 
 def epsilon(value: object) -> str:
-    """A privacy loss; an unbounded one in words.
+    """A privacy loss, rounded up; an unbounded one in words.
 
-    >>> epsilon(1.9482), epsilon("inf"), epsilon(None)
-    ('1.95', 'unbounded', '–')
+    >>> epsilon(1.9412), epsilon(8.0), epsilon(12.01), epsilon("inf"), epsilon(None)
+    ('1.95', '8', '12.1', 'unbounded', '–')
     """
     if value == "inf" or (isinstance(value, float) and math.isinf(value)):
         return "unbounded"
     number = real(value)
-    return MISSING if number is None else f"{number:.3g}" if number < 10 else f"{number:.1f}"
+    if number is None or number <= 0:
+        return MISSING if number is None else f"{number:.3g}"
+    if number >= 10:
+        return f"{math.ceil(number * 10 - 1e-9) / 10:.1f}"
+    step = 10.0 ** (math.floor(math.log10(number)) - 2)
+    return f"{math.ceil(number / step - 1e-9) * step:.3g}"
 
 
 def bounded(value: object) -> bool:

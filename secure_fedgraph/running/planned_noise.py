@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.errors import BadInput
@@ -13,7 +12,7 @@ from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policies import policy_with_noise
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import HELD, Cost, Ledger
+from secure_fedgraph.privacy.spending.ledger import Cost, Ledger
 from secure_fedgraph.privacy.spending.planning import TRAINING, plan
 from secure_fedgraph.protocol.channel import Channel
 from secure_fedgraph.running.options import RunOptions
@@ -50,12 +49,11 @@ def planned(
     asked = [one for one in channels if one.to != "referee"]
     ledger = Ledger() if shared is None else Ledger(shared)
     before: list[Counter[Cost]] = [ledger.costs_of(client) for client in ledger.clients]
-    holders = federation.holders if budget.unit in HELD else 1
     rounds = algorithm.rounds if options.rounds is None else options.rounds
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # binding warns again when the run starts
         made = plan(
-            replace(budget, holders=max(budget.holders, holders)),
+            budget,
             lambda multipliers: policy_with_noise(name, NORM, multipliers),
             asked,
             federation.names,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
@@ -16,6 +16,7 @@ from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.privacy.policies import policy_named, policy_with_noise, takes_multiplier
 from secure_fedgraph.privacy.policies.strictest import strictest
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
+from secure_fedgraph.privacy.spending.ledger import HELD
 from secure_fedgraph.protocol import Channel
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.options import RunOptions
@@ -113,6 +114,9 @@ def prepare(
     if algorithm is not configured:
         warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=3)
     channels = channels_of(algorithm, federation, options.evaluation)
+    if options.budget is not None and options.budget.unit in HELD:  # every holder of a unit pays for it
+        held = max(options.budget.holders, federation.holders)
+        options = replace(options, budget=replace(options.budget, holders=held))
     if by_name is not None and options.budget is not None:
         policy = planned(by_name, algorithm, federation, channels, options, options.budget)
     bound = policy.bind(channels, federation.names)

@@ -75,7 +75,7 @@ class Run:
         ]
         for unit, entry in self.privacy(delta=delta).items():
             epsilon = entry["epsilon"]
-            shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
+            shown = epsilon if isinstance(epsilon, str) else f"{epsilon:g}"  # rounded up already
             why = f" ({entry['reason']})" if entry.get("reason") else ""
             against = f"at delta {delta:g}, against the {entry['against']}"
             lines.append(f"one {unit}: epsilon {shown} {against}{why}")

@@ -76,6 +76,9 @@ def test_vocabularys_residual_is_the_union() -> None:
     guess = VocabularySupport().residual(view, Knowledge())  # type: ignore[arg-type]
     assert guess.targets == {ALL: ("a", "b")}
     assert (guess.values[ALL] > 0).nonzero()[0].tolist() == [0, 1, 3, 5]
+    # scores of all rounds are added up, so they are about all who contributed to any of them
+    both = MadeView([], [seen(("a", "b"), columns(0, 3)), seen(("b", "c"), columns(5))], [])
+    assert VocabularySupport().residual(both, Knowledge()).targets == {ALL: ("a", "b", "c")}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [VocabularySupport, LabelCounts])

@@ -12,6 +12,7 @@ from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.protect import protect
 from secure_fedgraph.privacy.policies import policy_named
+from secure_fedgraph.privacy.spending.ledger import spent
 
 HIDDEN = (8, 4)
 BUDGET = sfg.Budget(8.0, unit="client")
@@ -99,3 +100,31 @@ def test_options_that_train_does_not_know(
 ) -> None:
     with pytest.raises(BadInput, match=f"{key}.*{named}"):
         train(federation, "masked", **{key: value})
+
+
+def test_noise_by_hand_keeps_a_budget_for_units_that_several_clients_hold() -> None:
+    """With as many holders as the data have; one holder would make room for several times as much."""
+    split = {"local_tests": 5, "local_share": 0.4}
+    shared = sfg.federate(
+        "synthetic-citation", clients=3, partition="label_skew", split=split, nodes=120, features=16, seed=0
+    )
+    assert shared.holders > 1
+    policy = sfg.policies.local_dp(norm=1.0, multiplier=4.0)
+    free = train(shared, policy)
+    alone = spent(free.charges, 1e-5)["node"]["server"].epsilon
+    assert alone < 0.8 * float(free.privacy("node")["epsilon"])
+    with pytest.raises(BudgetExhausted):
+        train(shared, policy, budget=sfg.Budget(1.1 * alone, unit="node"))
+
+
+def test_a_torn_shared_ledger_does_not_stop_a_run_whose_noise_is_set_by_hand(
+    federation: sfg.Federation, tmp_path: Path
+) -> None:
+    """The run itself counts the torn line when it goes on."""
+    ledger = tmp_path / "shared.jsonl"
+    ledger.write_text('{"client": "owner-0", "ru')
+    asked = Experiment(
+        algorithm="fedavg", data="synthetic-citation", dataset={"nodes": 60, "features": 16}, rounds=2,
+        policy="local_dp", protection={"norm": 1.0, "multiplier": 4.0}, epsilon=8.0, ledger=str(ledger),
+    )  # fmt: skip
+    assert protect(asked, asked.make_algorithm(), federation).plan is None
