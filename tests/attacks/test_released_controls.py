@@ -88,7 +88,8 @@ def test_g1_negative_answers_about_other_data_are_at_chance(cases: Any, elsewher
     """The same attack with what a model of another graph answers about that graph's nodes."""
     case, told = cases["plaintext"], MAKERS[ANSWERS](elsewhere)
     served, alone = (
-        np.concatenate([getattr(one, part) for one in told.values()]) for part in ("served", "alone")
+        np.concatenate([getattr(one, part) for one in told.values()])
+        for part in ("with_links", "without_links")
     )
     sizes = {owner: graph.num_nodes for owner, graph in case.federation.owners.items()}
     facts = {ANSWERS: {owner: Answers(served[:size], alone[:size]) for owner, size in sizes.items()}}
