@@ -393,10 +393,18 @@ def test_what_the_referee_reads_gets_into_no_state(federation: sfg.Federation):
     assert not run.state["w"].any()
 
 
+def owners_with_tests() -> sfg.Federation:
+    """Owners that hold tests of their own: only these are asked on the referee's channel."""
+    split = {"local_tests": 5, "local_share": 0.4}
+    return sfg.federate(
+        "synthetic-citation", clients=3, seed=0, partition="label_skew", split=split, nodes=120, features=16
+    )
+
+
 @pytest.mark.parametrize("isolated", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_a_client_answers_the_referee_with_is_not_kept_on_the_algorithm(federation, isolated: bool):
     """Labels are randomised at a finite epsilon; the referee alone sees the true ones."""
-    tests = sfg.federate("synthetic-citation", clients=3, seed=0, partition="louvain", nodes=90, features=16)
+    tests = owners_with_tests()
     run = sfg.train(KeepsTestLabels(), tests, "plaintext", rounds=2, isolated=isolated, keep=lambda *_: True)
     assert [float(value) for value in sent_values(run)] == [0.0] * 6
 
@@ -443,7 +451,7 @@ def test_an_answer_that_fails_for_its_data_is_answered_and_charged(kind: Any, fe
 
 def test_nothing_of_the_true_labels_stays_with_a_client():
     """Labels are randomised; what an algorithm checks, and what it answers the referee with, are copies."""
-    data = sfg.federate("synthetic-citation", clients=3, seed=0, partition="louvain", nodes=90, features=16)
+    data = owners_with_tests()
     policy = replace(sfg.policies.plaintext(), randomizers=(RandomisedLabels(1.0),))
     run = sfg.train(WritesTestLabels(), data, policy, rounds=2, keep=lambda *_: True)
     trees = [Message.from_bytes(run.transcript.body(sent.number)).tree() for sent in run.transcript.sent]
