@@ -45,12 +45,15 @@ def test_a_share_of_the_changed_messages(pair: recorded.Pair) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200)
-def test_a_hundred_thousand_changed_messages() -> None:
-    found, by_pair = recorded.summed(CALLS, said=print)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_hundred_thousand_changed_messages(algorithm: str) -> None:
+    """All algorithms together take that many: each its pairs' part, so that workers share them."""
+    own = [pair for pair in recorded.pairs() if pair.algorithm == algorithm]
+    part = -(-CALLS * len(own) // len(recorded.pairs()))
+    found, by_pair = recorded.summed(part, chosen=own, said=print)
     assert found.findings == []
-    assert found.calls >= CALLS
-    assert set(ALGORITHMS) == {pair.algorithm for pair in recorded.pairs()}
+    assert found.calls >= part > 0
     assert all(one.answered for one in by_pair.values())
 
 
