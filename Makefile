@@ -16,8 +16,8 @@ PYTHON    ?= $(firstword $(foreach p,python3.11 python3 python3.12 python3.13 py
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
-# Two test workers on two cores: one thread each, or they fight.
-ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# Two test workers on two cores: one thread each, or they fight. What one process has compiled, the others read.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
 .PHONY: demo test slow lint format clean
 .DEFAULT_GOAL := help

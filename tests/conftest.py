@@ -38,10 +38,16 @@ def _missing_data(folders: tuple[str, ...]) -> str | None:
     return f"not under ${DATA}={root}: {', '.join(absent)}" if absent else None
 
 
-def _slow() -> tuple[str, ...]:
+def _slow() -> frozenset[str]:
     """The tests that ``slow_tests.txt`` leaves to ``make slow``: files, classes or functions, a line each."""
     lines = (Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").splitlines()
-    return tuple(line.split()[-1] for line in lines if line and not line.startswith("#"))
+    return frozenset(line.split()[-1] for line in lines if line and not line.startswith("#"))
+
+
+def _parts(test: str) -> list[str]:
+    """A test's file, its class, its function and itself, by their names."""
+    file, *inner = test.partition("[")[0].split("::")
+    return [test, *("::".join([file, *inner[:depth]]) for depth in range(len(inner) + 1))]
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -49,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what is slow, and skips what needs real data that this machine does not have, and says which."""
     slow = _slow()
     for item in items:
-        if any(item.nodeid == one or item.nodeid.startswith((f"{one}::", f"{one}[")) for one in slow):
+        if not slow.isdisjoint(_parts(item.nodeid)):
             item.add_marker(pytest.mark.slow)
         for mark in item.iter_markers("needs_data"):
             if reason := _missing_data(mark.args):
