@@ -38,16 +38,16 @@ class ReadsAPeer(Means):
         return sfg.Upload({"all": torch.stack([sum(PEERS.values())]) / 1e4})
 
 class SendsAside(Means):
-    """The server's half takes what an answer left on the algorithm."""
+    """The server's half takes what an answer left on the class, which has no copy for each client."""
     name = "sends-aside"
 
     def round(self, round, state):
         state = super().round(round, state)
-        return {"means": state["means"] + self.stolen.mean(0)}
+        return {"means": state["means"] + SendsAside.stolen.mean(0)}
 
     @Means.STATISTICS.answer
     def statistics(self, client, given):
-        self.stolen = client.graph.x
+        SendsAside.stolen = client.graph.x
         return Means.statistics(self, client, given)
 
 class AsksUndeclared(Means):
