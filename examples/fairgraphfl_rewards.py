@@ -44,8 +44,8 @@ def main() -> None:
         for agent in federation.names:
             value, paid = notes["values"][agent], notes["payoffs"][agent]
             print(f"{valuation:10} {agent} {quality[agent]:6}  value {value:.4f}  payoff {paid:.4f}")
-        channel = algorithm.UPDATE if valuation == "plain" else algorithm.VALUED
-        read = {seen.clients[0] for seen in run.transcript.view("server").uploads(channel.name)}
+        channel = "update" if valuation == "plain" else "valued_update"
+        read = {seen.clients[0] for seen in run.transcript.view("server").uploads(channel)}
         print(f"{valuation:10} payoffs add up to {sum(notes['payoffs'].values()):.6f}; ", end="")
         print(f"the server reads the updates of {len(read)} of {len(federation.names)} agents")
 

@@ -118,12 +118,18 @@ class Client:
         """Values of one round: cleared when the next round begins, and never saved."""
         self.round = 0
         self._party = party
-        self.training = Training(policy.steps, policy.policy.relation) if policy.steps else None
-        self._foreign = is_foreign(algorithm)
+        self._foreign = has_foreign_code(algorithm)
+        relation = policy.policy.relation
+        self.training = Training(policy.steps, relation, self._foreign) if policy.steps else None
+        hides = any(is_noised(one, policy) for one in policy.bounds.values()) or bool(policy.randomizers)
+        self._hides_failures = self._foreign and hides
+        """Whether what other people's code raises, or whether it does, could tell what an epsilon covers."""
         # before anything is answered: no refusal later may depend on the graph
         _check_graph(algorithm, graph, party.name, policy, self._foreign)
         # its own: what other people's code keeps on ``self`` would reach the others past every channel
         self._algorithm = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
+        # another that never answers: what it declares cannot follow from data
+        self._declares = copied(algorithm, f"algorithm {algorithm.name!r}") if self._foreign else algorithm
         self._policy = policy
         self._run = run
         self._ledger = ledger
@@ -342,7 +348,7 @@ class Client:
             scope = replace(scope, reader=offerer, offer=offered)
         elif channel.to == PEER:
             self._offered = scope.exchange
-        forms = self._algorithm.expected(channel.name, self.schema)
+        forms = self._declares.expected(channel.name, self.schema)
         if forms is not None:  # before the first charge: a request that does not fit costs nothing
             whose = f" {offerer}'s offer" if offerer else ""
             declared.check(forms, values, f"channel {channel.name!r} gives {self.name}{whose}")
@@ -352,30 +358,47 @@ class Client:
         try:
             upload = self._computed(bound, answer, values, layout)
         except HostileMessage as error:
+            self._charge_failure(bound, scope)
             raise HostileMessage(f"{offerer}'s offer: {error}" if offerer else str(error)) from None
+        except (Exception, SystemExit):
+            self._charge_failure(bound, scope)
+            raise
         if upload is None:
             return {}
         if channel.to == REFEREE:
             self._restore_memory()
         else:
-            public = layout is not None or not self._foreign
-            self._ledger.charge(
-                Charge(
-                    client=self.name,
-                    run=scope.run,
-                    round=scope.round,
-                    exchange=scope.exchange,
-                    channel=channel.name,
-                    unit=bound.unit.value,
-                    relation=bound.relation,
-                    releases=bound.releases(upload.size) if public else {},
-                    steps=self._steps(channel, public),
-                    computational=bound.computational,
-                    data=self._data,
-                )
-            )
+            self._charge(bound, scope, upload.size, public=layout is not None or not self._foreign)
         self._record_contribution(bound, upload, scope)
         return bound.seal(upload, scope, self._party)
+
+    def _charge(self, bound: Bound, scope: Scope, width: int, public: bool) -> None:
+        """Charges an upload.
+
+        Args:
+            width: coordinates of the upload.
+            public: whether its layout is; otherwise no noise covers it.
+        """
+        self._ledger.charge(
+            Charge(
+                client=self.name,
+                run=scope.run,
+                round=scope.round,
+                exchange=scope.exchange,
+                channel=bound.channel.name,
+                unit=bound.unit.value,
+                relation=bound.relation,
+                releases=bound.releases(width) if public else {},
+                steps=self._steps(bound.channel, public),
+                computational=bound.computational,
+                data=self._data,
+            )
+        )
+
+    def _charge_failure(self, bound: Bound, scope: Scope) -> None:
+        """Other people's code fails by data: the sentence, and that one comes, leave without noise."""
+        if self._hides_failures and bound.channel.to != REFEREE:
+            self._charge(bound, scope, 0, public=False)
 
     def _computed(
         self, bound: Bound, answer: Answer, values: dict[str, Any], layout: Layout | None
@@ -399,13 +422,20 @@ class Client:
             bound.check(upload)
             return upload if layout is None else bound.laid_out(upload, layout, self._units(channel.unit))
         except (Exception, SystemExit):
+            if channel.reveal is Reveal.NOTHING and self._hides_failures:
+                self._forget_failure(channel, "nothing is sent, as always")
+                return None
             # zeros between the uploads of noisy steps would show that it failed; noise on the upload hides it
             if layout is None or not bound.releases():
                 raise
-            _LOG.exception("the answer on channel %r failed: zeros are sent in its place", channel.name)
-            if self._before is not None:
-                self._before.restore(self.memory, self.scratch)
+            self._forget_failure(channel, "zeros are sent in its place")
             return bound.zeros(layout)
+
+    def _forget_failure(self, channel: Channel, instead: str) -> None:
+        """Keeps a failure in the client's own log: what it left in the memory is undone."""
+        _LOG.exception("the answer on channel %r failed: %s", channel.name, instead)
+        if self._before is not None:
+            self._before.restore(self.memory, self.scratch)
 
     def _units(self, unit: Unit) -> int:
         """How many units its own data hold."""
@@ -531,7 +561,7 @@ class Client:
             read = bound.open_each(bound.read(bundle.replies, scope, self._party), scope)
             for name, values in read.items():
                 self._note(scope, (name,), values)
-        forms = self._algorithm.shows(channel.name, self.schema)
+        forms = self._declares.shows(channel.name, self.schema)
         if forms is not None:
             uploads = {bundle.channel: read.total} if channel.reveal is Reveal.SUM else read
             for name, values in uploads.items():
@@ -539,7 +569,12 @@ class Client:
         self._save_memory()
         name = self._algorithm.readers[channel.name]
         method: Callable[[ClientContext, Any], None] = getattr(self._algorithm, name)
-        method(self, read)
+        try:
+            method(self, read)
+        except (Exception, SystemExit):
+            if not self._hides_failures:
+                raise
+            self._forget_failure(channel, "nothing is sent, as always")
         return {}
 
     def _read_sum(self, bound: Bound, bundle: Bundle, scope: Scope) -> Sum:
@@ -645,6 +680,31 @@ def is_foreign(algorithm: Algorithm | type[Algorithm]) -> bool:
     ):
         return True
     return not all(_is_of_this_package(one) for one in kind.__mro__ if one is not object)
+
+
+def has_foreign_code(algorithm: Algorithm) -> bool:
+    """Whether an algorithm, or the model that it trains, was written outside of this package.
+
+    A model's code reads the client's graph and may fail by it, as an algorithm's may.
+    """
+    model = algorithm.made_with().get("model")
+    return is_foreign(algorithm) or (model is not None and not _is_model_of_this_package(model))
+
+
+def _is_model_of_this_package(model: object) -> bool:
+    if isinstance(model, type):
+        return _is_of_this_package(model)
+    if not isinstance(model, torch.nn.Module):
+        return _stands_here(model)
+    kinds = {type(one) for one in model.modules()}
+    replaced = any(
+        callable(value) and not isinstance(value, torch.nn.Module) for value in vars(model).values()
+    )
+    return (
+        not replaced
+        and _is_of_this_package(type(model))
+        and all(_is_of_this_package(kind) or kind.__module__.startswith("torch.nn.") for kind in kinds)
+    )
 
 
 def is_noised(bound: Bound, policy: BoundPolicy) -> bool:

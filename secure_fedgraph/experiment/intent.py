@@ -6,12 +6,15 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from secure_fedgraph.algorithms.fedavg import FedAvg
+from secure_fedgraph.algorithms.plugins import algorithm_named
+from secure_fedgraph.algorithms.training.settings import TrainingSettings
 from secure_fedgraph.errors import BadInput, Refused
 from secure_fedgraph.experiment.config import SURVIVE, Experiment
 from secure_fedgraph.privacy.policies import RECIPES, needs_multiplier
 from secure_fedgraph.privacy.policies.strictest import LADDER
 
-TABLES = ("protection", "steps", "budget")
+TABLES = ("protection", "steps", "budget", "training")
 """Tables of the configuration whose keys are looked at one by one."""
 RUN_ONLY = {
     "audit": {
@@ -126,6 +129,33 @@ def _protection(experiment: Experiment, inner: str) -> str:
     return f"{experiment.policy} has no such setting; {', '.join(having_it)} have"
 
 
+UNDER_NOISY_STEPS = ("places", "crowd")
+"""Settings of training that count only where clients take noisy steps."""
+UNDER_EXACT_STEPS = {
+    "batch": "each record is drawn by a coin; set steps.rate",
+    "epochs": "a round has its own number of them; set steps.steps",
+    "share": "each record is drawn by a coin; set steps.rate",
+    "largest_gradient": "each record's gradient is clipped; set steps.clip",
+}
+"""Settings of training that count only where they do not, and what does instead."""
+
+
+def _training(experiment: Experiment, inner: str) -> str:
+    kind = algorithm_named(experiment.algorithm)
+    known = kind.Settings.model_fields.get(inner)
+    if known is None or not issubclass(kind.Settings, TrainingSettings):
+        return ""
+    if experiment.training.get(inner, known.default) == known.default:  # asks for nothing
+        return ""
+    if inner == "heaviest" and not experiment.training.get("weighted"):
+        return "it bounds the weights of a weighted mean, so set training.weighted=true"
+    if inner in UNDER_NOISY_STEPS and not experiment.trains_under_noise:
+        return "it bounds what noisy steps cost, and there are none; give --epsilon and --unit node"
+    if inner in UNDER_EXACT_STEPS and experiment.trains_under_noise and issubclass(kind, FedAvg):
+        return f"under noisy steps {UNDER_EXACT_STEPS[inner]}"
+    return ""
+
+
 def _recipes(experiment: Experiment) -> list[str]:
     """The recipes that an experiment's policy is made of."""
     if experiment.policy != "strictest":
@@ -150,6 +180,7 @@ RULES: dict[str, Rule] = {
     "answer_within": _patience,
     "dropouts": _dropouts,
     "protection": _protection,
+    "training": _training,
 }
 """Key -> why an experiment would not use it; empty where it does. Every other key is always used."""
 

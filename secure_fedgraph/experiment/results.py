@@ -429,7 +429,10 @@ def _by_all_runs(budget: Budget, ledger: Path) -> float | str:
 
 
 def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The result of several seeds: means, with the standard deviation and every seed's figures beside."""
+    """The result of several seeds: means, with the standard deviation and every seed's figures beside.
+
+    What was spent is the largest of any seed, each a run of its own; the budget and the plan are that seed's.
+    """
     first = results[0]
     figures = [
         key
@@ -447,11 +450,44 @@ def mean_result(results: list[dict[str, Any]]) -> dict[str, Any]:
             "best_by_validation": _mean_of(results, "best_by_validation"),
             "best_on_test": _mean_of(results, "best_on_test"),
         },
+        "privacy": {unit: _largest([r["privacy"][unit] for r in results]) for unit in first["privacy"]},
+        **{key: _dearest(results)[key] for key in ("budget", "plan")},
+        "channels": [
+            _largest([row for r in results for row in r["channels"] if row["name"] == one["name"]])
+            for one in first["channels"]
+        ],
+        **{
+            key: [{**row, "seed": r["seed"]} for r in results for row in r.get(key, ())]
+            for key in ("left_out", "cut")
+            if any(r.get(key) for r in results)
+        },
         "bytes": {key: round(fmean([r["bytes"][key] for r in results])) for key in first["bytes"]},
         "seconds": round(sum(r["seconds"] for r in results), 3),
         "weights": [r["weights"] for r in results],
     }
     return schema.checked(schema.RunResult, mean)
+
+
+def _size(epsilon: float | str | None) -> float:
+    return -1.0 if epsilon is None else float(epsilon)
+
+
+def _largest(claims: list[dict[str, Any]]) -> dict[str, Any]:
+    """The claim with the largest epsilon, and for each reader the largest of all."""
+    found = dict(max(claims, key=lambda claim: _size(claim["epsilon"])))
+    for key in ("readers", "epsilon_by_reader"):
+        if key in found:
+            readers = {name: one for claim in claims for name, one in claim.get(key, {}).items()}
+            found[key] = {
+                name: max((claim[key][name] for claim in claims if name in claim.get(key, {})), key=_size)
+                for name in readers
+            }
+    return found
+
+
+def _dearest(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The result that spent most of its budget."""
+    return max(results, key=lambda one: _size((one["budget"] or {}).get("spent")))
 
 
 def _mean_of(results: list[dict[str, Any]], key: str) -> dict[str, float] | None:

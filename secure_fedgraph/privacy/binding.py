@@ -128,4 +128,11 @@ class Protection(Chain):
                 f"numbers and gets {domain.value} ones: {'add' if domain is Domain.REAL else 'remove'} a "
                 "FixedPoint stage"
             )
+        noised = [number for number, stage in enumerate(stages) if stage.noise() is not None]
+        for number, stage in enumerate(stages):
+            if stage.tallies and noised and number <= noised[-1]:
+                raise Incompatible(
+                    f"channel {channel.name!r}: {type(stage).__name__} counts in a word of its own what it "
+                    f"gets, which no noise covers: put it after the noise of {self.name}"
+                )
         return tuple(stages), sensitivity

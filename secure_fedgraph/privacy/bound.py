@@ -73,6 +73,12 @@ class Bound:
     sensitivity: Sensitivity
     per_client_channels: tuple[str, ...] = ()
     """The run's channels that give each client values of its own, which no mask is bound to."""
+    public: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    """What the stages say beside the values. It is asked for once, before a stage has any data."""
+
+    def __post_init__(self) -> None:
+        said = {key: value for stage in self.stages for key, value in stage.public().items()}
+        object.__setattr__(self, "public", said)
 
     @property
     def channel(self) -> Channel:
@@ -210,11 +216,10 @@ class Bound:
             matrix = stage.apply(matrix, scope)
         if self.tallies:
             matrix = np.concatenate([matrix.reshape(-1), *tally]).reshape(1, -1)
-        public = {key: value for stage in self.stages for key, value in stage.public().items()}
         reply = {
             "domain": self.carrier.opens.value,
             "layout": layout.to_text(),
-            **public,
+            **self.public,
             "data": self.carrier.seal(matrix, scope, party),
         }
         if mark := self.carrier.binding_mark(scope, party):

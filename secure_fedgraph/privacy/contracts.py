@@ -103,6 +103,7 @@ class Stage(ABC):
     """Of a stage with :attr:`tallies`: the largest absolute value that it passes on; the rest is cut."""
     tallies: int = 0
     """How many words it adds behind an upload: whole numbers, of which only the sum over the uploads is read.
+    No noise covers them, so a stage that has some stands after all noise, or under none.
     The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -21,6 +22,8 @@ from secure_fedgraph.privacy.accounting.epsilon import (
 from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN, clipped
 from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
 from secure_fedgraph.protocol.guarantee import Relation, Unit
+
+_LOG = logging.getLogger(__name__)
 
 SIGMA = 2**12
 """Whole steps to the noise's standard deviation: gradients are rounded to this fine a grid."""
@@ -114,11 +117,14 @@ class Training:
     Args:
         how: its policy's.
         relation: the neighbouring relation.
+        hides_failures: whether a gradient that fails adds nothing, so that nobody sees it: models that are
+            not of this package may fail by data.
     """
 
-    def __init__(self, how: PrivateSteps, relation: str) -> None:
+    def __init__(self, how: PrivateSteps, relation: str, hides_failures: bool = False) -> None:
         self.how = how
         self.relation = relation
+        self.hides_failures = hides_failures
         self._taken: list[Event] = []
         self._trained = False
 
@@ -154,14 +160,34 @@ class Training:
         for _ in range(how.steps):
             chosen = secret_coins(records, how.rate)
             total = rounded_gaussian(SIGMA).draw(width).astype(np.int64)
+            before = [parameter.detach().clone() for parameter in parameters.values()]
             for batch in torch.split(chosen, max(1, CHUNK // width)):
                 if len(batch):
-                    total += _whole_steps(gradients(batch), parameters, how.clip, step)
+                    total += self._clipped_sum(gradients, batch, parameters, step)
+            with torch.no_grad():  # a model of somebody else's may have written into them
+                for parameter, value in zip(parameters.values(), before, strict=True):
+                    parameter.copy_(value)
             optimizer.zero_grad()
             if penalty is not None:
                 penalty()
             _assign(parameters, total * (step / expected))
             optimizer.step()
+
+    def _clipped_sum(
+        self,
+        gradients: Callable[[torch.Tensor], Mapping[str, torch.Tensor]],
+        batch: torch.Tensor,
+        parameters: Mapping[str, torch.nn.Parameter],
+        grid: float,
+    ) -> np.ndarray | int:
+        """Of one batch; nothing, so that noise alone is left, where somebody else's model fails by data."""
+        try:
+            return _whole_steps(gradients(batch), parameters, self.how.clip, grid)
+        except (Exception, SystemExit):
+            if not self.hides_failures:
+                raise
+            _LOG.exception("a model failed on a batch of noisy steps: noise alone is in its place")
+            return 0
 
     def taken(self) -> dict[str, tuple[Event, ...]]:
         """The steps since the last call, by unit; no entry where the client never trained so."""

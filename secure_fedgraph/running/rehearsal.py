@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import torch
 
-from secure_fedgraph.client import is_foreign, is_noised
+from secure_fedgraph.client import has_foreign_code, is_noised
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.graph.stand_in import stand_in
 from secure_fedgraph.privacy.binding import Protection
@@ -46,7 +46,7 @@ def with_layouts(prepared: Prepared) -> Prepared:
         Refused: where the rehearsal fails, or a client sends two layouts on one channel.
     """
     noised = {name for name, bound in prepared.bound.bounds.items() if is_noised(bound, prepared.bound)}
-    if not noised or prepared.algorithm.pools or not is_foreign(prepared.algorithm):
+    if not noised or prepared.algorithm.pools or not has_foreign_code(prepared.algorithm):
         return prepared
     seen = rehearse(prepared, noised)
     by_client: dict[str, dict[str, Layout]] = defaultdict(dict)

@@ -160,6 +160,7 @@ class Session:
             check_mark(path, past.ledger)
         budget = options.budget
         ledger = Ledger.go_on(path, budget) if options.resume and path else Ledger(path, budget)
+        ledger.check_relation(self.prepared.bound.policy.relation)
         if algorithm.pools and not options.resume:  # every owner has handed over its raw data before round 1
             relation = self.prepared.bound.policy.relation
             ledger.charge(Charge("pool", past.run, 0, 0, "pooled raw data", "client", relation))

@@ -66,6 +66,13 @@ class TestPoints:
         assert len(found) == 2 + 1 + 2 * 2 * 2
         assert {p.config["partition"] for p in found} == {"louvain"}
 
+    def test_budgets_that_are_nearly_equal_are_two_points(self):
+        found = points(base(), ["fedsage"], ["local_dp"], [8.0, 8.000001])
+        assert {p.name for p in found if p.kind == NOISED} == {
+            "fedsage-local_dp-8",
+            "fedsage-local_dp-8.000001",
+        }
+
     def test_a_policy_without_noise_has_one_point_at_client_level(self):
         found = [p for p in points(base(), ["fedsage"], ["masked"], [1.0, 8.0]) if p.policy == "masked"]
         assert [(p.kind, p.epsilon) for p in found] == [(SILENT, None)]

@@ -54,6 +54,15 @@ def refused(result: Result, key: str) -> None:
         (["--policy", "local_dp", "--norm", "1", "--multiplier", "2", "--unit", "node"], "--unit"),
         (["--policy", "local_dp", *NOISE, "--epsilon", "8", "--set", "budget.update=2"],
          "budget.update"),
+        # settings of training that count under noisy steps alone, or without them alone
+        (["--policy", "plaintext", "--set", "training.crowd=7"], "training.crowd"),
+        (["--policy", "masked", "--set", "training.places=7"], "training.places"),
+        (["--algorithm", "fedavg", "--policy", "masked", "--set", "training.heaviest=50"],
+         "training.heaviest"),
+        (["--policy", "masked", "--epsilon", "8", "--unit", "node", "--set", "training.batch=8"],
+         "training.batch"),
+        (["--policy", "masked", "--epsilon", "8", "--unit", "node", "--set", "training.epochs=3"],
+         "training.epochs"),
         # nobody may drop out
         (["--policy", "homomorphic", "--set", "dropouts=0.3"], "dropouts"),
         (["--policy", "plaintext", "--set", "dropouts=0.3"], "dropouts"),

@@ -181,6 +181,36 @@ def test_the_mean_over_seeds_by_hand() -> None:
     json.dumps(mean, allow_nan=False)
 
 
+def test_over_seeds_the_largest_epsilon_is_printed() -> None:
+    results = [result_of(seed=seed)[1] for seed in (0, 1)]
+    rest = {"holders": 1, "adaptive": False, "relation": "zero-out", "planned": True}
+    for one, (most, outsider) in zip(results, ((2.0, 5.0), ("inf", 1.0)), strict=True):
+        claim = {
+            "epsilon": epsilon,
+            "readers": {"server": epsilon, "outsider": outsider},
+            "holders": one["seed"] + 1,
+        }
+        one["privacy"]["client"] = {**one["privacy"]["client"], **claim}
+        one["channels"][0]["epsilon"] = most
+        one["budget"] = {
+            "epsilon": 8.0,
+            "delta": 1e-5,
+            "unit": "client",
+            "against": "server",
+            "spent": most,
+            **rest,
+        }
+        one["left_out"] = [
+            {"round": 1, "channel": "c", "step": "s", "client": f"{one['seed']}", "reason": "r"}
+        ]
+    mean = mean_result(results)
+    claim = mean["privacy"]["client"]
+    assert (claim["epsilon"], claim["holders"]) == ("inf", 2)
+    assert claim["readers"] == {"server": "inf", "outsider": 5.0}
+    assert mean["channels"][0]["epsilon"] == mean["budget"]["spent"] == "inf"
+    assert [(row["seed"], row["client"]) for row in mean["left_out"]] == [(0, "0"), (1, "1")]
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "result.json"
     write_json(path, {"schema": "secure-fedgraph/run/1", "a": 1})

@@ -235,3 +235,38 @@ class TestOpening:
 def test_checked_array_is_shaped_by_the_layout():
     layout = Layout((("w", (2,)),), 3)
     assert checked_array(np.zeros(6, "<f4"), np.dtype("<f4"), layout, "a").shape == (3, 2)
+
+
+class Counts(Clip):
+    """A stage of somebody else's that counts what it gets in a word of its own."""
+
+    tallies = 1
+    limit = 1.0
+
+    def tally(self, matrix: np.ndarray) -> np.ndarray:
+        return np.array([int(matrix.sum() > 0)], dtype=np.int32)
+
+
+class TestWhatLeavesBesideTheNoise:
+    """Words and facts of a stage, which no noise covers."""
+
+    def test_a_word_of_what_came_before_the_noise_is_refused(self):
+        with pytest.raises(Incompatible, match=r"'update': Counts counts .* after the noise"):
+            Protection(Plain(), (Counts(1.0), Gaussian(4.0)), 1, "own").bind(SUM, NAMES)
+        after = Protection(Masked(), (Clip(1.0), Gaussian(4.0), FixedPoint(8.0)), 2, "own").bind(SUM, NAMES)
+        assert after.tallies == 1 and after.releases()
+
+    def test_public_facts_are_asked_for_before_there_are_data(self):
+        class Remembers(Clip):
+            seen = 0.0
+
+            def apply(self, matrix, scope):
+                type(self).seen = float(matrix.max())
+                return super().apply(matrix, scope)
+
+            def public(self):
+                return {"seen": self.seen}
+
+        bound = Protection(Plain(), (Remembers(1.0), Gaussian(4.0)), 1, "own").bind(SUM, NAMES)
+        bound.stages[0].apply(np.full((1, 2), 5.0), scope())
+        assert bound.stages[0].public() == {"seen": 5.0} and bound.public["seen"] == 0.0

@@ -34,7 +34,7 @@ class Point:
     @property
     def name(self) -> str:
         """What its folder is called."""
-        budget = "" if self.epsilon is None else f"-{self.epsilon:g}"
+        budget = "" if self.epsilon is None else f"-{self.epsilon!r}".removesuffix(".0")
         return f"{self.algorithm}-{self.policy}{budget}".replace("+", "plus").replace(":", ".")
 
     def experiment(self, seed: int) -> Experiment:

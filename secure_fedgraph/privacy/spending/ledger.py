@@ -179,6 +179,7 @@ class Ledger:
         - with a budget, a charge that would exceed it is refused and not written;
         - a torn last line, as a crash leaves it, is read as a charge without noise: never under-counted;
         - any other damage is refused, and so is a known client's name with other data;
+        - noise that was charged under two neighbouring relations is never added up: it is refused;
         - nobody but the owner of the file reads it, and a link in its place is refused;
         - a client's data are recognised by a digest under the key in ``<path>.key``, which the owner keeps:
           a reader of the ledger alone cannot test a guess at them;
@@ -204,6 +205,7 @@ class Ledger:
         self._answered: dict[tuple[str, str], int] = {}
         self._costs: dict[str, Counter[Cost]] = defaultdict(Counter)
         self._data: dict[str, str] = {}
+        self._relation = ""
         self._key = b""
         if path is not None:
             files.private_folder(path.parent)
@@ -242,6 +244,19 @@ class Ledger:
                 _set_aside_torn(path)
         return cls(path, budget)
 
+    def check_relation(self, relation: str) -> None:
+        """Checks that charges under a relation may stand in it: an epsilon is about one relation.
+
+        Raises:
+            BadInput: where noise was charged in it under another.
+        """
+        asked = _without_table(relation)
+        if self._relation and asked != self._relation:
+            raise BadInput(
+                f"the ledger {self.path or 'of this run'} has charges under --relation {self._relation}, and "
+                f"costs under {asked} do not add to them: keep to {self._relation}, or give another --ledger"
+            )
+
     @property
     def charges(self) -> tuple[Charge, ...]:
         """The charges made through this object."""
@@ -274,6 +289,8 @@ class Ledger:
         return keyed(self._key, data)
 
     def _check(self, charge: Charge, plain: str) -> None:
+        if charge.releases or charge.steps:
+            self.check_relation(charge.relation)
         known = self._data.get(charge.client, "")
         # older ledgers hold the digest itself
         if known and plain and known not in (charge.data, plain):
@@ -288,6 +305,9 @@ class Ledger:
             self.budget.check(events_for(self.budget, costs), charge.client, charge.channel)
 
     def _count(self, charge: Charge) -> None:
+        if charge.releases or charge.steps:  # what left without noise costs the same under each
+            self.check_relation(charge.relation)
+            self._relation = _without_table(charge.relation)
         self._costs[charge.client][charge.cost] += 1
         place = (charge.client, charge.run)
         self._answered[place] = max(charge.exchange, self._answered.get(place, -1))
@@ -412,11 +432,15 @@ def spent(
         units: those to report.
 
     Raises:
-        BadInput: for a delta outside (0, 1).
+        BadInput: for a delta outside (0, 1), or charges under two relations.
     """
     if not 0 < delta < 1:
         raise BadInput(f"delta {delta} must lie between 0 and 1; 1e-5 is usual")
     by_client: dict[str, Counter[Cost]] = defaultdict(Counter)
+    charges = list(charges)
+    relations = sorted({_without_table(one.relation) for one in charges if one.releases or one.steps})
+    if len(relations) > 1:
+        raise BadInput(f"charges under {' and '.join(relations)} stand together, and an epsilon is about one")
     for charge in charges:
         by_client[charge.client][charge.cost] += 1
     distinct = {frozenset(costs.items()) for costs in by_client.values()}  # most clients of a run

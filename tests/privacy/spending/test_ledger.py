@@ -395,3 +395,34 @@ def test_the_toy_session_charges_what_it_sends(policy, readers, computational):
             assert exact(3.0, 1e-5) * (1 - 1e-9) <= found.epsilon < most * exact(3.0, 1e-5)
         else:
             assert found.epsilon == math.inf
+
+
+class TestRelations:
+    """An epsilon is about one neighbouring relation: costs under two are never added up."""
+
+    other = replace(CHARGE, exchange=4, relation="replace")
+
+    def test_a_charge_under_another_is_refused_and_not_written(self, tmp_path):
+        ledger = Ledger(tmp_path / "ledger.jsonl")
+        ledger.charge(CHARGE)
+        with pytest.raises(BadInput, match="--relation zero-out"):
+            ledger.charge(self.other)
+        assert len(read_ledger(tmp_path / "ledger.jsonl")) == 1
+        for again in (ledger, Ledger(tmp_path / "ledger.jsonl")):
+            with pytest.raises(BadInput, match="give another --ledger"):
+                again.check_relation("replace")
+            again.check_relation("zero-out")
+
+    def test_what_left_without_noise_costs_the_same_under_each(self, tmp_path):
+        ledger = Ledger(tmp_path / "ledger.jsonl")
+        ledger.charge(replace(CHARGE, releases={}))
+        ledger.charge(self.other)
+        assert spent(read_ledger(ledger.path), 1e-5)["client"]["server"].epsilon == math.inf
+
+    def test_a_file_that_mixes_them_has_no_figure(self, tmp_path):
+        path = tmp_path / "ledger.jsonl"
+        path.write_text(CHARGE.to_line() + self.other.to_line())
+        with pytest.raises(BadInput, match="relation"):
+            Ledger(path)
+        with pytest.raises(BadInput, match="replace and zero-out stand together"):
+            spent(read_ledger(path), 1e-5)

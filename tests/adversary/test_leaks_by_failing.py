@@ -1,0 +1,206 @@
+"""Other people's code that fails, or refuses, by data: under noise nobody outside learns that it did."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import secure_fedgraph as sfg
+from secure_fedgraph import Channel, Reveal, Upload
+from secure_fedgraph.errors import SecureFedGraphError
+from secure_fedgraph.privacy.dp_sgd import PrivateSteps, Training
+from secure_fedgraph.protocol.given import like
+
+NOISE = sfg.policies.local_dp(norm=1.0, multiplier=4.0)
+Heard = dict[str, str]
+
+
+@pytest.fixture
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, seed=0, nodes=60, features=4)
+
+
+class Tells(sfg.Algorithm):
+    """Every second client fails by its data, and the server's half keeps what it hears of that."""
+
+    UP = Channel("up", Reveal.EACH)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: Heard = {}
+
+    def init(self, schema: Any, seed: int) -> Any:
+        return {"w": torch.zeros(1)}
+
+    def predict(self, params: Any, graph: Any, schema: Any) -> torch.Tensor:
+        return torch.zeros(graph.num_nodes, schema.classes)
+
+    def round(self, round: Any, state: Any) -> Any:
+        self.heard.clear()  # what a rehearsal on stand-ins left
+        for name in round.cohort:
+            try:
+                self.ask(round, name)
+            except Exception as error:
+                self.heard[name] = str(error)
+        round.gather(self.UP)
+        return state
+
+    @UP.answer
+    def up(self, client: Any, given: Any) -> Upload:
+        return Upload({"w": client.memory.get("left", torch.zeros(1))})
+
+
+class OnNothing(Tells):
+    name = "on-nothing"
+    PUSH = Channel("push", Reveal.NOTHING)
+
+    def ask(self, round: Any, name: str) -> None:
+        round.scatter(self.PUSH, {name: {"w": torch.ones(1)}})
+
+    @PUSH.answer
+    def push(self, client: Any, given: Any) -> None:
+        client.memory["left"] = torch.full((1,), 1e6)
+        raise ValueError(str(client.graph.y.tolist()))
+
+
+class Returns(OnNothing):
+    name = "returns"
+
+    @OnNothing.PUSH.answer
+    def push(self, client: Any, given: Any) -> Any:
+        return Upload({"w": torch.ones(1)}) if int(client.graph.y.sum()) % 2 else None
+
+
+class OnReading(Tells):
+    name = "on-reading"
+    HINT = Channel("hint", Reveal.EACH, to="peer")
+
+    def ask(self, round: Any, name: str) -> None:
+        round.share(self.HINT, readers=(name,))
+
+    @HINT.answer
+    def hint(self, client: Any, given: Any) -> Upload:
+        return Upload({"w": torch.zeros(1)})
+
+    @HINT.read
+    def read(self, client: Any, uploads: Any) -> None:
+        raise ValueError(str(client.graph.y.tolist()))
+
+
+class Declares(Tells):
+    """What it takes follows from what an answer kept."""
+
+    name = "declares"
+    kept: Any = None
+
+    def ask(self, round: Any, name: str) -> None:
+        round.gather(self.UP)
+
+    def takes(self, channel: str, schema: Any) -> Any:
+        return None if self.kept is None else (like({"other": torch.zeros(3)}),)
+
+    @Tells.UP.answer
+    def up(self, client: Any, given: Any) -> Upload:
+        self.kept = client.graph.y
+        return Upload({"w": torch.zeros(1)})
+
+
+@pytest.mark.parametrize("kind", [OnNothing, Returns, OnReading, Declares])
+def test_under_noise_nobody_hears_of_it(kind: type[Tells], federation: sfg.Federation) -> None:
+    run = sfg.train(made := kind(), federation, NOISE, rounds=2)
+    assert made.heard == {}
+    assert math.isfinite(run.privacy("client")["epsilon"])
+
+
+def test_what_a_failing_answer_left_in_the_memory_is_undone(federation: sfg.Federation) -> None:
+    nearly_none = sfg.policies.local_dp(norm=1e7, multiplier=1e-6)
+    run = sfg.train(OnNothing(), federation, nearly_none, rounds=1, keep=lambda *_: True)
+    values = [float(seen.values["w"][0]) for seen in run.transcript.view("server").uploads("up")]
+    assert len(values) == 3 and max(map(abs, values)) < 1e5
+
+
+@pytest.mark.parametrize("kind", [OnNothing, OnReading])
+def test_without_noise_its_author_sees_the_error(kind: type[Tells], federation: sfg.Federation) -> None:
+    sfg.train(made := kind(), federation, "plaintext", rounds=1)
+    assert set(made.heard) == set(federation.names)
+
+
+def test_a_channel_without_noise_is_charged_where_its_answer_fails() -> None:
+    class Aside(Tells):
+        name = "aside"
+        ASIDE = Channel("aside", Reveal.EACH)
+
+        def ask(self, round: Any, name: str) -> None:
+            round.gather(self.ASIDE)
+
+        @ASIDE.answer
+        def aside(self, client: Any, given: Any) -> Upload:
+            raise ValueError(str(client.graph.y.tolist()))
+
+    from secure_fedgraph.privacy.binding import Protection
+    from secure_fedgraph.privacy.carriers.plain import Plain
+    from secure_fedgraph.privacy.policy import Policy
+
+    def protection(channel: Channel) -> Protection:
+        return Protection(Plain()) if channel.name == "aside" else NOISE.recipe(channel)
+
+    mixed = Policy("mixed", protection)
+    own = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=60, features=4)
+    run = sfg.train(Aside(), own, mixed, rounds=1)
+    assert {charge.channel for charge in run.charges} == {"aside", "up"}
+    assert run.privacy("client")["epsilon"] == "inf"
+
+
+class FailsByData(torch.nn.Module):
+    """A model of somebody else's with an honest mistake: a graph without links."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(features, classes)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        edge_index.max()
+        return self.layer(x)
+
+
+def test_a_model_that_fails_by_data_leaves_nobody_out(federation: sfg.Federation) -> None:
+    alone = federation.owners["owner-1"].clone()
+    alone.edge_index = alone.edge_index[:, :0]
+    owners = {**federation.owners, "owner-1": alone}
+    without_links = sfg.Federation(federation.schema, federation.referee, federation.facts, owners)
+    algorithm = sfg.FedAvg(model=FailsByData, batch="full")
+    run = sfg.train(algorithm, without_links, sfg.policies.distributed_dp(norm=1.0, multiplier=4.0), rounds=1)
+    (opened,) = [one for one in run.transcript.opened if one.channel == "update"]
+    assert set(opened.contributors) == set(federation.names)
+    assert len({charge.client for charge in run.charges}) == 3
+    with pytest.raises((SecureFedGraphError, RuntimeError, IndexError)):
+        sfg.train(algorithm, without_links, "plaintext", rounds=1)
+
+
+class TestNoisySteps:
+    """A model's own code cannot move the weights past the noise, nor show that it failed."""
+
+    def steps(self, gradients: Any, hides_failures: bool = True) -> torch.Tensor:
+        weight = torch.nn.Parameter(torch.zeros(2))
+        training = Training(PrivateSteps(noise=1.0, rate=1.0, steps=3, clip=1.0), "zero-out", hides_failures)
+        optimizer = torch.optim.SGD([weight], lr=1e-6)
+        training.run(optimizer, {"w": weight}, 10, lambda chosen: gradients(weight, chosen))
+        return weight.detach()
+
+    def test_what_forward_writes_into_the_weights_is_undone(self) -> None:
+        def writes(weight: torch.nn.Parameter, chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            weight.data.fill_(1000.0)
+            return {"w": torch.zeros(len(chosen), 2)}
+
+        assert float(self.steps(writes).abs().max()) < 1.0
+
+    def test_a_gradient_that_fails_leaves_the_noise_alone(self) -> None:
+        def fails(weight: torch.nn.Parameter, chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+            raise ValueError("by data")
+
+        assert float(self.steps(fails).abs().max()) > 0  # the noise is there
+        with pytest.raises(ValueError, match="by data"):
+            self.steps(fails, hides_failures=False)
