@@ -186,8 +186,8 @@ def test_over_seeds_the_largest_epsilon_is_printed() -> None:
     rest = {"holders": 1, "adaptive": False, "relation": "zero-out", "planned": True}
     for one, (most, outsider) in zip(results, ((2.0, 5.0), ("inf", 1.0)), strict=True):
         claim = {
-            "epsilon": epsilon,
-            "readers": {"server": epsilon, "outsider": outsider},
+            "epsilon": most,
+            "readers": {"server": most, "outsider": outsider},
             "holders": one["seed"] + 1,
         }
         one["privacy"]["client"] = {**one["privacy"]["client"], **claim}

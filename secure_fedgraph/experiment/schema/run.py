@@ -163,6 +163,10 @@ class CarrierReport(Part):
 class LeftOut(Part):
     """A client that a sum went on without."""
 
+    sometimes = ("seed",)
+
+    seed: int | None = None
+    """Of the run, where the result is of several."""
     round: int
     channel: str
     step: str
@@ -173,6 +177,10 @@ class LeftOut(Part):
 class Cut(Part):
     """Uploads of one exchange that held more than their protection carries."""
 
+    sometimes = ("seed",)
+
+    seed: int | None = None
+    """Of the run, where the result is of several."""
     round: int
     channel: str
     uploads: Count
