@@ -24,8 +24,6 @@ class Protected:
     policy: Policy
     budget: Budget | None = None
     plan: Plan | None = None
-    foreseen: float | None = None
-    """The epsilon that the whole run will cost, where it has a budget. Above the budget the run will stop."""
 
 
 def protect(
@@ -66,10 +64,11 @@ def protect(
     )
     if experiment.planned:
         made = forecast.plan(experiment.make_policy, experiment.budget, experiment.ledger)
-        return Protected(made.policy, budget, made, made.epsilon)
+        return Protected(made.policy, budget, made)
     # noise by hand follows no plan; a resumed run may find a torn line in its ledger, which it mends itself
     policy = experiment.make_policy()
-    return Protected(policy, budget, None, forecast.check_first(policy))
+    forecast.check_first(policy)
+    return Protected(policy, budget)
 
 
 def split_of(
