@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 
 from secure_fedgraph.audits import intervals
 from secure_fedgraph.evaluation import roc_auc
+from secure_fedgraph.experiment.schema.score_verdict import ScoreVerdict, beats_trivial, verdict_on
 
 RESAMPLES = 1000
 NO_LABEL = 0.01
@@ -72,16 +73,12 @@ class Score:
     @property
     def leaks(self) -> bool:
         """Whether the guess is beyond the best trivial one: all of the interval is."""
-        return self.low > self.baseline and self.baseline < 1 - 1e-9
+        return beats_trivial(self.low, self.baseline)
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> ScoreVerdict:
         """In words: exact, a leak, or nothing beyond the trivial guess."""
-        if self.baseline >= 1 - 1e-9:
-            return "nothing to learn: a trivial guess is exact"
-        if self.value >= 1 - 1e-9:
-            return "exact" if self.leaks else "exact, of too few to tell from a trivial guess"
-        return "leak" if self.leaks else "no better than a trivial guess"
+        return verdict_on(self.value, self.baseline, self.leaks)
 
 
 def vocabulary(guesses: Mapping[str, np.ndarray], truths: Mapping[str, np.ndarray]) -> Score:

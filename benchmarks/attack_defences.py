@@ -23,8 +23,8 @@ from rich.table import Table
 
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from secure_fedgraph.graph.data import datasets
     from secure_fedgraph.graph.data.own_graph import DataWarning
     from secure_fedgraph.graph.schema import Schema
-    from secure_fedgraph.privacy.spending.budget import Budget
+    from secure_fedgraph.privacy.spending.budget import Budget, EarlyStopWarning
     from secure_fedgraph.protocol import Channel, Reveal, Transcript, Unit, Upload, View
     from secure_fedgraph.protocol.dropouts import Dropouts
     from secure_fedgraph.running.loop import train
@@ -71,6 +71,7 @@ _HOMES = {
     "ClientContext": "seams",
     "DataWarning": "graph.data.own_graph",
     "Dropouts": "protocol.dropouts",
+    "EarlyStopWarning": "privacy.spending.budget",
     "Experiment": "experiment.config",
     "FairGraphFL": "algorithms",
     "FedAvg": "algorithms",

@@ -16,12 +16,13 @@ from secure_fedgraph.audits.dp_bounds import Claims
 from secure_fedgraph.audits.empirical_dp.empirical import empirical_or_why_not
 from secure_fedgraph.audits.empirical_dp.one_run import one_run_rows
 from secure_fedgraph.audits.finished_run import FinishedRun
-from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS, Audit, blank_cell, cells, limits
+from secure_fedgraph.audits.grid.cells import Audit, blank_cell, cells, limits
 from secure_fedgraph.audits.grid.planned_runs import PlannedRun
 from secure_fedgraph.audits.grid.pool import in_words
 from secure_fedgraph.audits.probes.rows import probe_rows
 from secure_fedgraph.errors import Refused, SecureFedGraphError
 from secure_fedgraph.experiment.results import execute, run_result, write_json
+from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.protocol.transcript import Keep as KeepMessage
 
 LARGE = 200_000_000

@@ -16,9 +16,14 @@ from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.surfaces import rounds
 from secure_fedgraph.audits.surfaces.registry import judge_of, knowledge
 from secure_fedgraph.experiment.config import Experiment
+from secure_fedgraph.experiment.schema.score_verdict import (
+    RESIDUAL,
+    SINGLE_OWNERS,
+    is_lower_bound,
+    with_notes,
+)
 from secure_fedgraph.protocol import View
 
-SINGLE_OWNERS, RESIDUAL = "each owner", "what the defence leaves"
 AIMS = (SINGLE_OWNERS, RESIDUAL)
 UNJUDGED = (
     "isolated clients do not show the updates that they made, so a guess cannot be scored: "
@@ -132,8 +137,8 @@ def _scored(
     guess, judgement, seconds = _judged(aim, view, finished, attack, started)
     score = judgement.score
     # an exact guess has nothing left to find, whatever ended its search
-    short = stopped(guess) if score.value < 1 else ""
-    verdict = f"{score.verdict}; {short}" if short else score.verdict
+    short = stopped(guess) if is_lower_bound(score.value, len(guess.stopped)) else ""
+    about = "" if aim == SINGLE_OWNERS else describe_owners(guess, finished.federation.names)
     details = dict(score.details)
     if guess.stopped:
         details |= {"searches_stopped": len(guess.stopped), "stopped_after": max(guess.stopped.values())}
@@ -162,9 +167,7 @@ def _scored(
         "baselines": dict(score.baselines),
         **claims.over(guess, score, blank["adversary"], attack.behaviour).to_json(),
         "leaks": score.leaks,
-        "verdict": verdict
-        if aim == SINGLE_OWNERS
-        else f"{verdict}, {describe_owners(guess, finished.federation.names)}",
+        "verdict": with_notes(score.verdict, short, about),
         "owners": owners_of(guess),
         "reason": f"{attack.id}: {short}" if short else "",
         "stops": attack.stops.get(blank["adversary"], "") if score.leaks else "",

@@ -8,13 +8,20 @@ from typing import Any
 from secure_fedgraph.attacks import ATTACKS
 from secure_fedgraph.audits.conformance.rows import FAILED
 from secure_fedgraph.audits.empirical_dp.empirical import BROKEN
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, Audit
+from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.experiment import schema
 from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.experiment.results import versions
+from secure_fedgraph.experiment.schema.score_verdict import (
+    RESIDUAL,
+    SINGLE_OWNERS,
+    exact_of_too_few,
+    is_lower_bound,
+    whom,
+)
 from secure_fedgraph.protocol.channel import Domain
 from secure_fedgraph.protocol.transcript import SERVER
-from secure_fedgraph.report.grouping import at_least, exact_of_too_few, exceeds
+from secure_fedgraph.report.grouping import at_least, exceeds
 
 HIDDEN = {domain.value for domain in Domain if not domain.readable}
 
@@ -87,7 +94,7 @@ def verdict(cells: list[dict[str, Any]], not_run: Sequence[dict[str, Any]] = ())
             parts.append(f"exact about single owners, of too few to tell from a guess: {', '.join(unsure)}")
         if union:
             parts.append(f"all owners together are exposed to {', '.join(union)}")
-        stopped = sum(bool(c.get("details", {}).get("searches_stopped")) and c["score"] < 1 for c in mine)
+        stopped = sum(is_lower_bound(c["score"], c.get("details", {}).get("searches_stopped")) for c in mine)
         if stopped:
             parts.append(f"where a search was stopped ({stopped} of {len(mine)} cells) this is a lower bound")
         sentences.append(f"{label}: {'; '.join(parts)}.")
@@ -189,8 +196,7 @@ def _leaking(cells: list[dict[str, Any]], aim: str) -> list[str]:
 
 
 def _about(cell: dict[str, Any]) -> str:
-    """Single owners, or several together: what a defence leaves may be about single ones too."""
-    return SINGLE_OWNERS if cell.get("owners") == 1 else str(cell["settings"]["aim"])
+    return whom(cell["settings"]["aim"], cell.get("owners"))
 
 
 def _by(who: list[str]) -> str:

@@ -72,7 +72,8 @@ class Attacks:
     def __call__(self, config: dict[str, Any]) -> dict[str, Any]:
         """Each attack's strongest result on single owners: a score or an outcome, and the best guess."""
         from secure_fedgraph.audits.grid import grid
-        from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS, Audit
+        from secure_fedgraph.audits.grid.cells import Audit
+        from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS, whom
 
         experiment, kinds = self._fitting(config)
         audited = Audit()
@@ -86,7 +87,7 @@ class Attacks:
         best: dict[str, dict[str, Any]] = {}
         for cell in audited.cells:
             # a sum over all owners shows no single owner, but what a defence leaves may
-            if cell["settings"]["aim"] == SINGLE_OWNERS or cell.get("owners") == 1:
+            if whom(cell["settings"]["aim"], cell.get("owners")) == SINGLE_OWNERS:
                 best_so_far = best.setdefault(cell["attack"], cell)
                 best[cell["attack"]] = max(best_so_far, cell, key=_strength)
         strongest = {attack: best.get(attack, {"outcome": BLIND}) for attack in self.attacks}

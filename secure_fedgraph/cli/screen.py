@@ -120,10 +120,10 @@ def warn(text: str) -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Channels in plaintext, deltas too large, uploads cut: each is said once, in one line."""
+    """Channels in plaintext, deltas too large, budgets too small, uploads cut: each once, in one line."""
     from secure_fedgraph.privacy.bound import CutWarning
     from secure_fedgraph.privacy.policy import PlaintextWarning
-    from secure_fedgraph.privacy.spending.budget import DeltaWarning
+    from secure_fedgraph.privacy.spending.budget import DeltaWarning, EarlyStopWarning
 
     shown: set[str] = set()
 
@@ -135,6 +135,7 @@ def plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", PlaintextWarning)
         warnings.simplefilter("always", DeltaWarning)
+        warnings.simplefilter("always", EarlyStopWarning)
         warnings.simplefilter("always", CutWarning)
         warnings.showwarning = say
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,10 +11,9 @@ from secure_fedgraph.experiment.config import Experiment
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import HELD, Ledger
-from secure_fedgraph.privacy.spending.planning import Plan, check_first, plan, split
-from secure_fedgraph.protocol.channel import Recipient
-from secure_fedgraph.running.planned_noise import uses_of
+from secure_fedgraph.privacy.spending.ledger import HELD
+from secure_fedgraph.privacy.spending.planning import Plan
+from secure_fedgraph.running.planned_noise import Forecast
 from secure_fedgraph.running.preparation import channels_of
 
 
@@ -26,8 +24,6 @@ class Protected:
     policy: Policy
     budget: Budget | None = None
     plan: Plan | None = None
-    foreseen: float | None = None
-    """The epsilon that the whole run will cost, where it has a budget. Above the budget the run will stop."""
 
 
 def protect(
@@ -59,41 +55,25 @@ def protect(
     )
     if experiment.planned and kept is not None:
         return Protected(experiment.make_policy(kept), budget)
+    forecast = Forecast(
+        algorithm,
+        channels_of(algorithm, federation, experiment.evaluation),
+        federation.names,
+        experiment.rounds or algorithm.rounds,
+        budget,
+    )
+    if experiment.planned:
+        made = forecast.plan(experiment.make_policy, experiment.budget, experiment.ledger)
+        return Protected(made.policy, budget, made)
     # noise by hand follows no plan; a resumed run may find a torn line in its ledger, which it mends itself
-    ledger = Ledger(experiment.ledger if experiment.planned else None)
-    before = [ledger.costs_of(name) for name in ledger.clients]
-    every = channels_of(algorithm, federation, experiment.evaluation)
-    channels = tuple(c for c in every if c.to != Recipient.REFEREE)
-    rounds = experiment.rounds or algorithm.rounds
-    uses = uses_of(algorithm, channels, rounds, len(federation.names))
-    occurrences = _occurrences(algorithm, experiment.make_policy())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # binding warns again when the run starts
-        if experiment.planned:
-            made = plan(
-                budget,
-                experiment.make_policy,
-                channels,
-                federation.names,
-                uses,
-                experiment.budget,
-                occurrences,
-                before,
-            )
-            return Protected(made.policy, budget, made, made.epsilon)
-        policy = experiment.make_policy()
-        foreseen = check_first(budget, policy.bind(channels, federation.names), uses, occurrences)
-        return Protected(policy, budget, None, foreseen)
+    policy = experiment.make_policy()
+    forecast.check_first(policy)
+    return Protected(policy, budget)
 
 
 def split_of(
-    budget: Budget, policy: BoundPolicy, algorithm: Algorithm, rounds: int, clients: int
+    budget: Budget, policy: BoundPolicy, algorithm: Algorithm, rounds: int, clients: tuple[str, ...]
 ) -> list[dict[str, float | str | int | None]]:
     """How a run's budget is spent: ``privacy.spending.planning.split`` of its bound policy."""
     channels = tuple(one.channel for one in policy.bounds.values())
-    uses = uses_of(algorithm, channels, rounds, clients)
-    return split(budget, policy, uses, _occurrences(algorithm, policy.policy))
-
-
-def _occurrences(algorithm: Algorithm, policy: Policy) -> int:
-    return 1 if policy.steps is None else algorithm.occurrences(policy.steps.unit)
+    return Forecast(algorithm, channels, clients, rounds, budget).split(policy)

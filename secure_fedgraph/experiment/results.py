@@ -417,8 +417,7 @@ def _plan(run: Run) -> list[dict[str, Any]] | None:
     """How the budget is split, a row for each channel or randomised input that uses part of it."""
     if run.budget is None:
         return None
-    clients = len(run.federation.names)
-    rows = split_of(run.budget, run.policy, run.algorithm, len(run.history), clients)
+    rows = split_of(run.budget, run.policy, run.algorithm, len(run.history), run.federation.names)
     return [{**row, "epsilon": number(float(row["epsilon"] or 0))} for row in rows]
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from secure_fedgraph.experiment.schema.audit import Cell, NotRun, Reconstruction
+from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 
 AS_CONFIGURED = "as configured"
-SINGLE_OWNERS = "each owner"
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,6 @@ def at_least(low: float | None, surely_at_least: float | None) -> float | None:
     (0.7, 0.8)
     """
     return low if surely_at_least is None else surely_at_least
-
-
-def exact_of_too_few(score: float | None, leaks: bool, baseline: float | None) -> bool:
-    """Whether a guess is entirely right, but of so few terms that the interval includes luck.
-
-    >>> exact_of_too_few(1.0, leaks=False, baseline=0.6)
-    True
-    """
-    return score == 1 and not leaks and (baseline or 0.0) < 1
 
 
 def by_place(

@@ -9,18 +9,25 @@ from statistics import fmean
 from pydantic import JsonValue
 
 from secure_fedgraph.experiment.schema.audit import Cell, CellClaim
+from secure_fedgraph.experiment.schema.score_verdict import (
+    RESIDUAL,
+    SINGLE_OWNERS,
+    ScoreVerdict,
+    exact_of_too_few,
+    is_lower_bound,
+    whom,
+    without_notes,
+    without_owners,
+)
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.grouping import (
     AS_CONFIGURED,
-    SINGLE_OWNERS,
     above,
     anchor,
-    exact_of_too_few,
     subject_of,
     title_of,
 )
 
-RESIDUAL = "what the defence leaves"
 LIMITS = {"controls": "controls run: {}", "effort": "each search at most {}\u202fs"}
 AIMS = {SINGLE_OWNERS: "about each owner", RESIDUAL: "about all owners together"}
 
@@ -140,9 +147,9 @@ def _leaking(cells: Sequence[Cell], aim: str) -> str:
     for cell in cells:
         if cell.leaks and aim_of(cell) == aim:
             usual = (cell.settings.variant or AS_CONFIGURED) == AS_CONFIGURED
-            verdict = cell.verdict.split(", about")[0].split(";")[0]
+            verdict, exact = without_notes(cell.verdict), ScoreVerdict.EXACT
             verdicts_of = plain if usual else forced
-            verdicts_of[cell.attack] = "exact" if verdicts_of.get(cell.attack) == "exact" else verdict
+            verdicts_of[cell.attack] = exact if verdicts_of.get(cell.attack) == exact else verdict
             subjects[cell.attack] = subject_of(cell)
             adversaries.setdefault(cell.attack, {})[cell.adversary] = None
     parts = [
@@ -175,8 +182,7 @@ def aim_in_words(aim: str, cells: Iterable[Cell]) -> str:
 
 
 def aim_of(cell: Cell) -> str:
-    """Whether a cell is about single owners, or several together: what a defence leaves may be either."""
-    return SINGLE_OWNERS if cell.owners == 1 else cell.settings.aim or SINGLE_OWNERS
+    return whom(cell.settings.aim, cell.owners)
 
 
 def _describe_leak(attack: str, subject: str, verdict: str, by: Iterable[str]) -> str:
@@ -204,7 +210,7 @@ def _remedies_by_adversary(cells: Sequence[Cell]) -> str:
 
 def _stopped(cells: Sequence[Cell]) -> str:
     """That some scores are lower bounds, because a search was ended before it was through."""
-    lower_bounds = [c for c in cells if c.details.get("searches_stopped") and c.score != 1]
+    lower_bounds = [c for c in cells if is_lower_bound(c.score, c.details.get("searches_stopped"))]
     if not lower_bounds:
         return ""
     limits = sorted({c.details.get("stopped_after", 0.0) for c in lower_bounds})
@@ -231,7 +237,7 @@ def _place(cells: Sequence[Cell], policy: str) -> dict[str, object]:
         "high": _most(c.high for c in scored),
         "baseline": _mean(c.baseline for c in scored),
         "metric": scored[0].metric if scored else None,
-        "verdicts": list(dict.fromkeys(c.verdict.split(", about")[0] for c in cells)),
+        "verdicts": list(dict.fromkeys(without_owners(c.verdict) for c in cells)),
         "nodes": _nodes(scored),
         "reasons": list(dict.fromkeys(c.reason for c in cells if c.reason)),
         "bar": _bar(scored, score),

@@ -54,6 +54,7 @@ def train(
             older or damaged.
 
     Warns:
+        EarlyStopWarning: where noise was set by hand, and the budget stops the run before its last round.
         DataWarning: where edges carry something that the model does not read.
     """
     prepared = with_layouts(prepare(algorithm, federation, policy, run_options(options)))

@@ -1,29 +1,149 @@
-"""The noise of a run that names a policy and has a budget: planned before round 1, as the command does."""
+"""The noise of a run that has a budget: planned before round 1, for the command and for ``train()`` alike."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.federation import Federation
 from secure_fedgraph.privacy.policies import policy_with_noise
 from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundPolicy, Policy
-from secure_fedgraph.privacy.spending.budget import Budget
-from secure_fedgraph.privacy.spending.ledger import Cost, Ledger
-from secure_fedgraph.privacy.spending.planning import TRAINING, plan
-from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.privacy.spending.budget import Budget, EarlyStopWarning
+from secure_fedgraph.privacy.spending.ledger import Ledger
+from secure_fedgraph.privacy.spending.planning import TRAINING, Plan, check_first, early_stop, plan, split
+from secure_fedgraph.protocol.channel import Channel, Recipient
 from secure_fedgraph.running.options import RunOptions
 
 NORM = 1.0
 """The clip of a policy of noise that is given by name: the command's, with a budget and no norm."""
 
 
-def uses_of(algorithm: Algorithm, channels: Iterable[Channel], rounds: int, clients: int) -> dict[str, int]:
-    """How often each client is asked, by channel, and how often it trains."""
-    return {TRAINING: rounds, **{c.name: algorithm.uses(c, rounds, clients) for c in channels}}
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will send, as far as its budget depends on it: known before round 1.
+
+    Args:
+        algorithm: in the form that runs.
+        channels: all that the run opens; the referee's cost nothing.
+        clients: their names; the pool's where the algorithm pools.
+        rounds: how many are scored.
+        budget: with as many holders as the data have.
+    """
+
+    algorithm: Algorithm
+    channels: Iterable[Channel]
+    clients: tuple[str, ...]
+    rounds: int
+    budget: Budget
+
+    @property
+    def paid(self) -> tuple[Channel, ...]:
+        """The channels that cost some of a budget."""
+        return tuple(one for one in self.channels if one.to != Recipient.REFEREE)
+
+    @property
+    def uses(self) -> dict[str, int]:
+        """How often each client is asked, by channel, and how often it trains."""
+        return self._uses_in(self.rounds)
+
+    def plan(
+        self,
+        make: Callable[[Mapping[str, float]], Policy],
+        shares: Mapping[str, float] | None = None,
+        ledger: Path | None = None,
+    ) -> Plan:
+        """The least noise with which the whole run keeps to the budget.
+
+        Args:
+            make: noise multipliers by channel -> the policy.
+            shares: channel -> weight of its part of the budget.
+            ledger: one that other runs share: what they spent is planned around.
+
+        Raises:
+            BudgetExhausted: where no noise does.
+            BadInput: for shares of unknown channels, or a ledger that cannot be read.
+        """
+        shared = Ledger(ledger)
+        before = [shared.costs_of(client) for client in shared.clients]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # binding warns again when the run starts
+            occurrences = self._occurrences(make({}))
+            return plan(self.budget, make, self.paid, self.clients, self.uses, shares, occurrences, before)
+
+    def check_first(self, policy: Policy) -> None:
+        """Checks that the budget holds one upload a channel, where noise was set by hand.
+
+        Raises:
+            BudgetExhausted: where it does not.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # binding warns again when the run starts
+            bound = policy.bind(self.paid, self.clients)
+            check_first(self.budget, bound, self.uses, self._occurrences(policy))
+
+    def warn_of_early_stop(
+        self, bound: BoundPolicy, ledger: Path | None = None, sampled: bool = False
+    ) -> None:
+        """Warns where the budget will stop the run before its last round, and says what would let it end.
+
+        Args:
+            ledger: one that other runs share.
+            sampled: whether a round asks some of the clients only, so that each may be asked less often.
+        """
+        try:
+            shared = Ledger(ledger)
+            before = [shared.costs_of(client) for client in shared.clients]
+            stop = early_stop(
+                self.budget, bound, self._uses_in, self.rounds, self._occurrences(bound.policy), before
+            )
+        except (BudgetExhausted, BadInput):  # the run itself says so, at the message that it concerns
+            return
+        if stop is None:
+            return
+        stops = "may stop" if sampled else "stops"
+        whose = f"the budget of epsilon {self.budget.epsilon:g} for one {self.budget.unit}"
+        more = "" if stop.more_noise is None else f", {_larger(bound.policy, stop.more_noise)}"
+        warnings.warn(
+            f"{whose} {stops} this run after {stop.after} of {self.rounds} rounds: "
+            f"give epsilon {stop.epsilon:g}{more}, or {stop.after} "
+            f"round{'s' if stop.after > 1 else ''}",
+            EarlyStopWarning,
+            stacklevel=4,
+        )
+
+    def split(self, bound: BoundPolicy) -> list[dict[str, float | str | int | None]]:
+        """How the budget is spent, channel by channel."""
+        return split(self.budget, bound, self.uses, self._occurrences(bound.policy))
+
+    def _uses_in(self, rounds: int) -> dict[str, int]:
+        asked = {c.name: self.algorithm.uses(c, rounds, len(self.clients)) for c in self.paid}
+        return {TRAINING: rounds, **asked}
+
+    def _occurrences(self, policy: Policy) -> int:
+        return 1 if policy.steps is None else self.algorithm.occurrences(policy.steps.unit)
+
+
+def _larger(policy: Policy, times: float) -> str:
+    """Noise that is so many times larger, in words."""
+    given = (policy.made_with or {}).get("multiplier")
+    if policy.steps is None and isinstance(given, int | float):
+        return f"multiplier {_rounded_up(given * times):g}"
+    return f"noise that is {_rounded_up(times):g} times as large"
+
+
+def _rounded_up(number: float) -> float:
+    """To three digits.
+
+    >>> _rounded_up(1.2301), _rounded_up(0.5)
+    (1.24, 0.5)
+    """
+    step = 10.0 ** (math.floor(math.log10(number)) - 2)
+    return math.ceil(number / step - 1e-9) * step
 
 
 def planned(
@@ -46,21 +166,9 @@ def planned(
             f"the noise of policy {name!r} was planned from what {shared} held when the run was started: to "
             f"resume it, give policies.{name}(norm=..., multiplier=...) with that noise"
         )
-    asked = [one for one in channels if one.to != "referee"]
-    ledger = Ledger() if shared is None else Ledger(shared)
-    before: list[Counter[Cost]] = [ledger.costs_of(client) for client in ledger.clients]
     rounds = algorithm.rounds if options.rounds is None else options.rounds
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # binding warns again when the run starts
-        made = plan(
-            budget,
-            lambda multipliers: policy_with_noise(name, NORM, multipliers),
-            asked,
-            federation.names,
-            uses_of(algorithm, asked, rounds, len(federation.names)),
-            before=before,
-        )
-    return made.policy
+    forecast = Forecast(algorithm, channels, federation.names, rounds, budget)
+    return forecast.plan(lambda noises: policy_with_noise(name, NORM, noises), ledger=shared).policy
 
 
 def check_any_noise(bound: BoundPolicy, budget: Budget) -> None:

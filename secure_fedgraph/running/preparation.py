@@ -19,8 +19,9 @@ from secure_fedgraph.privacy.policy import BoundPolicy, Policy
 from secure_fedgraph.privacy.spending.ledger import HELD
 from secure_fedgraph.protocol import Channel
 from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.round import everyone
 from secure_fedgraph.running.options import RunOptions
-from secure_fedgraph.running.planned_noise import NORM, check_any_noise, planned
+from secure_fedgraph.running.planned_noise import NORM, Forecast, check_any_noise, planned
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,10 @@ def prepare(
     if options.budget is not None:
         check_any_noise(bound, options.budget)
     _check_inside(bound, algorithm, federation)
+    if options.budget is not None and not options.resume:  # noise by hand; a resumed run was warned before
+        rounds = algorithm.rounds if options.rounds is None else options.rounds
+        forecast = Forecast(algorithm, channels, federation.names, rounds, options.budget)
+        forecast.warn_of_early_stop(bound, options.shared_ledger, options.sampler is not everyone)
     tolerant = any(one.carrier.tolerates_dropouts for one in bound.bounds.values())
     if options.dropouts is not None and not tolerant:
         raise BadInput(

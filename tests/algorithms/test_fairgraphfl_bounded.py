@@ -350,7 +350,7 @@ class TestCountedLists:
         )
         found = protect(asked, asked.make_algorithm(), federation)
         bound = found.policy.bind(asked.make_algorithm().in_use, federation.names)
-        rows = split_of(found.budget, bound, asked.make_algorithm(), 2, 3)
+        rows = split_of(found.budget, bound, asked.make_algorithm(), 2, federation.names)
         assert {(r["channel"], r["unit"], r["uses"]) for r in rows} == {
             ("motif_lists", "graph", 1),
             ("motif_sums", "graph", 1),

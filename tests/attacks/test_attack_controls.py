@@ -23,11 +23,11 @@ from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring, truth
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.evaluation import roc_auc
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.protocol.transcript import Transcript, everything
 
 HOPS = 2

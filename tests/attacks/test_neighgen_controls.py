@@ -26,10 +26,10 @@ from secure_fedgraph.audits import intervals, scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
 from secure_fedgraph.audits.grid.attacked import KeepReadChannels
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces.registry import JUDGES
 from secure_fedgraph.experiment.config import Experiment, load
 from secure_fedgraph.experiment.results import execute
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 
 SMALL: dict[str, Any] = {
     "algorithm": "fedsage+",

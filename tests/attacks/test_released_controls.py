@@ -21,11 +21,11 @@ from secure_fedgraph.attacks.released_shadow import CANDIDATES
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
-from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces import released_knowledge
 from secure_fedgraph.audits.surfaces.registry import JUDGES, MAKERS, knowledge
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result
+from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 
 GENERATED: dict[str, Any] = {"data": "synthetic-citation", "dataset": {"nodes": 300, "features": 100}}
 LEARNED = ["rounds=20", "training.learning_rate=0.01"]

@@ -26,11 +26,11 @@ from secure_fedgraph.attacks.drifting_updates import groups, identifiable_client
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import choices, grid
-from secure_fedgraph.audits.grid.cells import SINGLE_OWNERS
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result
+from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.carriers.plain import Plain
 from secure_fedgraph.privacy.carriers.secagg.server import Masked

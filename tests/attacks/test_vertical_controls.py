@@ -28,11 +28,11 @@ from secure_fedgraph.attacks.weights import ALL
 from secure_fedgraph.audits import scoring
 from secure_fedgraph.audits.finished_run import FinishedRun
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.grid.cells import RESIDUAL
 from secure_fedgraph.audits.surfaces.registry import JUDGES, knowledge
 from secure_fedgraph.audits.surfaces.vertical import Pairs
 from secure_fedgraph.errors import Refused
 from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL
 
 ONE_HOP: dict[str, Any] = {"layers": 2, "aggregated": (1, 2), "hidden": 8, "steps": 20}
 ROWS: dict[str, Any] = {"hidden": 16, "steps": 8, "sampler": "public", "public_nodes": 120}

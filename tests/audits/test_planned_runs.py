@@ -19,7 +19,6 @@ from in_this_process import InThisProcess
 
 from secure_fedgraph.attacks import GradientLabels, LabelCounts, MashLabels, VocabularySupport
 from secure_fedgraph.audits.grid import grid, planned_runs
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.audits.grid.choices import left_out, variants
 from secure_fedgraph.audits.grid.estimates import (
     Costs,
@@ -33,6 +32,7 @@ from secure_fedgraph.cli.main import main
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment import code_digest
 from secure_fedgraph.experiment.config import load
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 
 SMALL = ["dataset.nodes=90", "dataset.features=24", "rounds=2", "training.hidden=[8,4]"]
 FLAGS = ["--data", "synthetic-citation", *(f"--set={one}" for one in SMALL), "--attack", "a1", "--quiet"]

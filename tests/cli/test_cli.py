@@ -593,6 +593,8 @@ def test_a_run_stops_with_its_finished_rounds_and_a_shared_ledger_adds_up() -> N
     stopped = run(*noise, "--out", "a", "--ledger", "shared.jsonl")
     assert stopped.exit_code == 3 and len(stopped.stdout.splitlines()) == 1  # what was about to run
     assert "owner-0's next message would exceed the budget" in stopped.stderr
+    announced = stopped.stderr.splitlines()[0]
+    assert "warning: the budget of epsilon 8 for one client stops this run after 2 of 3 rounds" in announced
     assert len(Path("shared.jsonl").read_text().splitlines()) == 6
     again = run(*noise, "--out", "b", "--ledger", "shared.jsonl")
     assert again.exit_code == 3 and "would exceed the budget of epsilon 8" in again.stderr

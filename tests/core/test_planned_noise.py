@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,45 @@ def test_noise_by_hand_keeps_a_budget_for_units_that_several_clients_hold() -> N
     assert alone < 0.8 * float(free.privacy("node")["epsilon"])
     with pytest.raises(BudgetExhausted):
         train(shared, policy, budget=sfg.Budget(1.1 * alone, unit="node"))
+
+
+def test_noise_by_hand_that_ends_a_run_early_is_announced_before_round_1(
+    federation: sfg.Federation,
+) -> None:
+    """With a budget, noise or rounds that let it end: each of them is told, and each is enough."""
+
+    def by_hand(multiplier: float, epsilon: float, rounds: int, **more: Any) -> sfg.Run:
+        policy = sfg.policies.local_dp(norm=1.0, multiplier=multiplier)
+        return train(federation, policy, budget=sfg.Budget(epsilon), rounds=rounds, **more)
+
+    two = train(federation, sfg.policies.local_dp(norm=1.0, multiplier=4.0)).privacy("client")["epsilon"]
+    epsilon, seen, sent = 1.05 * float(two), [], []
+    with (
+        pytest.warns(sfg.EarlyStopWarning) as told,
+        pytest.raises(BudgetExhausted, match="would exceed the budget"),
+    ):
+        by_hand(4.0, epsilon, 6, on_round=seen.append, on_start=lambda: sent.append(len(told)))
+    assert sent == [1]  # before anything was sent
+    assert len(seen) == 2
+    text = str(told[0].message)
+    found = re.fullmatch(
+        r"the budget of epsilon \S+ for one client stops this run after 2 of 6 rounds: "
+        r"give epsilon (\S+), multiplier (\S+), or 2 rounds",
+        text,
+    )
+    assert found is not None, text
+    for enough in ((4.0, float(found[1]), 6), (float(found[2]), epsilon, 6), (4.0, epsilon, 2)):
+        assert len(by_hand(*enough).history) == enough[2]  # and none of these warns
+    with pytest.warns(sfg.EarlyStopWarning, match="after 5 of 6 rounds"), pytest.raises(BudgetExhausted):
+        by_hand(float(found[2]) * 0.95, epsilon, 6)
+
+
+def test_what_a_shared_ledger_holds_ends_a_run_earlier(federation: sfg.Federation, tmp_path: Path) -> None:
+    policy, ledger = sfg.policies.local_dp(norm=1.0, multiplier=4.0), tmp_path / "shared.jsonl"
+    room = sfg.Budget(1.05 * float(train(federation, policy, rounds=4).privacy("client")["epsilon"]))
+    train(federation, policy, budget=room, ledger=ledger, out=tmp_path / "a")
+    with pytest.warns(sfg.EarlyStopWarning, match="after 2 of 3 rounds"), pytest.raises(BudgetExhausted):
+        train(federation, policy, budget=room, ledger=ledger, out=tmp_path / "b", rounds=3)
 
 
 def test_a_torn_shared_ledger_does_not_stop_a_run_whose_noise_is_set_by_hand(

@@ -18,7 +18,7 @@ from in_this_process import at_once
 from rich.console import Console
 
 from secure_fedgraph.audits.grid import choices, grid
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, Audit
+from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.cli import comparing, tables
 from secure_fedgraph.cli.compare_attacks import Attacks, attacks_on
 from secure_fedgraph.cli.main import main
@@ -26,6 +26,7 @@ from secure_fedgraph.experiment.compare import pareto, points
 from secure_fedgraph.experiment.compare.eta import Job, Remaining
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.schema import CompareResult
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.report.page import write_report
 from secure_fedgraph.report.sections.compare_page import _leak
 

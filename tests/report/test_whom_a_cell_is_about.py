@@ -9,8 +9,9 @@ import pytest
 from result_parts import cells
 
 from secure_fedgraph.attacks import ATTACKS, Guess
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, describe_owners, owners_of
+from secure_fedgraph.audits.grid.cells import describe_owners, owners_of
 from secure_fedgraph.audits.grid.report import verdict
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures.heat import heat_map
 from secure_fedgraph.report.outcomes import outcome_table, verdicts

@@ -82,6 +82,10 @@ class Budget:
             )
 
 
+class EarlyStopWarning(UserWarning):
+    """A budget that will stop a run before its last round."""
+
+
 class DeltaWarning(UserWarning):
     """A delta so large that even publishing one unit's raw data would keep to it."""
 

@@ -88,10 +88,10 @@ def plan(
 
     template = _costs(make(relative_multipliers).bind(channels, clients), uses, budget, occurrences)
 
-    earlier = [Counter(costs) for costs in {frozenset(c.items()): dict(c) for c in before}.values()]
+    earlier = _each_once(before)
 
     def holds(costs: Counter[Cost]) -> bool:
-        return all(budget.holds(events_for(budget, costs + spent)) for spent in earlier or [Counter()])
+        return _holds(budget, costs, earlier)
 
     def scaled(scale: float) -> Counter[Cost]:
         return Counter({_scaled(cost, scale): times for cost, times in template.items()})
@@ -146,6 +146,82 @@ def check_first(budget: Budget, bound: BoundPolicy, uses: Mapping[str, int], occ
             f"{math.ceil(once * 100) / 100:g}; give that, or a larger --multiplier"
         )
     return _epsilon(_costs(bound, uses, budget, occurrences), budget)
+
+
+@dataclass(frozen=True)
+class EarlyStop:
+    """Where a budget stops a run, and what would let it end.
+
+    Args:
+        after: the whole rounds that the budget holds, at least 1.
+        epsilon: a budget that holds all rounds; rounded up.
+        more_noise: how many times larger the noise has to be for the budget as it is; None where no noise is
+            large enough.
+    """
+
+    after: int
+    epsilon: float
+    more_noise: float | None
+
+
+def early_stop(
+    budget: Budget,
+    bound: BoundPolicy,
+    uses: Callable[[int], Mapping[str, int]],
+    rounds: int,
+    occurrences: int = 1,
+    before: Sequence[Counter[Cost]] = (),
+) -> EarlyStop | None:
+    """Where a budget stops a run whose noise was set by hand.
+
+    Args:
+        uses: a number of rounds -> channel -> how often each client is asked on it in these.
+        before: what each client has spent already.
+
+    Returns:
+        None where the budget holds all rounds, or not even one: the first round says that itself.
+    """
+    earlier = _each_once(before)
+
+    def costs(number: int) -> Counter[Cost]:
+        return _costs(bound, uses(number), budget, occurrences)
+
+    whole = costs(rounds)
+    if _holds(budget, whole, earlier) or not _holds(budget, costs(1), earlier):
+        return None
+    after, over = 1, rounds
+    while over - after > 1:
+        middle = (after + over) // 2
+        after, over = (middle, over) if _holds(budget, costs(middle), earlier) else (after, middle)
+    enough = max(_least(whole, earlier, budget), budget.epsilon)
+    while not _holds(replace(budget, epsilon=enough), whole, earlier):  # a filter takes more than the sum
+        enough *= 1.01
+    return EarlyStop(after, math.ceil(enough * 100) / 100, _more_noise(budget, whole, earlier))
+
+
+def _more_noise(budget: Budget, costs: Counter[Cost], earlier: Sequence[Counter[Cost]]) -> float | None:
+    def holds(scale: float) -> bool:
+        scaled = Counter({_scaled(cost, scale): times for cost, times in costs.items()})
+        return _holds(budget, scaled, earlier)
+
+    low, high = 1.0, 2.0
+    while not holds(high):
+        low, high = high, high * 2
+        if high > 1e6:
+            return None
+    while high / low > 1 + 1e-3:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _each_once(before: Sequence[Counter[Cost]]) -> list[Counter[Cost]]:
+    """What clients have spent already; clients that spent the same are one."""
+    return [Counter(costs) for costs in {frozenset(c.items()): dict(c) for c in before}.values()]
+
+
+def _holds(budget: Budget, costs: Counter[Cost], earlier: Sequence[Counter[Cost]]) -> bool:
+    return all(budget.holds(events_for(budget, costs + spent)) for spent in earlier or [Counter[Cost]()])
 
 
 def _parts(shares: Mapping[str, float], budgeted: Sequence[str]) -> dict[str, float]:

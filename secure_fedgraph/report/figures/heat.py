@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from secure_fedgraph.experiment.schema.audit import Cell, NotRun
+from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.report import text
-from secure_fedgraph.report.grouping import SINGLE_OWNERS, above, anchor, subject_of
+from secure_fedgraph.report.grouping import above, anchor, subject_of
 from secure_fedgraph.report.outcomes import aim_in_words
 
 SHORT = {SINGLE_OWNERS: "each owner"}

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from secure_fedgraph.experiment.schema import CompareResult
 from secure_fedgraph.experiment.schema.compare import Point
 from secure_fedgraph.experiment.schema.part import Epsilon
+from secure_fedgraph.experiment.schema.score_verdict import exact_of_too_few
 from secure_fedgraph.report import text as words
 from secure_fedgraph.report.figures.drawn import Table
 from secure_fedgraph.report.figures.plots import DASHES, MARKERS, WIDTH
 from secure_fedgraph.report.figures.svg import MUTED, SERIES, Picture, draw
-from secure_fedgraph.report.grouping import exact_of_too_few
 from secure_fedgraph.report.sections import trained
 from secure_fedgraph.report.sections.parts import Story
 from secure_fedgraph.report.sections.trained import Source

@@ -9,13 +9,14 @@ import numpy as np
 from pydantic import JsonValue
 
 from secure_fedgraph.experiment.schema.audit import Reconstruction, Target
+from secure_fedgraph.experiment.schema.score_verdict import SINGLE_OWNERS
 from secure_fedgraph.report import text
 from secure_fedgraph.report.figures import plots
 from secure_fedgraph.report.figures.drawn import Drawn, Table
 from secure_fedgraph.report.figures.ego_graphs import ego_graphs
 from secure_fedgraph.report.figures.feature_heatmaps import feature_heatmaps
 from secure_fedgraph.report.figures.plots import Strip
-from secure_fedgraph.report.grouping import AS_CONFIGURED, SINGLE_OWNERS, Alike, file_stem, stem, subject_of
+from secure_fedgraph.report.grouping import AS_CONFIGURED, Alike, file_stem, stem, subject_of
 from secure_fedgraph.report.sections.parts import Section
 
 VOCABULARY, LABELS, FEATURES = "vocabulary", "label shares", "node features"

@@ -9,13 +9,14 @@ import pytest
 
 from secure_fedgraph.attacks import LabelCounts, VocabularySupport
 from secure_fedgraph.audits.grid import grid
-from secure_fedgraph.audits.grid.cells import RESIDUAL, SINGLE_OWNERS, Audit
+from secure_fedgraph.audits.grid.cells import Audit
 from secure_fedgraph.audits.grid.folders import audit_folder
 from secure_fedgraph.audits.judgement import Judgement
 from secure_fedgraph.audits.scoring import Score, ScoreKind
 from secure_fedgraph.errors import BadInput, HostileMessage, Refused
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.experiment.results import execute, run_result, write_json
+from secure_fedgraph.experiment.schema.score_verdict import RESIDUAL, SINGLE_OWNERS
 
 TWO = [LabelCounts, VocabularySupport]
 SMALL = ["dataset.nodes=90", "dataset.features=24", "rounds=2", "training.hidden=[8,4]"]

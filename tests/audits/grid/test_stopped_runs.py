@@ -22,6 +22,8 @@ from secure_fedgraph.errors import BadInput, HostileMessage, Incompatible
 from secure_fedgraph.experiment.config import load
 from secure_fedgraph.report.outcomes import verdicts
 
+pytestmark = pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.spending.budget.EarlyStopWarning")
+
 SMALL = ["dataset.nodes=90", "dataset.features=24", "training.hidden=[8,4]"]
 BUDGET = ["protection.norm=1", "protection.multiplier=0.9", "epsilon=12", "rounds=6"]
 TWO = [VocabularySupport, LabelCounts]

@@ -272,6 +272,7 @@ def federation() -> sfg.Federation:
     return sfg.federate("synthetic-citation", clients=3, nodes=60, features=16, seed=0)
 
 
+@pytest.mark.filterwarnings("ignore::secure_fedgraph.privacy.spending.budget.EarlyStopWarning")
 class TestRun:
     def train(self, federation, times: float, **more):
         """Under a budget for that many rounds, and half of one more."""
