@@ -222,7 +222,9 @@ def _of_nodes(name: str, path: Path, table: pd.DataFrame, key: str, named: bool)
         if classes:
             data.class_names = classes
     if SPLIT in table:
-        words = table[SPLIT].fillna("").astype(str).str.strip().str.lower()
+        words = (
+            table[SPLIT].astype(object).where(table[SPLIT].notna(), "").astype(str).str.strip().str.lower()
+        )
         unknown = sorted(set(words) - {"", *SPLITS})
         if unknown:
             raise BadInput(
