@@ -203,7 +203,8 @@ class Experiment(BaseModel):
             if self.silos:
                 raise BadInput(
                     f"the silos hold {HELD_BY_SILOS[fits]}, and {self.algorithm} learns from "
-                    f"{' or '.join(HELD_BY_SILOS.get(one, one) for one in kind.kinds)}: use one of {', '.join(others)}"
+                    f"{' or '.join(HELD_BY_SILOS.get(one, one) for one in kind.kinds)}: "
+                    f"use one of {', '.join(others)}"
                 )
             raise BadInput(
                 f"data = {self.data!r} is of kind {fits!r}, and {self.algorithm} learns from kind "
