@@ -18,7 +18,10 @@ from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.federation import Federation, federate
+from secure_fedgraph.graph.data.datasets import load
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.partition.registry import names
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.privacy.binding import Protection
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol.channel import Channel
@@ -203,8 +206,11 @@ def _around(
 
 def _federations(run: Run) -> Iterator[Federation]:
     clients = min(len(run.federation.names), MOST_CLIENTS)
-    partition = str(run.federation.facts.get("partition", {}).get("name", "random"))
-    kinds = {
+    split = run.federation.facts.get("partition", {})
+    partition = str(split.get("name", "random"))
+    if partition not in names():  # owners with data of their own
+        partition = "vertical" if "columns" in split else "random"
+    kinds: dict[str, tuple[str, dict[str, Any]]] = {
         GraphDataset.kind: ("synthetic-citation", {"nodes": 30 * max(clients, 3), "features": 16}),
         GraphSetDataset.kind: ("synthetic-molecules", {"graphs": 20 * max(clients, 3)}),
     }
@@ -212,7 +218,8 @@ def _federations(run: Run) -> Iterator[Federation]:
         data, size = kinds[run.federation.schema.kind]
         for settings in (SPLITS[partition], None) if partition in SPLITS else (None,):
             try:
-                yield federate(data, clients, partition, 0, settings, **size)
+                made = load(data, seed=sub_seed(0, "data"), **size)
+                yield federate(made, clients, partition, 0, settings)
             except SecureFedGraphError:
                 continue
     if sum(int(graph.num_nodes or 0) for graph in run.federation.owners.values()) <= SMALL:

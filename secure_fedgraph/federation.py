@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from torch_geometric.data import Data
 
 from secure_fedgraph.algorithm import Algorithm
@@ -26,10 +27,14 @@ from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.kinds import Dataset, GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import split_data
-from secure_fedgraph.graph.partition.result import owner_names
+from secure_fedgraph.graph.partition.result import Partition, owner_names
+from secure_fedgraph.graph.partition.subgraphs import handed_out
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
 from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.graph.silos.by_owner import parts_by_owner
+from secure_fedgraph.graph.silos.given import OwnData, are_silos, digest_of_silos, silos_of
+from secure_fedgraph.graph.silos.result import Silos
 from secure_fedgraph.privacy.keyed_digest import kept_key, keyed
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.policy import BoundPolicy
@@ -78,6 +83,16 @@ class Federation:
         return int(self.facts["partition"].get("holders", 1))
 
     @property
+    def evaluation(self) -> str:
+        """Who scores a run unless its options say: the referee, or the clients where it has no test data."""
+        return "referee" if self.referee.test_set.tests or not self.silos else "in_band"
+
+    @property
+    def silos(self) -> bool:
+        """Whether owners came with data of their own."""
+        return bool(self.facts.get("silos"))
+
+    @property
     def units(self) -> tuple[str, ...]:
         """The units of privacy that these data have, largest first."""
         return OF_GRAPH_SETS if self.schema.kind == GraphSetDataset.kind else OF_ONE_GRAPH
@@ -100,6 +115,8 @@ class Federation:
             BadInput: as :meth:`~secure_fedgraph.algorithm.Algorithm.check` and ``check_run``.
         """
         algorithm.check(self.schema)
+        if self.silos:
+            check_sides(type(algorithm), "columns" in self.facts["partition"])
         algorithm.check_run(len(self.names), self.facts.get("partition", {}), evaluation)
 
     def make_clients(
@@ -198,39 +215,78 @@ class Federation:
             BadInput: where the partition cannot be undone.
         """
         if self.pool is None:
+            if self.silos:
+                raise BadInput("own silos: nobody has all owners' data, so nothing that pools them runs")
             raise BadInput(f"partition {self.facts['partition']['name']!r} cannot be pooled again")
         return replace(self, facts={**self.facts, "pooled": True}, owners={"pool": self.pool})
 
 
 def federate(
-    data: str | Data | Dataset,
-    clients: int = 3,
-    partition: str = "louvain",
+    data: str | Data | Dataset | Mapping[str, OwnData] | Sequence[OwnData],
+    clients: int | None = None,
+    partition: str | None = None,
     seed: int = 0,
     split: Mapping[str, Any] | None = None,
+    *,
+    owners: Sequence[int | str] | Tensor | None = None,
+    rows: str | None = None,
+    classes: int | None = None,
+    holders: int = 1,
     **settings: Any,
 ) -> Federation:
-    """Splits a data set among owners.
+    """Brings owners together who have data of their own, or splits one data set among made-up owners.
 
     Args:
-        data: a data set's name, what ``graph.data.datasets.load`` gives, or a PyG ``Data`` with ``x``,
-            ``edge_index`` and ``y``, -1 where a node has no label. Its ``train_mask``, ``val_mask`` and
-            ``test_mask`` are used as they are; ``edge_weight`` and ``edge_attr`` go to models that take them.
-        clients: how many owners.
-        partition: how the data are split; ``graph.partition.registry.BY_KIND`` lists the ways.
+        data: owners' own data: a dict of name -> PyG ``Data`` (or a list of them for a set of graphs), or a
+            list, whose owners are called ``owner-0`` and so on. Each tests on its own nodes, and runs are
+            scored in band. Or one data set that is split: its name, what ``graph.data.datasets.load`` gives,
+            or a PyG ``Data``. A ``Data`` has ``x``, ``edge_index`` and ``y``, -1 where a node has no label.
+            Its ``train_mask``, ``val_mask`` and ``test_mask`` are used as they are; ``edge_weight`` and
+            ``edge_attr`` go to models that take them. Of owners' own data ``feature_names`` and
+            ``class_names`` are compared, where they are given.
+        clients: how many owners one data set is split among; 3 by default.
+        partition: how one data set is split, ``louvain`` by default; ``graph.partition.registry.BY_KIND``
+            lists the ways.
         seed: for the partition and the split, each from a sub-seed of its own.
         split: the partition's own settings, e.g. ``{"local_share": 0.3}`` of ``label_skew``.
+        owners: who has which node of one ``Data``: a number or a name a node. The referee tests on the whole
+            graph, and the links between owners are nobody's.
+        rows: of owners of columns: the field that names an owner's rows. Each ``Data`` then has the features
+            ``x`` that this owner has, links where it has some, and one or all have ``y``.
+        classes: how many there are, where it may be more than the owners' labels show.
+        holders: how many owners may hold the same node (or graph): a customer of three banks is one unit at
+            three owners. Budgets count them all.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
 
     Raises:
-        BadInput: for data or arguments that cannot be used, or an owner without training nodes.
+        BadInput: for data or arguments that cannot be used, owners whose data do not fit each other, or an
+            owner without training nodes.
 
     Warns:
-        DataWarning: names the fields of a ``Data`` that are not used, and masks that were derived.
+        DataWarning: names the fields of a ``Data`` that are not used, masks that were derived, and rows that
+            not every owner has.
 
     >>> federate("synthetic-citation", clients=2, nodes=60, features=16).names
     ('owner-0', 'owner-1')
     """
+    check_whole("seed", seed, 0)
+    by_hand = {"clients": clients, "partition": partition, "split": split, "owners": owners, **settings}
+    if are_silos(data):
+        _refuse(by_hand, "owners come with data of their own, and nothing is split")
+        return _of_silos(silos_of(data, seed, classes, rows, holders))
+    _refuse({"rows": rows, "classes": classes}, "it is for owners with data of their own")
+    if holders != 1:
+        raise BadInput(f"holders = {holders!r} is for owners with data of their own; leave it out")
+    if owners is not None:
+        _refuse({**by_hand, "owners": None}, "owners says who has which node")
+        if not isinstance(data, Data):
+            raise wrong_type("data", data, "give a PyG Data beside owners, which names an owner a node")
+        dataset: Dataset = own_dataset(data, seed)
+        assert isinstance(dataset, GraphDataset)
+        names, parts = parts_by_owner(dataset.graph, owners)
+        return _of_dataset(dataset, "by_owner", names, handed_out(dataset.graph, parts, names, seed))
+    clients = 3 if clients is None else clients
+    partition = "louvain" if partition is None else partition
     if not isinstance(partition, str):
         raise wrong_type("partition", partition, "give the name of a partition, such as louvain")
     if split is not None and not isinstance(split, Mapping):
@@ -238,10 +294,35 @@ def federate(
             "split", split, "give the partition's settings as a dict, such as {'local_share': 0.3}"
         )
     check_whole("clients", clients, 1)
-    check_whole("seed", seed, 0)
     dataset = _dataset(data, seed, settings)
-    partition_result = split_data(partition, dataset, clients, seed, **(split or {}))
-    owners = dict(zip(owner_names(len(partition_result.owners)), partition_result.owners, strict=True))
+    result = split_data(partition, dataset, clients, seed, **(split or {}))
+    return _of_dataset(dataset, partition, owner_names(len(result.owners)), result)
+
+
+def check_sides(kind: type[Algorithm], columns: bool) -> None:
+    """Refuses owners of columns for algorithms of owners of rows, and the other way round.
+
+    Raises:
+        BadInput: naming what the algorithm needs.
+    """
+    of_columns = all(one.startswith("vertical") for one in kind.partitions)
+    if of_columns and not columns:
+        raise BadInput(
+            f"{kind.name} learns from owners of columns of the same rows, and these have rows of their own: "
+            "name the rows (rows='id', --rows id), or use another algorithm"
+        )
+    if columns and not of_columns:
+        raise BadInput(f"{kind.name} learns from owners of rows, and these have columns (rows): use glasu")
+
+
+def _refuse(given: Mapping[str, object], why: str) -> None:
+    for key, value in given.items():
+        if value is not None:
+            raise BadInput(f"{key} = {str(value)[:60]}: {why}; leave {key} out")
+
+
+def _of_dataset(dataset: Dataset, partition: str, names: Sequence[str], result: Partition) -> Federation:
+    owners = dict(zip(names, result.owners, strict=True))
     for name, graph in owners.items():
         check_owner(graph, name)
     schema = _schema(dataset)
@@ -253,11 +334,28 @@ def federate(
         "features": schema.features,
         "classes": schema.classes,
         "clients": len(owners),
-        "partition": {"name": partition, **partition_result.facts},
+        "partition": {"name": partition, **result.facts},
     }
     if isinstance(dataset, GraphDataset) and dataset.graph.get("train_mask") is not None:
         facts["masks"] = {key: int(dataset.graph[key].sum()) for key in MASKS}
-    return Federation(schema, Evaluator(partition_result.test_set), facts, owners, partition_result.pool)
+    return Federation(schema, Evaluator(result.test_set), facts, owners, result.pool)
+
+
+def _of_silos(silos: Silos) -> Federation:
+    graphs = silos.schema.kind == GraphSetDataset.kind
+    nodes = silos.facts.get("nodes", sum(int(one.num_nodes or 0) for one in silos.owners.values()))
+    facts = {
+        "data": "own silos",
+        "source": "given",
+        "digest": keyed(_digest_key(), digest_of_silos(silos)),
+        "nodes": 0 if graphs else nodes,
+        "features": silos.schema.features,
+        "classes": silos.schema.classes,
+        "clients": len(silos.owners),
+        "silos": list(silos.owners),
+        "partition": {"name": "silos", **silos.facts},
+    }
+    return Federation(silos.schema, Evaluator(silos.test_set), facts, silos.owners)
 
 
 def _published(dataset: Dataset) -> str:
@@ -266,25 +364,30 @@ def _published(dataset: Dataset) -> str:
     Without the key nobody can check a guess against a keyed hash. The key is in the user's cache folder.
     Where that cannot be written, the key lasts as long as this process.
     """
-    if dataset.name in DATASETS.own:
-        return dataset.digest
+    return dataset.digest if dataset.name in DATASETS.own else keyed(_digest_key(), dataset.digest)
+
+
+def _digest_key() -> bytes:
     try:
-        key = kept_key(cache_folder() / "digest.key")
+        return kept_key(cache_folder() / "digest.key")
     except OSError:
-        key = _KEY
-    return keyed(key, dataset.digest)
+        return _KEY
 
 
-def _dataset(data: str | Data | Dataset, seed: int, settings: Mapping[str, Any]) -> Dataset:
+def _dataset(data: object, seed: int, settings: Mapping[str, Any]) -> Dataset:
     if isinstance(data, str):
         return load(data, seed=sub_seed(seed, "data"), **settings)
     if isinstance(data, Dataset):
         return data
     if not isinstance(data, Data):
-        raise BadInput(f"data is a {type(data).__name__}: give a data set's name or a PyG Data object")
+        raise BadInput(
+            f"data is a {type(data).__name__}: give a data set's name, a PyG Data, or a dict of owners' Data"
+        )
     if settings:
         raise unknown_name(
-            "argument of federate", min(settings), ("data", "clients", "partition", "seed", "split")
+            "argument of federate",
+            min(settings),
+            ("data", "clients", "partition", "seed", "split", "owners"),
         )
     return own_dataset(data, seed)
 

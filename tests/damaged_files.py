@@ -23,10 +23,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 import yaml
 from hostile import damaged
 from recorded import Outcome, Say, called, in_copy
+from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.plugins import algorithm_named
@@ -48,6 +50,8 @@ from secure_fedgraph.experiment.results import (
 from secure_fedgraph.experiment.schema import AuditResult, CompareResult, RunResult
 from secure_fedgraph.graph.data import datasets, store
 from secure_fedgraph.graph.data.rawfiles import RAW
+from secure_fedgraph.graph.silos.given import silos_of
+from secure_fedgraph.graph.silos.reading import read_silo
 from secure_fedgraph.policies import plaintext
 from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, GaussianRelease
 from secure_fedgraph.privacy.spending.ledger import Charge, Ledger, check_mark, read_ledger, spent
@@ -422,7 +426,33 @@ def _make_nested(folder: Path) -> None:
     (folder / "body.sfg").write_bytes(bytes(nested.pack(MEMORY)))
 
 
+def _silo_tables(folder: Path) -> None:
+    (folder / "nodes.csv").write_text("id,f0,f1,label,split\na,1,2.5,x,train\nb,3,4,y,val\nc,5,6,x,test\n")
+    (folder / "edges.csv").write_text("source,target,weight,kind\na,b,1,0\nb,c,0.5,1\n")
+
+
+def _silo_parquet(folder: Path) -> None:
+    _silo_tables(folder)
+    for name in ("nodes", "edges"):
+        pd.read_csv(folder / f"{name}.csv").to_parquet(folder / f"{name}.parquet")
+        (folder / f"{name}.csv").unlink()
+
+
+def _silo_saved(folder: Path) -> None:
+    nodes = torch.arange(20)
+    graph = Data(x=torch.ones(20, 2), edge_index=torch.stack([nodes, nodes.flip(0)]), y=nodes % 2)
+    torch.save(graph, folder / "graph.pt")
+
+
+def _read_silo(folder: Path) -> None:
+    saved = folder / "graph.pt"
+    silos_of({"a": read_silo("a", str(saved if saved.exists() else folder))}, 0)
+
+
 LOADERS: dict[str, Loader] = {
+    "a silo's tables": Loader(_silo_tables, _read_silo),
+    "a silo's parquet": Loader(_silo_parquet, _read_silo),
+    "a silo's .pt": Loader(_silo_saved, _read_silo),
     "experiment.toml": _config(".toml", toml),
     "experiment.yaml": _config(".yaml", lambda value: yaml.safe_dump(value).encode()),
     "ledger": Loader(_make_ledger, _read_ledger),

@@ -97,6 +97,7 @@ class PlannedRun:
             "training": experiment.make_algorithm().settings.model_dump(mode="json"),
             "algorithm": of_code(kind, *ROOMS),
             "of_others": [of_code(function, *ROOMS) for function in experiment.of_others],
+            "silos": experiment.digest_of_silos,
             "variant": [self.variant.name, dict(self.variant.settings)],
             "attacks": {attack.id: of_code(attack, *ROOMS) for attack in self.variant.attacks},
             "code": of_rooms(*ROOMS),

@@ -54,12 +54,18 @@ def audit(
         grid_only = {"canaries": canaries, "budget-minutes": budget_minutes, "workers": workers}
         out = _folder_for_audit_of(
             folder,
-            {**flags, "policy": policy, "control": control, "algorithm": None if own else flags["algorithm"]},
+            {
+                **flags,
+                "policy": policy,
+                "control": control,
+                "algorithm": None if own else flags["algorithm"],
+                "silos": None,
+            },
             grid_only,
         )
         if attack == "all":
-            attacks = choices.readers(folders.read_folder(folder, own)[1], attacks) or attacks
-        experiment, audited = folders.audit_folder(folder, attacks, adversary, effort, own)
+            attacks = choices.readers(folders.read_folder(folder, own, flags["silos"])[1], attacks) or attacks
+        experiment, audited = folders.audit_folder(folder, attacks, adversary, effort, own, flags["silos"])
         if out != folder:
             fresh_folder(out, flags["overwrite"])
         policies, seeds = [experiment.policy], [experiment.seed]

@@ -31,12 +31,38 @@ def known(kind: str) -> Callable[[click.Context, click.Parameter, str | None], s
     return check
 
 
+def _named_files(
+    context: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str] | None:
+    silos: dict[str, str] = {}
+    for one in given:
+        name, separator, place = one.partition("=")
+        if not separator or not name or not place:
+            raise BadInput(f"--silo {one}: write NAME=FILE, such as bank-a=bank.csv")
+        if name in silos:
+            raise BadInput(f"--silo {one}: {name} has {silos[name]!r} already; give each owner once")
+        silos[name] = place
+    return silos or None
+
+
+silo_option = click.option(
+    "--silo",
+    "silos",
+    multiple=True,
+    metavar="NAME=FILE",
+    callback=_named_files,
+    help="An owner's own data: a folder, NODES.csv,EDGES.csv, a .pt file or module:function; once an owner.",
+)
+
+
 def experiment_options(command: Command, epsilon: Any = float) -> Command:
     options = [
         click.option(
             "--algorithm", callback=known("algorithms"), help="An algorithm's name; see 'list algorithms'."
         ),
         click.option("--data", callback=known("datasets"), help="A data set's name; see 'list datasets'."),
+        silo_option,
+        click.option("--rows", help="For silos with columns of the same rows: the column of row names."),
         click.option("--clients", type=int, help="How many owners."),
         click.option("--partition", help="How nodes are handed out; the paper's by default."),
         click.option("--rounds", type=int, help="Training rounds; the algorithm's own number by default."),

@@ -64,6 +64,7 @@ def resume(
     ledger: Path | None,
     logging: str | None,
     algorithm: str | None,
+    silos: dict[str, str] | None,
     **flags: Any,
 ) -> None:
     """Goes on after the last whole round of a run that was killed, or stopped by its budget."""
@@ -78,7 +79,7 @@ def resume(
             write_report(folder)
         screen.say(f"{folder} is finished: nothing to resume", result)
         return
-    experiment, seeds, command = begun(folder, ledger, logging, algorithm)
+    experiment, seeds, command = begun(folder, ledger, logging, algorithm, silos)
     if epsilon is not None:
         experiment = _with_budget(experiment, epsilon)
     with _can_go_on(folder, experiment):
@@ -88,7 +89,7 @@ def resume(
 @contextmanager
 def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
     """When a run stops, the message says how to resume it; a run that never began leaves no empty folder."""
-    options = [word for pair in typed_again(out, experiment).items() for word in pair]
+    options = [word for pair in typed_again(out, experiment) for word in pair]
     go_on = f"go on with: {shlex.join(['secure-fedgraph', 'resume', str(out), *options])}"
     try:
         yield

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from torch_geometric.data import Data
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm, check_switches
@@ -20,10 +21,14 @@ from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.algorithms.plugins import algorithm_named, is_own
 from secure_fedgraph.algorithms.training.weighting import AveragingSettings
 from secure_fedgraph.errors import BadInput, unknown_name
+from secure_fedgraph.federation import check_sides
 from secure_fedgraph.graph.data import synthetic
 from secure_fedgraph.graph.data.datasets import DATASETS, KINDS
-from secure_fedgraph.graph.kinds import GraphSetDataset
+from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
 from secure_fedgraph.graph.partition.registry import BY_KIND, names
+from secure_fedgraph.graph.partition.result import owner_names
+from secure_fedgraph.graph.silos.agreement import check_names
+from secure_fedgraph.graph.silos.reading import digest_of_places, read_silos
 from secure_fedgraph.privacy.binding import PRESENCE
 from secure_fedgraph.privacy.contracts import MAJORITY
 from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
@@ -99,6 +104,11 @@ class Experiment(BaseModel):
         protection: the policy's settings, e.g. ``protection.norm``.
         dataset: the data set's settings, e.g. ``dataset.nodes`` of ``synthetic-citation``.
         split: the partition's settings, e.g. ``split.delta`` of ``louvain``.
+        silos: owners with data of their own, in place of ``data``, ``clients``, ``partition``: name -> files
+            or a function, as :func:`~secure_fedgraph.graph.silos.reading.read_silo` takes them.
+        rows: the column that names the rows, where these owners have columns of the same rows.
+        classes: how many there are, where it may be more than the silos' labels show.
+        holders: how many silos may hold the same node or graph.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -134,6 +144,10 @@ class Experiment(BaseModel):
     protection: dict[str, Any] = {}
     dataset: dict[str, Any] = {}
     split: dict[str, Any] = {}
+    silos: dict[str, str] = {}
+    rows: str | None = None
+    classes: int | None = Field(None, ge=1)
+    holders: int = Field(1, ge=1)
 
     def __init__(self, **values: Any) -> None:
         """Checks every value.
@@ -160,6 +174,13 @@ class Experiment(BaseModel):
         kind = _own(name) if is_own(name) else ALGORITHMS.get(name)
         if kind is None:
             return values
+        if values.get("silos"):
+            return _with_silos(values)
+        for key in OF_SILOS:
+            if values.get(key) not in (None, cls.model_fields[key].default):
+                raise BadInput(
+                    f"{key} = {values[key]!r} is for owners with data of their own; give --silo NAME=FILE"
+                )
         filled = {"data": kind.data, **values}
         filled.setdefault("clients", kind.clients.get(filled["data"], cls.model_fields["clients"].default))
         fitting = BY_KIND.get(KINDS.get(filled["data"], ""), {})
@@ -173,26 +194,56 @@ class Experiment(BaseModel):
             BadInput: for an unknown name or setting, or a partition that the algorithm does not run on.
         """
         kind = algorithm_named(self.algorithm)
-        if self.data not in KINDS:
+        if self.data not in KINDS and not self.silos:
             raise unknown_name("dataset", self.data, KINDS)
-        fits = KINDS[self.data]
+        fits = self.kind
         if fits not in kind.kinds:
             data = [name for name, one in KINDS.items() if one in kind.kinds]
             others = [name for name, one in ALGORITHMS.items() if fits in one.kinds]
+            if self.silos:
+                raise BadInput(
+                    f"the silos hold {HELD_BY_SILOS[fits]}, and {self.algorithm} learns from "
+                    f"{' or '.join(HELD_BY_SILOS.get(one, one) for one in kind.kinds)}: "
+                    f"use one of {', '.join(others)}"
+                )
             raise BadInput(
                 f"data = {self.data!r} is of kind {fits!r}, and {self.algorithm} learns from kind "
                 f"{' or '.join(kind.kinds)}: give it one of {', '.join(data)}"
                 + (f"; algorithms for {self.data} are {', '.join(others)}" if others else "")
             )
+        if self.silos:
+            check_sides(kind, self.rows is not None)
+        else:
+            self._check_partition(kind, fits)
+        # the class itself refuses what has moved, and names where to
+        for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.settings_elsewhere.keys():
+            raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
+        return kind(**self._clip_of(kind), **self.training)
+
+    @property
+    def kind(self) -> str:
+        """The kind of the data, as ``graph.kinds`` has it; empty where nothing has that name."""
+        if not self.silos:
+            return KINDS.get(self.data, "")
+        first = next(iter(read_silos(self.silos, self.rows).values()))
+        return GraphDataset.kind if isinstance(first, Data) else GraphSetDataset.kind
+
+    @property
+    def digest_of_silos(self) -> str:
+        """Of the silos' files, so that a result of other data is not taken for its own."""
+        return digest_of_places(self.silos)
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return tuple(sorted(self.silos)) or owner_names(self.clients)
+
+    def _check_partition(self, kind: type[Algorithm], fits: str) -> None:
         if self.partition not in names():
             raise unknown_name("partition", self.partition, names())
         ways = [name for name in kind.partitions if name in BY_KIND.get(fits, {})]
         if self.partition not in ways:
             raise BadInput(f"partition = {self.partition!r}: {self.algorithm} runs on {', '.join(ways)}")
-        # the class itself refuses what has moved, and names where to
-        for key in self.training.keys() - kind.Settings.model_fields.keys() - kind.settings_elsewhere.keys():
-            raise unknown_name(f"setting of {self.algorithm}", f"training.{key}", _dotted("training", kind))
-        return kind(**self._clip_of(kind), **self.training)
 
     def _clip_of(self, kind: type[Algorithm]) -> dict[str, str]:
         """A budget that names no norm follows the clients' norms, where the algorithm can.
@@ -325,7 +376,7 @@ class Experiment(BaseModel):
     @property
     def of_others(self) -> tuple[Callable[..., Any], ...]:
         """The functions of other packages that make its data and its policy, for digests of their code."""
-        made = DATASETS[self.data].make
+        made = None if self.silos else DATASETS[self.data].make
         recipe = None if self.policy in RECIPES.own else RECIPES[self.policy]
         return tuple(function for function in (made, recipe) if function is not None)
 
@@ -333,7 +384,43 @@ class Experiment(BaseModel):
     def _record(self) -> str:
         if self.unit in RECORDS:
             return self.unit
-        return "graph" if KINDS.get(self.data) == GraphSetDataset.kind else "node"
+        return "graph" if self.kind == GraphSetDataset.kind else "node"
+
+
+OF_SILOS = ("rows", "classes", "holders")
+"""Keys that only owners with data of their own have."""
+SILOS = "silos"
+"""What ``data`` and ``partition`` are of such owners."""
+
+
+HELD_BY_SILOS = {GraphDataset.kind: "one graph each", GraphSetDataset.kind: "a list of graphs each"}
+"""Kind of data -> what owners then have."""
+
+
+def _with_silos(values: dict[str, Any]) -> dict[str, Any]:
+    """The keys that follow from owners with data of their own.
+
+    Raises:
+        BadInput: for keys that hand out one data set.
+    """
+    silos = values["silos"]
+    if not isinstance(silos, dict) or not all(isinstance(one, str) for one in silos.values()):
+        raise BadInput(
+            f"silos = {_short(silos)}: give a table of names and files, such as bank-a = 'bank.csv'"
+        )
+    check_names(silos)
+    follows = {"data": SILOS, "partition": SILOS, "clients": len(silos)}
+    for key in (*follows, "dataset", "split"):
+        if values.get(key) and values[key] != follows.get(key):
+            raise BadInput(
+                f"{key} = {_short(values[key])}: silos have their own data, and nothing is handed out; leave "
+                f"{key} out"
+            )
+    return {
+        **values,
+        **follows,
+        "evaluation": values.get("evaluation", "referee" if values.get("rows") else "in_band"),
+    }
 
 
 LISTED: dict[str, Iterable[str]] = {

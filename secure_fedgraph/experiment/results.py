@@ -16,7 +16,7 @@ from typing import Any
 
 from secure_fedgraph import files
 from secure_fedgraph.algorithm import Algorithm
-from secure_fedgraph.algorithms.plugins import check_own_name, is_own
+from secure_fedgraph.algorithms.plugins import check_own_name, is_own, refuse_inside
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.evaluation import NOTES
 from secure_fedgraph.experiment import schema
@@ -24,7 +24,7 @@ from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
-from secure_fedgraph.graph.partition.result import owner_names
+from secure_fedgraph.graph.silos.reading import read_silos
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger, spent
@@ -144,7 +144,7 @@ def in_form(experiment: Experiment, federation: Federation) -> Algorithm:
 def expected(experiment: Experiment) -> Algorithm:
     """The algorithm in the form that its run will take, as far as that is known without the data."""
     algorithm = experiment.make_algorithm()
-    clients = ("pool",) if algorithm.pools else owner_names(experiment.clients)
+    clients = ("pool",) if algorithm.pools else experiment.owners
     return fit(algorithm, experiment.make_policy(), clients, experiment.allow_plaintext)
 
 
@@ -214,6 +214,14 @@ def _planned(note: Path | None) -> dict[str, float] | None:
 
 def make_federation(experiment: Experiment) -> Federation:
     """The federation that an experiment names."""
+    if experiment.silos:
+        return federate(
+            read_silos(experiment.silos, experiment.rows),
+            seed=experiment.seed,
+            rows=experiment.rows,
+            classes=experiment.classes,
+            holders=experiment.holders,
+        )
     return federate(
         experiment.data,
         experiment.clients,
@@ -237,7 +245,11 @@ def is_begun(out: Path) -> bool:
 
 
 def begun(
-    out: Path, ledger: Path | None = None, logging: str | None = None, algorithm: str | None = None
+    out: Path,
+    ledger: Path | None = None,
+    logging: str | None = None,
+    algorithm: str | None = None,
+    silos: Mapping[str, str] | None = None,
 ) -> tuple[Experiment, list[int], str]:
     """What :func:`begin` noted. The folder may be somebody else's, so it may not name every place.
 
@@ -245,10 +257,12 @@ def begun(
         ledger, logging: what the user typed: they replace what the note has, which may not lie outside of the
             folder. The checkpoint says which charges the ledger must begin with.
         algorithm: the own algorithm that the user typed.
+        silos: the owners' files that the user typed.
 
     Raises:
         BadInput: where nothing was begun, the note is damaged or older; where it names a place outside of the
-            folder or an own algorithm, and the user did not; or code that lies in the folder itself.
+            folder, files of silos or an own algorithm, and the user did not; or code that lies in the folder
+            itself.
     """
     path = out / "checkpoint" / ASKED
     if files.size_of(path) is None:
@@ -262,6 +276,7 @@ def begun(
     if not isinstance(command, str):
         raise damaged(path, f"'command' is {str(command)[:40]!r}")
     check_own_name(config.get("algorithm"), algorithm, out)
+    config = {**config, "silos": typed_silos(config.get("silos"), silos, out)}
     typed = {"ledger": None if ledger is None else str(ledger), "logging": logging}
     for key, option in OUTSIDE.items():
         _check_place(key, option, config.get(key), typed[key], out)
@@ -269,13 +284,35 @@ def begun(
     return configured(config, path), seeds, command
 
 
-def typed_again(out: Path, experiment: Experiment) -> dict[str, str]:
+def typed_again(out: Path, experiment: Experiment) -> list[tuple[str, str]]:
     """The options that ``resume`` needs beside the folder."""
     config = experiment.model_dump(mode="json")
-    options = {
-        option: str(config[key]) for key, option in OUTSIDE.items() if _leads_out(key, config[key], out)
-    }
-    return {**options, **({"--algorithm": experiment.algorithm} if is_own(experiment.algorithm) else {})}
+    options = [
+        (option, str(config[key])) for key, option in OUTSIDE.items() if _leads_out(key, config[key], out)
+    ]
+    options += [("--algorithm", experiment.algorithm)] if is_own(experiment.algorithm) else []
+    return options + [("--silo", f"{name}={place}") for name, place in experiment.silos.items()]
+
+
+def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> dict[str, str]:
+    """The files of a folder's silos, as the user typed them: a folder alone has no file opened, no code run.
+
+    Raises:
+        BadInput: where the folder's run has silos and the user typed none, or others.
+    """
+    names = sorted(noted) if isinstance(noted, dict) else []
+    given = dict(typed or {})
+    for place in given.values():
+        refuse_inside(place, folder)
+    if names and not given:
+        again = " ".join(f"--silo {shlex.quote(f'{name}={str(noted[name])[:200]}')}" for name in names)
+        raise BadInput(f"the run in {folder} is of silos, whose files are read if you name them: add {again}")
+    if sorted(given) != names:
+        raise BadInput(
+            f"--silo names {', '.join(sorted(given))}, and the run in {folder} has "
+            f"{', '.join(map(str, names)) or 'no silos'}: give the same"
+        )
+    return given
 
 
 def _check_place(key: str, option: str, noted: Any, typed: str | None, out: Path) -> None:

@@ -24,7 +24,7 @@ class Named(TypedDict, total=False):
     rounds: int | None
     seed: int
     sampler: Sampler
-    evaluation: str
+    evaluation: str | None
     out: Path | str | None
     keep: Keep
     on_round: OnRound | None
@@ -56,7 +56,8 @@ class RunOptions:
         seed: for initialisation and sampling, each with a sub-seed of its own; never for anything that
             protects data.
         sampler: picks the cohort of a round.
-        evaluation: ``"referee"`` or ``"in_band"``.
+        evaluation: ``"referee"`` or ``"in_band"``; by default ``"in_band"`` where owners came with data of
+            their own and no referee has any, and otherwise ``"referee"``.
         out: folder for the ledger, the transcript and the checkpoints; in memory without one.
         keep: which messages the transcript keeps in full.
         on_round: called with each round's scores; on resume with those of the earlier rounds first.
@@ -86,7 +87,7 @@ class RunOptions:
     rounds: int | None = None
     seed: int = 0
     sampler: Sampler = everyone
-    evaluation: str = "referee"
+    evaluation: str | None = None
     out: Path | str | None = None
     keep: Keep = nothing
     on_round: OnRound | None = None
@@ -104,7 +105,7 @@ class RunOptions:
         for key, least in (("rounds", 1), ("seed", 0), ("checkpoint_every", 0)):
             if (number := getattr(self, key)) is not None or key != "rounds":
                 check_whole(key, number, least)
-        if self.evaluation not in MODES:
+        if self.evaluation is not None and self.evaluation not in MODES:
             raise BadInput(f"evaluation = {self.evaluation!r}: use one of {', '.join(MODES)}")
         check_number("answer_within", self.answer_within)
         if not self.answer_within > 0:

@@ -43,6 +43,11 @@ class Prepared:
     layouts: Layouts = field(default_factory=dict)
 
     @property
+    def evaluation(self) -> str:
+        """Who scores."""
+        return self.options.evaluation or self.federation.evaluation
+
+    @property
     def rounds(self) -> int:
         """How many are scored."""
         given = self.options.rounds
@@ -90,7 +95,7 @@ class Prepared:
             "data": {key: value for key, value in self.federation.facts.items() if key != "source"},
             "rounds": self.rounds,
             "seed": self.options.seed,
-            "evaluation": self.options.evaluation,
+            "evaluation": self.evaluation,
         }
         events: dict[str, Any] = json.loads(json.dumps(facts, default=str))
         return events
@@ -109,12 +114,13 @@ def prepare(
     policy = _policy(policy) if by_name is None else policy_with_noise(by_name, NORM, {})
     if algorithm.pools:
         federation = federation.pooled()
-    federation.check(algorithm, options.evaluation)
+    evaluation = options.evaluation or federation.evaluation
+    federation.check(algorithm, evaluation)
     configured = algorithm
-    algorithm = fitted(algorithm, policy, federation, options.evaluation, options.allow_plaintext)
+    algorithm = fitted(algorithm, policy, federation, evaluation, options.allow_plaintext)
     if algorithm is not configured:
         warnings.warn(said(algorithm, policy.name), FormWarning, stacklevel=3)
-    channels = channels_of(algorithm, federation, options.evaluation)
+    channels = channels_of(algorithm, federation, evaluation)
     if options.budget is not None and options.budget.unit in HELD:  # every holder of a unit pays for it
         held = max(options.budget.holders, federation.holders)
         options = replace(options, budget=replace(options.budget, holders=held))

@@ -106,7 +106,7 @@ def _staged(prepared: Prepared, variant: int) -> Prepared:
         RunOptions(
             rounds=prepared.options.rounds,
             seed=prepared.options.seed,
-            evaluation=prepared.options.evaluation,
+            evaluation=prepared.evaluation,
             keep=everything,
             checkpoint_every=0,
         ),
@@ -122,7 +122,7 @@ def _played(staged: Prepared, until: frozenset[str] | set[str]) -> Transcript:
                 break
             round = session.round(number)
             state = staged.algorithm.round(round, state)
-            if staged.options.evaluation == "in_band" and number > staged.algorithm.warm_up:
+            if staged.evaluation == "in_band" and number > staged.algorithm.warm_up:
                 session.scores(round, state)
         session.transcript.close()
         return session.transcript

@@ -102,7 +102,7 @@ class Session:
         algorithm or changes in the state may get into training.
         """
         algorithm, federation = self.prepared.algorithm, self.prepared.federation
-        if self.options.evaluation == "in_band":
+        if self.prepared.evaluation == "in_band":
             scores = in_band(algorithm, state, round)
         else:
             names = federation.names
@@ -139,7 +139,7 @@ class Session:
             self.transcript,
             self._charges(),
             self._seconds(),
-            self.options.evaluation,
+            self.prepared.evaluation,
             self.options.budget,
         )
 

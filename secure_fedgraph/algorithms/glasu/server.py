@@ -61,6 +61,11 @@ class VerticalServer(RefereeInference):
         """
         if split.get("labels") == "one" and not self.pools and self.all_need_labels:
             variant = self.settings_elsewhere.get("labels")
+            if split.get("name") == "silos":
+                raise BadInput(
+                    f"one owner alone has labels, and every client of {self.name} trains on them: give every "
+                    f"owner's data the same y{f', or run {variant}' if variant else ''}"
+                )
             raise BadInput(
                 f"split.labels = 'one' gives one client the labels, and every client of {self.name} trains "
                 f"on them: set split.labels=all{f', or run {variant}' if variant else ''}"

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.cli.options import experiment_options, known
+from secure_fedgraph.cli.options import experiment_options, known, silo_option
 
 RUN_EXAMPLES = """
 \b
 Examples:
   secure-fedgraph run --algorithm fedsage --data cora --clients 3 --policy masked --out runs/masked
   secure-fedgraph run --policy local_dp --norm 1.0 --multiplier 1.1 --rounds 10
+  secure-fedgraph run --algorithm fedsage --silo bank-a=a/ --silo bank-b=b/ --silo bank-c=c.pt --policy masked
   secure-fedgraph run experiment.toml --set rounds=5 --set training.batch=32
 """
 
@@ -39,6 +40,7 @@ def run(**given: Any) -> None:
 )
 @click.option("--log", "logging", help="The log that the run was begun with.")
 @click.option("--algorithm", help="Your own algorithm as module:Class, where the run is of one.")
+@silo_option
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 @click.option("--debug", is_flag=True, help="Show a traceback with an error.")

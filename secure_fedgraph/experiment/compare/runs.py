@@ -41,6 +41,7 @@ def run_key(experiment: Experiment) -> str:
         "training": experiment.make_algorithm().settings.model_dump(mode="json"),
         "algorithm": of_code(algorithm_named(experiment.algorithm)),
         "of_others": [of_code(function) for function in experiment.of_others],
+        "silos": experiment.digest_of_silos,
         "code": of_rooms(),
         "versions": versions(),
     }

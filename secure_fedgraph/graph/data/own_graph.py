@@ -43,19 +43,8 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
     Raises:
         BadInput: for a graph that cannot be used, naming the field and the mend.
     """
-    check_graph(data, NAME)
-    _check_classes(data.y)
-    graph = Data(
-        x=_copied(data.x, torch.float32),
-        edge_index=_copied(data.edge_index, torch.long),
-        y=_copied(data.y, torch.long),
-    )
-    notes = list(_dropped(data))
-    for key in EDGE_FIELDS:
-        if data.get(key) is not None:
-            graph[key] = _edge_field(key, data[key], graph.edge_index.shape[1])
-    if any(data.get(key) is not None for key in MASKS):
-        notes += _masked(graph, data, seed)
+    graph, notes = checked_graph(data, NAME, seed)
+    _check_classes(graph.y)
     plain = set(graph.keys()) == {"x", "edge_index", "y"}
     if notes:
         warnings.warn(f"{NAME}: {'; '.join(notes)}", DataWarning, stacklevel=4)
@@ -67,6 +56,43 @@ def own_dataset(data: Data, seed: int) -> GraphDataset:
         features=graph.x.shape[1],
         classes=int(graph.y.max()) + 1,
     )
+
+
+def checked_graph(
+    data: Data,
+    name: str,
+    seed: int,
+    needs: tuple[str, ...] = ("test_mask", "train_mask"),
+    also: tuple[str, ...] = (),
+) -> tuple[Data, list[str]]:
+    """A copy of the fields of a graph that are used, and notes on those that are not.
+
+    Args:
+        data: as :func:`own_dataset` takes it.
+        name: what messages call it.
+        seed: of the masks that are derived.
+        needs: masks that must name a node, where there are masks.
+        also: further fields that the caller uses, which are not copied.
+
+    Returns:
+        The graph, with all three masks or none.
+
+    Raises:
+        BadInput: naming the field and the mend.
+    """
+    check_graph(data, name)
+    graph = Data(
+        x=_copied(data.x, torch.float32),
+        edge_index=_copied(data.edge_index, torch.long),
+        y=_copied(data.y, torch.long),
+    )
+    notes = list(_dropped(data, also))
+    for key in EDGE_FIELDS:
+        if data.get(key) is not None:
+            graph[key] = _edge_field(name, key, data[key], graph.edge_index.shape[1])
+    if any(data.get(key) is not None for key in MASKS):
+        notes += _masked(graph, data, name, seed, needs)
+    return graph, notes
 
 
 def _check_classes(y: Tensor) -> None:
@@ -84,38 +110,38 @@ def _copied(given: Tensor, kind: torch.dtype) -> Tensor:
     return given.detach().to("cpu", kind, copy=True)
 
 
-def _dropped(data: Data) -> Iterator[str]:
-    used = {"x", "edge_index", "y", "num_nodes", *EDGE_FIELDS, *MASKS}
-    dropped = sorted(set(data.keys()) - used)
+def _dropped(data: Data, also: tuple[str, ...]) -> Iterator[str]:
+    used = {"x", "edge_index", "y", "num_nodes", *EDGE_FIELDS, *MASKS, *also}
+    dropped = sorted(key for key in set(data.keys()) - used if data[key] is not None)
     if dropped:
         yield f"{', '.join(dropped)} {'is' if len(dropped) == 1 else 'are'} not used"
 
 
-def _edge_field(key: str, value: object, edges: int) -> Tensor:
+def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:
     shapes = "[edges]" if key == "edge_weight" else "[edges] or [edges, columns]"
     if not isinstance(value, Tensor):
-        raise BadInput(f"{NAME}: {key} is a {type(value).__name__}; give a tensor {shapes}")
+        raise BadInput(f"{name}: {key} is a {type(value).__name__}; give a tensor {shapes}")
     fits = value.dim() in ((1,) if key == "edge_weight" else (1, 2)) and value.shape[0] == edges
     if not fits or value.layout is not torch.strided:
-        raise BadInput(f"{NAME}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
+        raise BadInput(f"{name}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
     if value.is_complex():
-        raise BadInput(f"{NAME}: {key} has type {value.dtype}; give real numbers")
+        raise BadInput(f"{name}: {key} has type {value.dtype}; give real numbers")
     numbers = _copied(value, torch.float32)
     if not bool(torch.isfinite(numbers).all()):
         row = int((~torch.isfinite(numbers)).nonzero()[0, 0])
-        raise BadInput(f"{NAME}: {key} is not finite, first at edge {row}; replace or drop it")
+        raise BadInput(f"{name}: {key} is not finite, first at edge {row}; replace or drop it")
     return numbers
 
 
-def _masked(graph: Data, data: Data, seed: int) -> list[str]:
+def _masked(graph: Data, data: Data, name: str, seed: int, needs: tuple[str, ...]) -> list[str]:
     """Sets the graph's three masks; returns notes on nodes that were left out and on derived masks."""
     nodes, labelled = len(graph.y), graph.y >= 0
-    given = {key: _mask(key, data[key], nodes) for key in MASKS if data.get(key) is not None}
+    given = {key: _mask(name, key, data[key], nodes) for key in MASKS if data.get(key) is not None}
     for first, second in combinations(given, 2):
         both = given[first] & given[second]
         if bool(both.any()):
             raise BadInput(
-                f"{NAME}: {int(both.sum())} nodes are in {first} and in {second}, the first is node "
+                f"{name}: {int(both.sum())} nodes are in {first} and in {second}, the first is node "
                 f"{int(both.nonzero()[0])}; put each into one"
             )
     notes = []
@@ -127,7 +153,7 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
             )
         given[key] = mask & labelled
     if "train_mask" in given and not bool(given["train_mask"].any()):
-        raise BadInput(f"{NAME}: train_mask names no node with a label; give at least one")
+        raise BadInput(f"{name}: train_mask names no node with a label; give at least one")
     rest = labelled.clone()
     for mask in given.values():
         rest &= ~mask
@@ -139,10 +165,9 @@ def _masked(graph: Data, data: Data, seed: int) -> list[str]:
         )
     for key in MASKS:
         graph[key] = given[key] if key in given else derived[key]
-    if not bool(graph.test_mask.any()):
-        raise BadInput(f"{NAME}: no labelled node is left to test on; give a test_mask that names some")
-    if not bool(graph.train_mask.any()):
-        raise BadInput(f"{NAME}: no labelled node is left to train on; give a train_mask that names some")
+    for key, use in (("test_mask", "test"), ("train_mask", "train")):
+        if key in needs and not bool(graph[key].any()):
+            raise BadInput(f"{name}: no labelled node is left to {use} on; give a {key} that names some")
     return notes
 
 
@@ -163,18 +188,18 @@ def _derived(rest: Tensor, y: Tensor, missing: list[str], seed: int) -> dict[str
     return dict(zip(missing, parts, strict=False))
 
 
-def _mask(key: str, value: object, nodes: int) -> Tensor:
+def _mask(name: str, key: str, value: object, nodes: int) -> Tensor:
     if not isinstance(value, Tensor):
-        raise BadInput(f"{NAME}: {key} is a {type(value).__name__}; give booleans [{nodes}]")
+        raise BadInput(f"{name}: {key} is a {type(value).__name__}; give booleans [{nodes}]")
     if value.dim() == 2 and value.shape[0] == nodes:
         raise BadInput(
-            f"{NAME}: {key} has shape {tuple(value.shape)}, which is {value.shape[1]} splits; choose one, "
+            f"{name}: {key} has shape {tuple(value.shape)}, which is {value.shape[1]} splits; choose one, "
             f"such as data.{key} = data.{key}[:, 0], and the same of the other masks"
         )
     if value.shape != (nodes,):
         raise BadInput(
-            f"{NAME}: {key} has shape {tuple(value.shape)} for {nodes} nodes; give booleans [{nodes}]"
+            f"{name}: {key} has shape {tuple(value.shape)} for {nodes} nodes; give booleans [{nodes}]"
         )
     if value.dtype != torch.bool:
-        raise BadInput(f"{NAME}: {key} has type {value.dtype}; convert it with {key}.bool()")
+        raise BadInput(f"{name}: {key} has type {value.dtype}; convert it with {key}.bool()")
     return _copied(value, torch.bool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.splits import MASKS, stratified
-from secure_fedgraph.graph.partition.partition import induced, partition
+from secure_fedgraph.graph.partition.partition import NodeAssignment, induced, partition
 from secure_fedgraph.graph.partition.result import Partition, TestSet, owner_names
 from secure_fedgraph.graph.sample.links import EDGE_FIELDS
 from secure_fedgraph.graph.seeds import sub_seed
@@ -34,6 +34,21 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
         BadInput: where no owner has a test or (without masks) a validation node, and what the rule raises.
     """
     parts = partition(rule, graph, clients, sub_seed(seed, "partition"), **settings)
+    return handed_out(graph, parts, owner_names(len(parts.parts)), seed)
+
+
+def handed_out(graph: Data, parts: NodeAssignment, names: Sequence[str], seed: int) -> Partition:
+    """The parts of a graph as their owners' own graphs, and the whole graph as the referee's test.
+
+    Args:
+        graph: ``x``, ``edge_index``, ``y``; all three masks or none.
+        parts: who holds which nodes.
+        names: the owners', in order.
+        seed: of each owner's split, by sub-seeds.
+
+    Raises:
+        BadInput: where no owner has a test or (without masks) a validation node.
+    """
     owners, node_sets, given = [], [], graph.get("train_mask") is not None
     for number, nodes in enumerate(parts.parts):
         own = induced(graph, nodes)
@@ -45,13 +60,14 @@ def subgraphs(rule: str, graph: Data, clients: int, seed: int, **settings: Any) 
         own.train_mask, own.val_mask, own.test_mask = masks
         owners.append(own)
         node_sets.append([nodes[mask] for mask in masks])
-    names = owner_names(len(owners))
     trainings, validations, tests = (
         {n: f[i] for n, f in zip(names, node_sets, strict=True)} for i in range(3)
     )
     for what, nodes_of in (("test", tests), ("validation", validations)):
         if not any(len(nodes) for nodes in nodes_of.values()) and not (given and what == "validation"):
-            raise BadInput(f"no owner has a {what} node: use fewer than {clients} clients or a larger graph")
+            raise BadInput(
+                f"no owner has a {what} node: use fewer than {len(owners)} clients or a larger graph"
+            )
     carried = {key: graph[key] for key in EDGE_FIELDS if graph.get(key) is not None}
     pool = Data(x=graph.x, y=graph.y, edge_index=graph.edge_index, **carried)
     pool.train_mask, pool.val_mask, pool.test_mask = (

@@ -73,7 +73,7 @@ def vertical(
     if graph.get("train_mask") is not None:
         masks = (graph.train_mask, graph.val_mask, graph.test_mask)
     else:
-        masks = _split(graph.y, sub_seed(seed, "split"), train_per_class, validation, test)
+        masks = class_split(graph.y, sub_seed(seed, "split"), train_per_class, validation, test)
     known = torch.where(masks[0], graph.y, UNKNOWN)
     order = np.random.default_rng(sub_seed(seed, "columns")).permutation(columns)
     blocks = [torch.from_numpy(np.sort(block)) for block in np.array_split(order, clients)]
@@ -125,7 +125,20 @@ def _draw_links(links: Tensor, share: float, seed: int) -> Tensor:
     return links[:, torch.from_numpy(np.sort(kept))]
 
 
-def _split(y: Tensor, seed: int, per_class: int, validation: int, test: int) -> tuple[Tensor, Tensor, Tensor]:
+def class_split(
+    y: Tensor, seed: int, per_class: int, validation: int, test: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Masks of training, validation and test nodes: as many of each class to train on, the rest drawn.
+
+    Args:
+        y: ``[N]`` labels, -1 where there is none.
+        seed: of the drawing.
+        per_class: training nodes of a class; 0 for the paper's number, or :data:`SHARE`.
+        validation, test: the largest numbers of them.
+
+    Raises:
+        BadInput: for numbers out of range, or where too few nodes have a label.
+    """
     if per_class < 0 or validation < 1 or test < 1:
         raise BadInput(
             f"split.train_per_class = {per_class}, split.validation = {validation}, split.test = {test}: "

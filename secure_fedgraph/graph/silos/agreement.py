@@ -1,0 +1,126 @@
+"""What owners declare about their data, and the schema that they agree on without showing any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+
+RESERVED = ("everybody", "outsider", "peers", "pool", "referee", "server")
+"""Words that stand for parties of their own, and so for no owner."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What one owner says about its data, and all that the others learn for the agreement.
+
+    Args:
+        features: columns of ``x``.
+        classes: the largest label and one; the number of ``class_names`` where it names them.
+        feature_names: of the columns, in order; empty where it names none.
+        class_names: of its classes; empty where labels are numbers.
+        edge_weight: whether its edges have weights.
+        edge_attr: columns of ``edge_attr``, as :class:`~secure_fedgraph.graph.schema.Schema` counts them.
+    """
+
+    features: int
+    classes: int
+    feature_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    edge_weight: bool = False
+    edge_attr: int = NO_EDGE_ATTR
+
+
+def check_names(names: Mapping[str, object]) -> None:
+    """Refuses names that cannot be an owner's: they become folders, and stand in messages and files.
+
+    Raises:
+        BadInput: naming the first that cannot.
+
+    >>> check_names({"bank-a": None, "bank-b": None})
+    """
+    if not names:
+        raise BadInput("data holds no owner: give one graph for each, such as {'bank-a': data}")
+    for name in names:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise BadInput(
+                f"owner {str(name)[:70]!r}: give a name of up to 64 letters, digits, '-', '_' and '.', which "
+                "begins with a letter or a digit"
+            )
+        if name.lower() in RESERVED:
+            raise BadInput(f"owner {name!r}: this word means a party of its own; give another name")
+    folded: dict[str, str] = {}
+    for name in names:
+        if (other := folded.setdefault(name.lower(), name)) != name:
+            raise BadInput(f"owners {other!r} and {name!r} differ only in case: rename one")
+
+
+def agreed(declared: Mapping[str, Declaration], kind: str, classes: int | None) -> Schema:
+    """The schema of owners who hold records of the same columns.
+
+    An owner may lack classes that others have. The number of classes is the largest that is declared, or
+    ``classes``; of named classes it is the number of different names.
+
+    Args:
+        declared: each owner's declaration, by its name.
+        kind: of the data, as ``graph.kinds`` has it.
+        classes: how many there are, where owners know; it may be more than any owner has.
+
+    Raises:
+        BadInput: where two declarations do not fit each other, naming both owners and what differs.
+    """
+    first, one = next(iter(declared.items()))
+    for name, other in declared.items():
+        if other.features != one.features:
+            raise BadInput(
+                f"{name} has {other.features} features and {first} has {one.features}: owners of rows need "
+                "the same columns; owners of columns name their rows (rows=...)"
+            )
+        _check_feature_names(first, one, name, other)
+        if bool(other.class_names) != bool(one.class_names):
+            with_names, without = (name, first) if other.class_names else (first, name)
+            raise BadInput(f"{with_names} names its classes and {without} numbers them: let both do the same")
+        for field in ("edge_weight", "edge_attr"):
+            mine, theirs = getattr(one, field), getattr(other, field)
+            if mine != theirs:
+                raise BadInput(
+                    f"{field}: {_said(field, theirs)} at {name} and {_said(field, mine)} at {first}"
+                )
+    number = len(class_names(declared)) or max(each.classes for each in declared.values())
+    if classes is not None:
+        if number > classes:
+            most = max(declared, key=lambda name: declared[name].classes)
+            raise BadInput(f"classes = {classes}: {most} has labels for {number}; give {number} or more")
+        number = classes
+    return Schema(one.features, number, kind, edge_weight=one.edge_weight, edge_attr=one.edge_attr)
+
+
+def class_names(declared: Mapping[str, Declaration]) -> tuple[str, ...]:
+    """The names of all owners' classes, sorted; empty where labels are numbers.
+
+    >>> one, other = (Declaration(1, 1, class_names=(name,)) for name in ("yes", "no"))
+    >>> class_names({"a": one, "b": other})
+    ('no', 'yes')
+    """
+    return tuple(sorted({name for one in declared.values() for name in one.class_names}))
+
+
+def _check_feature_names(first: str, one: Declaration, name: str, other: Declaration) -> None:
+    if not one.feature_names or not other.feature_names:
+        return
+    for column, (mine, theirs) in enumerate(zip(one.feature_names, other.feature_names, strict=True)):
+        if mine != theirs:
+            raise BadInput(
+                f"feature {column} is {theirs!r} at {name} and {mine!r} at {first}: give the same columns in "
+                "the same order"
+            )
+
+
+def _said(field: str, value: int | bool) -> str:
+    if field == "edge_weight":
+        return "given" if value else "missing"
+    return "missing" if value == NO_EDGE_ATTR else "one number an edge" if not value else f"{value} columns"

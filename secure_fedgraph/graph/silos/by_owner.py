@@ -1,0 +1,55 @@
+"""One graph and who has which of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.partition.partition import NodeAssignment, from_assignment
+from secure_fedgraph.graph.partition.result import owner_names
+from secure_fedgraph.graph.silos.agreement import check_names
+
+
+def parts_by_owner(
+    graph: Data, owners: Sequence[int | str] | Tensor
+) -> tuple[tuple[str, ...], NodeAssignment]:
+    """The owners' names, sorted, and the nodes of each.
+
+    Args:
+        graph: with ``N`` nodes.
+        owners: ``[N]`` whole numbers from 0, or names.
+
+    Raises:
+        BadInput: for another length, other values, or numbers with gaps.
+
+    >>> triangle = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    >>> names, parts = parts_by_owner(triangle, ["b", "a", "b"])
+    >>> names, parts.sizes, parts.missing_links
+    (('a', 'b'), (1, 2), 2)
+    """
+    given = owners.tolist() if isinstance(owners, Tensor | np.ndarray) else list(owners)
+    nodes = int(graph.num_nodes or 0)
+    if len(given) != nodes or not given:
+        raise BadInput(f"owners names {len(given)} owners for {nodes} nodes: give one a node")
+    if all(isinstance(one, int) and not isinstance(one, bool) for one in given):
+        numbers = torch.tensor(given)
+        most = int(numbers.max()) + 1
+        absent = sorted(set(range(most)) - set(given)) if 0 < most <= nodes else []
+        if int(numbers.min()) < 0 or most > nodes or absent:
+            raise BadInput(
+                f"owners has numbers from {int(numbers.min())} to {most - 1}"
+                + (f", and none is {absent[0]}" if absent else "")
+                + ": count owners from 0 without gaps, or give names"
+            )
+        return owner_names(most), from_assignment("by_owner", graph, numbers, most)
+    if not all(isinstance(one, str) for one in given):
+        raise BadInput("owners mixes types: give a whole number from 0 for each node, or a name for each")
+    names = tuple(sorted(set(given)))
+    check_names(dict.fromkeys(names))
+    place = {name: number for number, name in enumerate(names)}
+    return names, from_assignment("by_owner", graph, torch.tensor([place[one] for one in given]), len(names))

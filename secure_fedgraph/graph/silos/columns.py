@@ -1,0 +1,228 @@
+"""Owners of columns: each has some features of the same rows, and perhaps links and labels of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.checks import UNLABELLED, check_graph
+from secure_fedgraph.graph.data.own_graph import DataWarning
+from secure_fedgraph.graph.data.splits import MASKS
+from secure_fedgraph.graph.kinds import GraphDataset
+from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
+from secure_fedgraph.graph.partition.vertical import class_split
+from secure_fedgraph.graph.sample.links import undirected_links
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.graph.silos.result import Silos
+
+VALIDATION, TEST = 500, 1000
+"""The largest numbers of validation and test rows that are drawn, as GLASU's paper draws them."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One owner's columns.
+
+    Args:
+        names: of its rows, each once.
+        place: a row's name -> its number in ``data``.
+        data: ``x [n, F]``; ``edge_index`` between its own rows, ``y [n]`` and masks where it has them.
+    """
+
+    names: tuple[str, ...]
+    place: Mapping[str, int]
+    data: Data
+
+
+def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: int | None) -> Silos:
+    """Owners of columns, on the rows that all of them have.
+
+    Rows that not every owner has are left out, and so are links to them; a warning counts them. The order of
+    the rows follows from ``seed`` and says nothing about any owner's own. Every node is held by all owners.
+
+    Guarantees:
+        - labels of validation and test rows leave their owner only for the referee, who stands outside the
+          federation and scores: no client keeps one;
+        - owners who label the same row agree on its class.
+
+    Args:
+        given: each owner's table, by name, sorted: ``x``, the field of row names, and ``y`` at one or all.
+            The masks of an owner with labels are kept to; the others' masks are not read.
+        rows: the field that names an owner's rows: a list of words or whole numbers, or a tensor of whole
+            numbers, each once.
+        seed: of the order of the rows, and of the split where no owner of labels gives masks.
+        classes: how many there are, where that is known.
+
+    Raises:
+        BadInput: for a table that cannot be used, for fewer than two owners, for owners without a common row,
+            and for labels that are missing, contradict each other, or belong to some owners and not to one or
+            all.
+    """
+    if len(given) < 2:
+        raise BadInput(f"rows = {rows!r}: owners of columns are at least two, and data holds one")
+    tables = {name: _table(name, data, rows) for name, data in given.items()}
+    common = set.intersection(*(set(table.names) for table in tables.values()))
+    if not common:
+        raise BadInput(f"no value of {rows!r} is at every owner: check that all name their rows the same way")
+    order = np.random.default_rng(sub_seed(seed, "rows")).permutation(len(common))
+    ordered = np.array(sorted(common), dtype=object)[order]
+    places = {name: torch.tensor([table.place[row] for row in ordered]) for name, table in tables.items()}
+    _warn({name: len(table.names) - len(common) for name, table in tables.items()}, rows)
+    holders = [name for name, table in tables.items() if table.data.get("y") is not None]
+    y = _labels({name: tables[name].data.y[places[name]] for name in holders}, ordered)
+    found = int(y.max()) + 1
+    if classes is not None and found > classes:
+        raise BadInput(f"classes = {classes}: y has labels for {found}; give {found} or more")
+    if not holders or len(holders) not in (1, len(tables)):
+        raise BadInput(
+            f"y is at {' and '.join(holders) or 'no owner'}: labels are one owner's or everybody's; "
+            + ("drop the others'" if holders else "give one owner's table a y")
+        )
+    if len(holders) == 1 and holders[0] != next(iter(tables)):
+        raise BadInput(
+            f"{holders[0]} has the labels and {next(iter(tables))} comes first by name: the owner with the "
+            "labels has to, so rename one of them"
+        )
+    masks = _masks(tables, holders, places, y, seed)
+    known = torch.where(masks[0], y, UNLABELLED)
+    owners = {
+        name: _owner(
+            table, places[name], known if name in holders else torch.full_like(y, UNLABELLED), masks[0]
+        )
+        for name, table in tables.items()
+    }
+    columns = [owner.x.shape[1] for owner in owners.values()]
+    train, validation, test = (mask.nonzero().flatten() for mask in masks)
+    facts = {
+        "owners": len(owners),
+        "holders": len(owners),
+        "nodes": len(ordered),
+        "columns": columns,
+        "links": [owner.edge_index.shape[1] // 2 for owner in owners.values()],
+        "training": len(train),
+        "validation": len(validation),
+        "test": len(test),
+        "labels": "all" if len(holders) == len(tables) else "one",
+    }
+    test_set = TestSet(
+        inputs=Data(num_nodes=len(ordered)),
+        labels=y,
+        tests={EVERYBODY: test},
+        validations={EVERYBODY: validation},
+        trainings={EVERYBODY: train},
+    )
+    return Silos(Schema(sum(columns), classes or found, GraphDataset.kind), owners, test_set, facts)
+
+
+def _table(name: str, data: Data, rows: str) -> Table:
+    given = data.get(rows)
+    if given is None:
+        raise BadInput(f"{name} has no field {rows!r}: give the names of its rows, one a row")
+    if isinstance(given, torch.Tensor):
+        if given.dim() != 1 or given.is_floating_point() or given.is_complex():
+            raise BadInput(f"{name}: {rows} is no list of whole numbers or words")
+        given = given.tolist()
+    names = list(given) if isinstance(given, list | tuple | np.ndarray) else [None]
+    if not all(isinstance(one, str | int | np.integer) and not isinstance(one, bool) for one in names):
+        raise BadInput(f"{name}: {rows} is no list of whole numbers or words")
+    words = tuple(str(one) for one in names)
+    place = {word: number for number, word in enumerate(words)}
+    if len(place) < len(words):
+        twice = next(word for number, word in enumerate(words) if place[word] != number)
+        raise BadInput(f"{name}: {rows} has {twice[:60]!r} more than once; give each row once")
+    nodes = len(words)
+    links = data.get("edge_index")
+    filled = {
+        "x": data.get("x"),
+        "edge_index": torch.zeros(2, 0, dtype=torch.long) if links is None else links,
+        "y": torch.zeros(nodes, dtype=torch.long) if data.get("y") is None else data.y,
+    }
+    if isinstance(filled["x"], torch.Tensor) and filled["x"].dim() == 2 and filled["x"].shape[0] != nodes:
+        raise BadInput(f"{name}: {rows} names {nodes} rows, and x has {filled['x'].shape[0]}")
+    check_graph(Data(**filled), name)
+    return Table(words, place, data)
+
+
+def _labels(given: Mapping[str, torch.Tensor], rows: np.ndarray) -> torch.Tensor:
+    """What all owners of labels say together; -1 where none does."""
+    together: torch.Tensor | None = None
+    for name, y in given.items():
+        if together is None:
+            together = y.detach().long().clone()
+            continue
+        both = (together >= 0) & (y >= 0) & (together != y)
+        if bool(both.any()):
+            row = int(both.nonzero()[0])
+            raise BadInput(
+                f"{name} and another owner label {int(both.sum())} rows differently, the first is "
+                f"{str(rows[row])[:60]!r}: give them the same class, or -1 at one of them"
+            )
+        together = torch.where(together >= 0, together, y.long())
+    return torch.full((len(rows),), UNLABELLED) if together is None else together
+
+
+def _masks(
+    tables: Mapping[str, Table],
+    holders: list[str],
+    places: Mapping[str, torch.Tensor],
+    y: torch.Tensor,
+    seed: int,
+) -> tuple[torch.Tensor, ...]:
+    given = [name for name in holders if any(tables[name].data.get(key) is not None for key in MASKS)]
+    if not given:
+        return class_split(y, sub_seed(seed, "split"), 0, VALIDATION, TEST)
+    first = given[0]
+    masks = []
+    for key in MASKS:
+        mask = tables[first].data.get(key)
+        if (
+            not isinstance(mask, torch.Tensor)
+            or mask.dtype != torch.bool
+            or mask.shape != (len(tables[first].names),)
+        ):
+            raise BadInput(f"{first}: {key} is missing or no boolean a row; give all three masks or none")
+        masks.append(mask[places[first]] & (y >= 0))
+    if bool((torch.stack(masks).sum(0) > 1).any()):
+        raise BadInput(f"{first}: some rows are in two masks; put each into one")
+    for name in given[1:]:
+        for key, mask in zip(MASKS, masks, strict=True):
+            other = tables[name].data.get(key)
+            if not isinstance(other, torch.Tensor) or not torch.equal(other[places[name]] & (y >= 0), mask):
+                raise BadInput(
+                    f"{key} at {name} and at {first} differ: give the same split, or one owner's alone"
+                )
+    for key, mask in zip(MASKS, masks, strict=True):
+        if not bool(mask.any()) and key != "val_mask":
+            raise BadInput(f"{first}: {key} names no common row with a label; give one that does")
+    return tuple(masks)
+
+
+def _owner(table: Table, place: torch.Tensor, y: torch.Tensor, train: torch.Tensor) -> Data:
+    number = torch.full((len(table.names),), -1, dtype=torch.long)
+    number[place] = torch.arange(len(place))
+    links = table.data.get("edge_index")
+    both = torch.zeros(2, 0, dtype=torch.long)
+    if links is not None and links.numel():
+        kept = number[links.long()]
+        once = undirected_links(kept[:, (kept >= 0).all(dim=0)])
+        both = torch.cat([once, once.flip(0)], dim=1)
+    nothing = torch.zeros_like(train)
+    masks = dict(zip(MASKS, (train, nothing, nothing.clone()), strict=True))
+    return Data(x=table.data.x.detach().float()[place], y=y, edge_index=both, **masks)
+
+
+def _warn(alone: Mapping[str, int], rows: str) -> None:
+    lost = [f"{number} of {name}" for name, number in alone.items() if number]
+    if lost:
+        warnings.warn(
+            f"rows that not every owner has by {rows!r} are left out: {', '.join(lost)}",
+            DataWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,84 @@
+"""Whatever owners come with, as one federation's data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, TypeGuard
+
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput, check_whole, wrong_type
+from secure_fedgraph.graph.data.store import digest_of_data
+from secure_fedgraph.graph.partition.result import owner_names
+from secure_fedgraph.graph.silos.agreement import check_names
+from secure_fedgraph.graph.silos.columns import owners_of_columns
+from secure_fedgraph.graph.silos.result import Silos
+from secure_fedgraph.graph.silos.rows import owners_of_graphs, owners_of_sets
+
+OwnData: TypeAlias = Data | Sequence[Data]
+"""What one owner has: a graph, or a set of graphs."""
+
+
+def are_silos(data: object) -> TypeGuard[Mapping[str, OwnData] | Sequence[OwnData]]:
+    """Whether it is several owners' data, rather than one data set that is to be handed out."""
+    return isinstance(data, Mapping | list | tuple) and not isinstance(data, Data)
+
+
+def silos_of(
+    data: Mapping[str, OwnData] | Sequence[OwnData],
+    seed: int,
+    classes: int | None = None,
+    rows: str | None = None,
+    holders: int = 1,
+) -> Silos:
+    """Owners' own data, checked against each other.
+
+    Args:
+        data: each owner's graph or set of graphs, by name; a list gives ``owner-0`` and so on. Owners are
+            sorted by name.
+        seed: of everything that is drawn.
+        classes: how many there are, where it is more than the data show.
+        rows: for owners of columns, the field that names their rows.
+        holders: how many owners may hold the same node or graph; a budget counts them all. Owners of columns
+            hold every node together.
+
+    Raises:
+        BadInput: naming the owner, what is wrong, and the mend.
+    """
+    named = dict(data) if isinstance(data, Mapping) else dict(zip(owner_names(len(data)), data, strict=True))
+    check_names(named)
+    if classes is not None:
+        check_whole("classes", classes, 1)
+    check_whole("holders", holders, 1)
+    if holders > len(named):
+        raise BadInput(f"holders = {holders}: there are {len(named)} owners; give 1 to {len(named)}")
+    if rows is not None and holders != 1:
+        raise BadInput(
+            f"holders = {holders}: with rows = {rows!r} every owner holds every node; leave holders out"
+        )
+    given = {name: named[name] for name in sorted(named)}
+    graphs = {name: one for name, one in given.items() if isinstance(one, Data)}
+    sets = {name: one for name, one in given.items() if isinstance(one, list | tuple)}
+    for name, one in given.items():
+        if name not in graphs and name not in sets:
+            raise wrong_type(f"data of {name}", one, "give a PyG Data, or a list of them for a set of graphs")
+    if graphs and sets:
+        raise BadInput(
+            f"{next(iter(graphs))} has one graph and {next(iter(sets))} a set of graphs: give all the same"
+        )
+    if rows is not None:
+        if sets or not isinstance(rows, str):
+            raise BadInput(f"rows = {rows!r}: name a field of each owner's one Data, such as 'id'")
+        return owners_of_columns(graphs, rows, seed, classes)
+    if sets:
+        return owners_of_sets(sets, seed, classes, holders)
+    return owners_of_graphs(graphs, seed, classes, holders)
+
+
+def digest_of_silos(silos: Silos) -> str:
+    """SHA-256 (hex) of every owner's name and data."""
+    digest = hashlib.sha256()
+    for name, graph in silos.owners.items():
+        digest.update(f"{name} {digest_of_data(graph)} ".encode())
+    return digest.hexdigest()

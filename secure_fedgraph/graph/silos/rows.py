@@ -1,0 +1,206 @@
+"""Owners of rows: each has a graph of its own, or a set of graphs, with the columns that all have."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.checks import check_owner
+from secure_fedgraph.graph.data.own_graph import DataWarning, checked_graph
+from secure_fedgraph.graph.data.splits import MASKS, stratified
+from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.partition.result import TestSet
+from secure_fedgraph.graph.sample.packing import pack
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.graph.silos.agreement import Declaration, agreed, class_names
+from secure_fedgraph.graph.silos.result import Silos
+
+NAMES = ("feature_names", "class_names")
+"""Fields of a ``Data`` that name its columns and its classes: lists of words."""
+
+
+def owners_of_graphs(given: Mapping[str, Data], seed: int, classes: int | None, holders: int) -> Silos:
+    """Owners with a graph each, of nodes that are to be classified.
+
+    Guarantees:
+        - an owner's masks are kept to; where it has none, its labelled nodes are split 60/20/20, class by
+          class, by a sub-seed of its own;
+        - no test label leaves its owner: the referee has none;
+        - the given graphs are not changed.
+
+    Args:
+        given: each owner's graph, by name, sorted.
+        seed: of the splits.
+        classes: how many there are, where that is known.
+        holders: how many owners may hold the same node.
+
+    Raises:
+        BadInput: for a graph that cannot be used or does not fit the others', naming its owner.
+    """
+    owners, declared, notes = {}, {}, []
+    for number, (name, data) in enumerate(given.items()):
+        graph, said = checked_graph(data, name, seed, needs=("train_mask",), also=NAMES)
+        if graph.get("train_mask") is None:
+            masks = stratified(graph.y, sub_seed(seed, f"split/{number}"))
+            graph.train_mask, graph.val_mask, graph.test_mask = masks
+        check_owner(graph, name)
+        notes += [f"{name}: {one}" for one in said]
+        owners[name] = graph
+        declared[name] = _declared(data, graph, name)
+    _warn(notes)
+    schema = agreed(declared, GraphDataset.kind, classes)
+    _renumber(owners, declared)
+    _check_labels(owners, schema.classes)
+    if not any(bool(graph.test_mask.any()) for graph in owners.values()):
+        raise BadInput("no owner has a test node: give one owner's test_mask some, or leave the masks out")
+    facts = {"sizes": [int(graph.num_nodes or 0) for graph in owners.values()]}
+    return Silos(schema, owners, _nobodys(), _with_holders(facts, holders))
+
+
+def owners_of_sets(
+    given: Mapping[str, Sequence[Data]], seed: int, classes: int | None, holders: int
+) -> Silos:
+    """Owners with a set of graphs each, which are to be classified whole.
+
+    A graph's ``y`` is its class. Where graphs have boolean ``train_mask``, ``val_mask`` and ``test_mask`` of
+    one entry, these are kept to; otherwise an owner tests on a tenth of its graphs, class by class.
+
+    Args:
+        given: each owner's graphs, by name, sorted.
+        seed: of the splits.
+        classes: how many there are, where that is known.
+        holders: how many owners may hold the same graph.
+
+    Raises:
+        BadInput: for graphs that cannot be used, naming owner and number.
+    """
+    owners, declared, notes = {}, {}, []
+    for number, (name, graphs) in enumerate(given.items()):
+        used = {"x", "edge_index", "y", "num_nodes", "edge_attr", *MASKS, *NAMES}
+        unused = sorted({key for graph in graphs for key in getattr(graph, "keys", list)()} - used)
+        notes += [f"{name}: {' and '.join(unused)} is not used"] if unused else []
+        owners[name] = _packed(name, graphs, sub_seed(seed, f"local split/{number}"))
+        check_owner(owners[name], name)
+        declared[name] = _declared(graphs[0], owners[name], name)
+    _warn(notes)
+    schema = agreed(declared, GraphSetDataset.kind, classes)
+    _renumber(owners, declared)
+    if not any(bool(graph.test_mask.any()) for graph in owners.values()):
+        raise BadInput("no owner has a graph to test on: give one more graphs, or masks that name some")
+    counts = [len(graph.y) for graph in owners.values()]
+    for name, start in zip(owners, np.cumsum([0, *counts[:-1]]), strict=True):
+        owners[name].graph_id = torch.arange(len(owners[name].y)) + int(start)
+    return Silos(schema, owners, _nobodys(), _with_holders({"graphs": sum(counts), "sizes": counts}, holders))
+
+
+def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
+    if not graphs:
+        raise BadInput(f"{name} has no graphs: give at least one")
+    carried = [key for key in ("edge_attr",) if graphs[0].get(key) is not None]
+    for number, graph in enumerate(graphs):
+        place = f"{name}: graph {number}"
+        if not isinstance(graph, Data):
+            raise BadInput(f"{place} is a {type(graph).__name__}; give PyG Data")
+        y = graph.get("y")
+        if not isinstance(y, torch.Tensor) or y.numel() != 1 or y.is_floating_point() or int(y) < 0:
+            raise BadInput(f"{place}: y is the class of the whole graph; give one whole number from 0")
+        nodes = torch.full((int(graph.num_nodes or 0),), int(y))
+        checked_graph(Data(**{**graph.to_dict(), "y": nodes, **dict.fromkeys(MASKS)}), place, 0, also=NAMES)
+        if [key for key in ("edge_attr",) if graph.get(key) is not None] != carried:
+            raise BadInput(f"{place}: some graphs have edge_attr and some do not; give it to all or to none")
+        if graph.x.shape[1] != graphs[0].x.shape[1]:
+            raise BadInput(f"{place} has {graph.x.shape[1]} features, and graph 0 {graphs[0].x.shape[1]}")
+    plain = [
+        Data(
+            x=graph.x.detach().float().clone(),
+            edge_index=graph.edge_index.detach().long().clone(),
+            y=graph.y.flatten().long().clone(),
+            **{key: graph[key].detach().float().clone() for key in carried},
+        )
+        for graph in graphs
+    ]
+    packed = pack(plain)
+    given = [key for key in MASKS if graphs[0].get(key) is not None]
+    if not given:
+        masks: tuple[torch.Tensor, ...] = stratified(packed.y, seed, 0.9, 0.0)
+    else:
+        masks = tuple(_graph_mask(name, graphs, key) for key in MASKS)
+        if bool((torch.stack(masks).sum(0) > 1).any()):
+            raise BadInput(f"{name}: some graphs are in two masks; put each into one")
+    for key, mask in zip(MASKS, masks, strict=True):
+        packed[key] = mask
+    return packed
+
+
+def _graph_mask(name: str, graphs: Sequence[Data], key: str) -> torch.Tensor:
+    values = []
+    for number, graph in enumerate(graphs):
+        mask = graph.get(key)
+        if not isinstance(mask, torch.Tensor) or mask.dtype != torch.bool or mask.numel() != 1:
+            raise BadInput(f"{name}: graph {number} has no {key} of one boolean, and other graphs have masks")
+        values.append(bool(mask))
+    return torch.tensor(values)
+
+
+def _declared(data: Data, graph: Data, name: str) -> Declaration:
+    attributes = graph.get("edge_attr")
+    columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
+    features, classes = (_words(data, key, name) for key in NAMES)
+    width, largest = graph.x.shape[1], int(graph.y.max()) + 1
+    if features and len(features) != width:
+        raise BadInput(f"{name}: feature_names has {len(features)} names for {width} features")
+    if classes and largest > len(classes):
+        raise BadInput(f"{name}: class_names has {len(classes)} names, and y goes up to {largest - 1}")
+    weighted = graph.get("edge_weight") is not None
+    return Declaration(width, len(classes) or largest, features, classes, weighted, columns)
+
+
+def _words(data: Data, key: str, name: str) -> tuple[str, ...]:
+    given = data.get(key)
+    if given is None:
+        return ()
+    words = list(given) if isinstance(given, list | tuple) else []
+    texts = tuple(one for one in words if isinstance(one, str) and one)
+    if not texts or len(set(texts)) != len(words):
+        raise BadInput(f"{name}: {key} is no list of different words")
+    return texts
+
+
+def _renumber(owners: Mapping[str, Data], declared: Mapping[str, Declaration]) -> None:
+    """Labels by the names of all owners' classes, where classes have names."""
+    every = class_names(declared)
+    if not every:
+        return
+    for name, graph in owners.items():
+        place = torch.tensor([every.index(one) for one in declared[name].class_names])
+        graph.y = torch.where(graph.y >= 0, place[graph.y.clamp(min=0)], graph.y)
+
+
+def _check_labels(owners: Mapping[str, Data], classes: int) -> None:
+    """More classes than labelled nodes come of labels that are not numbers of classes, such as ids."""
+    labelled = sum(int((graph.y >= 0).sum()) for graph in owners.values())
+    if classes > labelled:
+        name = max(owners, key=lambda one: int(owners[one].y.max()))
+        raise BadInput(
+            f"{name} has label {int(owners[name].y.max())}, which makes {classes} classes for {labelled} "
+            "labelled nodes: relabel them from 0 without gaps, the same way at every owner"
+        )
+
+
+def _nobodys() -> TestSet:
+    return TestSet(Data(), torch.zeros(0, dtype=torch.long), {}, {}, own_tests=True)
+
+
+def _with_holders(facts: Mapping[str, object], holders: int) -> dict[str, object]:
+    return {**facts, **({"holders": holders} if holders > 1 else {})}
+
+
+def _warn(notes: Sequence[str]) -> None:
+    if notes:
+        warnings.warn("; ".join(notes), DataWarning, stacklevel=5)

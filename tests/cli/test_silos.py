@@ -1,0 +1,110 @@
+"""``--silo``: owners' own files, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import secure_fedgraph as sfg
+from secure_fedgraph.cli import main, running
+
+pandas = pytest.importorskip("pandas")
+SMALL = ["--algorithm", "fedsage", "--set", "training.hidden=[8,4]", "--rounds", "2"]
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main.main, list(arguments))
+
+
+@pytest.fixture(autouse=True)
+def banks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three folders of tables in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    whole = sfg.federate("synthetic-citation", clients=3, seed=0, nodes=90, features=6)
+    for name, graph in zip("abc", whole.owners.values(), strict=True):
+        Path(name).mkdir()
+        nodes = pandas.DataFrame(graph.x.numpy(), columns=[f"f{column}" for column in range(6)])
+        nodes["label"] = [f"class {label}" for label in graph.y.tolist()]
+        nodes.to_csv(f"{name}/nodes.csv", index=False)
+        ends = dict(zip(("source", "target"), graph.edge_index.tolist(), strict=True))
+        pandas.DataFrame(ends).to_csv(f"{name}/edges.csv", index=False)
+
+
+SILOS = [word for name in "abc" for word in ("--silo", f"bank-{name}={name}")]
+
+
+def test_a_run_of_files_leaves_a_result() -> None:
+    done = call("run", *SMALL, *SILOS, "--policy", "masked", "--out", "out")
+    assert done.exit_code == 0, done.output
+    result = json.loads(Path("out/result.json").read_text())
+    assert result["config"]["silos"] == {f"bank-{name}": name for name in "abc"}
+    assert result["data"]["silos"] == ["bank-a", "bank-b", "bank-c"]
+    assert result["evaluation"]["mode"] == "in_band"
+    assert {row["name"] for row in result["channels"]} == {"update", "metrics"}
+    assert Path("out/report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--silo", "a"], "write NAME=FILE"),
+        (["--silo", "a=a", "--silo", "a=b"], "a has 'a' already"),
+        (["--silo", "../x=a"], "owner '../x'"),
+        (["--silo", "a=nowhere"], "'nowhere' is no file"),
+        ([*SILOS, "--data", "cora"], "leave data out"),
+        ([*SILOS, "--clients", "5"], "leave clients out"),
+        ([*SILOS, "--partition", "random"], "leave partition out"),
+        ([*SILOS, "--set", "dataset.nodes=5"], "leave dataset out"),
+        (["--rows", "id"], "rows = 'id' is for owners with data of their own"),
+        ([*SILOS, "--algorithm", "glasu", "--set", "training={}"], "name the rows"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_line(arguments: list[str], words: str) -> None:
+    done = call("run", *SMALL, "--policy", "masked", "--out", "out", *arguments)
+    assert done.exit_code == 2 and words in done.stderr, done.output
+    assert done.stderr.count("\n") == 1 and not Path("out").exists()
+
+
+def test_a_stopped_run_goes_on_with_files_that_are_named_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(advance, log, row) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "_each", stop)
+        done = call("run", *SMALL, *SILOS, "--policy", "masked", "--out", "out")
+    assert done.exit_code == 130 and "resume out --silo bank-a=a --silo bank-b=b" in done.stderr
+    for typed, words in (([], "add --silo bank-a=a"), (["--silo", "bank-a=a"], "give the same")):
+        done = call("resume", "out", *typed)
+        assert done.exit_code == 2 and words in done.stderr
+    changed = [*SILOS[:-1], "bank-c=b"]
+    assert call("resume", "out", *changed).exit_code == 2
+    done = call("resume", "out", *SILOS)
+    assert done.exit_code == 0, done.output
+    whole = call("run", *SMALL, *SILOS, "--policy", "masked", "--out", "whole")
+    assert whole.exit_code == 0
+    read = [json.loads(Path(folder, "result.json").read_text())["weights"] for folder in ("out", "whole")]
+    assert read[0] == read[1]
+
+
+def test_a_kept_run_is_audited_with_files_that_are_named_again() -> None:
+    kept = ["--policy", "plaintext", "--set", "transcript=full", "--out", "out"]
+    assert call("run", *SMALL, *SILOS, *kept).exit_code == 0
+    done = call("audit", "out", "--attack", "a4")
+    assert done.exit_code == 2 and "add --silo bank-a=a" in done.stderr
+    done = call("audit", "out", "--attack", "a4", *SILOS)
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("out/audit.json").read_text())["cells"]
+
+
+@pytest.mark.slow
+def test_a_comparison_runs_again_where_a_file_changed() -> None:
+    compared = ["compare", *SMALL, *SILOS, "--policy", "masked", "--workers", "1", "--out", "out"]
+    assert call(*compared).exit_code == 0
+    first = {path: path.stat().st_mtime_ns for path in Path("out").rglob("result.json")}
+    nodes = Path("a/nodes.csv").read_text().splitlines()
+    Path("a/nodes.csv").write_text("\n".join([nodes[0], *nodes[:0:-1]]) + "\n")
+    assert call(*compared).exit_code == 0
+    assert first and all(path.stat().st_mtime_ns > stamp for path, stamp in first.items())

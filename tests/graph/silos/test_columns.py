@@ -1,0 +1,116 @@
+"""Owners of columns: rows are aligned by name, labels agree, and the test labels are the referee's."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.own_graph import DataWarning
+from secure_fedgraph.graph.partition.result import EVERYBODY
+from secure_fedgraph.graph.silos.given import silos_of
+from secure_fedgraph.graph.silos.result import Silos
+
+ROWS = 30
+
+
+def table(order: torch.Tensor, columns: int, **fields: object) -> Data:
+    """Column values say which row they are of."""
+    return Data(x=order.float()[:, None] + torch.arange(columns) / 10, id=order.tolist(), **fields)
+
+
+def shuffled(seed: int) -> torch.Tensor:
+    return torch.randperm(ROWS, generator=torch.Generator().manual_seed(seed))
+
+
+def two(**fields: object) -> dict[str, Data]:
+    first = shuffled(1)
+    return {"a": table(first, 2, y=first % 3, **fields), "b": table(shuffled(2), 1)}
+
+
+def aligned(silos: Silos) -> torch.Tensor:
+    rows = [owner.x[:, 0].round() for owner in silos.owners.values()]
+    for other in rows[1:]:
+        assert torch.equal(rows[0], other)
+    return rows[0].long()
+
+
+def test_rows_are_aligned_and_their_order_is_nobodys() -> None:
+    silos = silos_of(two(), 0, rows="id")
+    rows = aligned(silos)
+    assert sorted(rows.tolist()) == list(range(ROWS))
+    assert rows.tolist() not in ([*range(ROWS)], shuffled(1).tolist(), shuffled(2).tolist())
+    assert torch.equal(silos.test_set.labels, rows % 3)
+    assert silos.facts["columns"] == [2, 1] and silos.schema.features == 3
+
+
+def test_no_client_keeps_a_test_label() -> None:
+    silos = silos_of(two(), 0, rows="id")
+    test, owner = silos.test_set.tests[EVERYBODY], silos.owners["a"]
+    assert len(test) and bool((owner.y[test] == -1).all())
+    assert bool((owner.y[owner.train_mask] >= 0).all()) and not bool(owner.test_mask.any())
+    assert bool((silos.owners["b"].y == -1).all())
+
+
+def test_rows_that_one_owner_lacks_are_left_out_with_their_links() -> None:
+    given = two()
+    first = torch.tensor(given["a"].id)
+    given["a"].edge_index = torch.stack([torch.arange(ROWS - 1), torch.arange(1, ROWS)])
+    given["b"] = table(torch.arange(20), 1)
+    with pytest.warns(DataWarning, match="left out: 10 of a"):
+        silos = silos_of(given, 0, rows="id")
+    rows = aligned(silos)
+    assert sorted(rows.tolist()) == list(range(20))
+    kept = {frozenset((int(u), int(v))) for u, v in pairwise(first) if max(u, v) < 20}
+    links = rows[silos.owners["a"].edge_index]
+    assert {frozenset(pair) for pair in links.T.tolist()} == kept
+    assert links.shape[1] == 2 * len(kept)
+
+
+def test_masks_of_the_owner_of_labels_are_kept_to() -> None:
+    first = shuffled(1)
+    masks = {key: first % 5 == place for place, key in enumerate(("train_mask", "val_mask", "test_mask"))}
+    silos = silos_of(two(**masks), 0, rows="id")
+    rows = aligned(silos)
+    assert set((rows[silos.test_set.tests[EVERYBODY]] % 5).tolist()) == {2}
+    assert set((rows[silos.owners["a"].train_mask] % 5).tolist()) == {0}
+
+
+def test_words_and_numbers_name_the_same_row() -> None:
+    given = two()
+    given["b"].id = [str(one) for one in given["b"].id]
+    aligned(silos_of(given, 0, rows="id"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda g: g.pop("b"), "at least two"),
+        (lambda g: g["b"].__delattr__("id"), "b has no field 'id'"),
+        (lambda g: g["b"].__setattr__("id", [0] * ROWS), "b: id has '0' more than once"),
+        (lambda g: g["b"].__setattr__("id", list(range(100, 100 + ROWS))), "no value of 'id' is at every"),
+        (lambda g: g["b"].__setattr__("id", list(range(5))), "b: id names 5 rows, and x has 30"),
+        (lambda g: g["b"].__setattr__("id", torch.rand(ROWS)), "b: id is no list"),
+        (lambda g: g["a"].__delattr__("y"), "y is at no owner"),
+        (lambda g: g["b"].__setattr__("y", shuffled(2) % 2), "rows differently"),
+        (lambda g: g.update(c=g.pop("a")), "rename one"),
+        (
+            lambda g: g["a"].__setattr__("train_mask", torch.ones(ROWS, dtype=torch.bool)),
+            "val_mask is missing",
+        ),
+    ],
+)
+def test_tables_that_cannot_be_used(change, words: str) -> None:
+    given = two()
+    change(given)
+    with pytest.raises(BadInput, match=words):
+        silos_of(given, 0, rows="id")
+
+
+def test_holders_are_the_owners() -> None:
+    assert silos_of(two(), 0, rows="id").facts["holders"] == 2
+    with pytest.raises(BadInput, match="leave holders out"):
+        silos_of(two(), 0, rows="id", holders=2)

@@ -1,0 +1,149 @@
+"""An owner's own files: what they may hold, and a sentence for what they may not."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.silos.reading import digest_of_places, read_silo, read_silos
+
+pytest.importorskip("pandas")
+
+NODES = "id,age,label,balance,split\nn1,30,ok,1.5,train\nn2,40,fraud,2.5,val\nn3,50,,3.5,test\n"
+EDGES = "source,target,weight\nn1,n2,0.5\nn2,n1,0.5\nn3,n3,1\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "edges.csv").write_text(EDGES)
+    return tmp_path
+
+
+def check(data: object) -> None:
+    assert isinstance(data, Data)
+    assert data.x.tolist() == [[30, 1.5], [40, 2.5], [50, 3.5]] and data.feature_names == ["age", "balance"]
+    assert data.y.tolist() == [1, 0, -1] and data.class_names == ["fraud", "ok"]
+    assert data.edge_index.tolist() == [[0, 2, 1], [1, 2, 0]]  # one link in both directions, and a loop
+    assert data.edge_weight.tolist() == [0.5, 1.0, 0.5]
+    assert [data[key].nonzero().flatten().tolist() for key in ("train_mask", "val_mask", "test_mask")] == [
+        [0],
+        [1],
+        [2],
+    ]
+
+
+def test_a_folder_of_tables(folder: Path) -> None:
+    check(read_silo("bank", str(folder)))
+
+
+def test_two_files(folder: Path) -> None:
+    check(read_silo("bank", f"{folder}/nodes.csv,{folder}/edges.csv"))
+
+
+def test_parquet(folder: Path, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    for kind in ("nodes", "edges"):
+        pandas.read_csv(folder / f"{kind}.csv").to_parquet(folder / f"{kind}.parquet")
+        (folder / f"{kind}.csv").unlink()
+    check(read_silo("bank", str(folder)))
+
+
+def test_nodes_alone_have_no_links(folder: Path) -> None:
+    data = read_silo("bank", str(folder / "nodes.csv"))
+    assert isinstance(data, Data) and data.edge_index.shape == (2, 0)
+
+
+def test_rows_are_named_where_they_are_aligned(folder: Path) -> None:
+    data = read_silo("bank", str(folder), rows="id")
+    assert isinstance(data, Data) and data["id"] == ["n1", "n2", "n3"]
+
+
+def test_a_pt_file_of_a_graph_and_of_a_dict(tmp_path: Path) -> None:
+    graph = Data(x=torch.ones(2, 1), y=torch.tensor([0, 1]), edge_index=torch.tensor([[0], [1]]))
+    for saved in (graph, graph.to_dict()):
+        torch.save(saved, tmp_path / "graph.pt")
+        read = read_silo("bank", str(tmp_path / "graph.pt"))
+        assert isinstance(read, Data) and torch.equal(read.x, graph.x)
+    torch.save([graph.to_dict(), graph.to_dict()], tmp_path / "set.pt")
+    assert len(read_silo("bank", str(tmp_path / "set.pt"))) == 2
+
+
+class Bomb:
+    def __reduce__(self):
+        return (Path.touch, (Path("exploded"),))
+
+
+def test_no_pickle_of_a_file_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"x": Bomb()}, "bomb.pt")
+    Path("plain.pt").write_bytes(pickle.dumps(Bomb()))
+    for name in ("bomb.pt", "plain.pt"):
+        with pytest.raises(BadInput, match="is no file of tensors alone"):
+            read_silo("bank", name)
+    assert not Path("exploded").exists()
+
+
+def test_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bank_of_mine.py").write_text(
+        "import torch\nfrom torch_geometric.data import Data\n"
+        "def load():\n    return Data(x=torch.ones(1, 1))\ndef fails():\n    return 1 / 0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert isinstance(read_silo("bank", "bank_of_mine:load"), Data)
+    with pytest.raises(BadInput, match="fails: ZeroDivisionError"):
+        read_silo("bank", "bank_of_mine:fails")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "words"),
+    [
+        ("", EDGES, "nodes.csv cannot be read"),
+        ("id,age\n", EDGES, "nodes.csv has no rows"),
+        ("id,label\nn1,1\n", EDGES, "no column of features"),
+        ("id,age\nn1,old\n", EDGES, "column 'age' holds 'old'"),
+        ("id,age\nn1,3\nn1,4\n", EDGES, "has id 'n1' more than once"),
+        ("id,age\nn1,3\nn2,\n", EDGES, "column 'age' is empty in row 2"),
+        ("id,age\nn1,3\n,4\n", EDGES, "a row without id"),
+        ("id,age,label\nn1,3,1.5\n", EDGES, "label is no whole number"),
+        ("id,age,split\nn1,3,tset\n", EDGES, "split 'tset'"),
+        (NODES, "source,weight\nn1,1\n", "no column 'target'"),
+        (NODES, "source,target\nn1,n2\nn1,n9\n", "row 2: target 'n9' is no node"),
+        (NODES, "source,target,weight\nn1,n2,1\nn2,n1,2\n", "row 2: this link stands twice"),
+    ],
+)
+def test_tables_with_mistakes(folder: Path, nodes: str, edges: str, words: str) -> None:
+    (folder / "nodes.csv").write_text(nodes)
+    (folder / "edges.csv").write_text(edges)
+    with pytest.raises(BadInput, match=re.escape(words)) as raised:
+        read_silo("bank", str(folder))
+    assert "bank" in str(raised.value)
+
+
+@pytest.mark.parametrize("place", ["", "nowhere.csv", "a.csv,b.csv,c.csv", "/dev/null", "nodes.txt"])
+def test_places_that_are_none(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "nodes.txt").write_text(NODES)
+    with pytest.raises(BadInput, match="--silo bank"):
+        read_silo("bank", place)
+
+
+def test_a_file_that_changes_is_read_again(folder: Path) -> None:
+    places = {"bank": str(folder)}
+    before, digest = read_silos(places)["bank"], digest_of_places(places)
+    assert read_silos(places)["bank"] is before
+    (folder / "nodes.csv").write_text(NODES.replace("n1,30", "n1,3100"))
+    assert read_silos(places)["bank"] is not before and digest_of_places(places) != digest
+
+
+def test_a_field_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
+    torch.save({"x": torch.ones(1, 1), "more": {"of": "it"}}, tmp_path / "graph.pt")
+    with pytest.raises(BadInput, match="field 'more' is of type dict"):
+        read_silo("bank", str(tmp_path / "graph.pt"))
