@@ -253,7 +253,8 @@ def federate(
             graph, and the links between owners are nobody's.
         rows: of owners of columns: the field that names an owner's rows. Each ``Data`` then has the features
             ``x`` that this owner has, links where it has some, and one or all have ``y``.
-        classes: how many there are, where it may be more than the owners' labels show.
+        classes: how many there are, where it may be more than the owners' labels show. Of one data set it is a
+            setting like any other.
         holders: how many owners may hold the same node (or graph): a customer of three banks is one unit at
             three owners. Budgets count them all.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
@@ -274,7 +275,9 @@ def federate(
     if are_silos(data):
         _refuse(by_hand, "owners come with data of their own, and nothing is split")
         return _of_silos(silos_of(data, seed, classes, rows, holders))
-    _refuse({"rows": rows, "classes": classes}, "it is for owners with data of their own")
+    _refuse({"rows": rows}, "it is for owners with data of their own")
+    if classes is not None:  # a data set may have a setting of that name
+        settings = {**settings, "classes": classes}
     if holders != 1:
         raise BadInput(f"holders = {holders!r} is for owners with data of their own; leave it out")
     if owners is not None:

@@ -53,9 +53,11 @@ def test_what_is_for_data_that_are_split_is_refused(own) -> None:
     for key, value in (("clients", 2), ("partition", "random"), ("split", {}), ("nodes", 5), ("owners", [0])):
         with pytest.raises(BadInput, match=f"{key} = .*nothing is split"):
             sfg.federate(graphs, **{key: value})
-    for key in ("rows", "classes"):
-        with pytest.raises(BadInput, match=f"{key} = "):
-            sfg.federate("synthetic-citation", **{key: 3})
+    with pytest.raises(BadInput, match="rows = "):
+        sfg.federate("synthetic-citation", rows="id")
+    with pytest.raises(BadInput, match="classes"):
+        sfg.federate("cora", classes=3)
+    assert sfg.federate("synthetic-citation", classes=3, **SMALL).schema.classes == 3
     with pytest.raises(BadInput, match="nobody has all owners' data"):
         sfg.train(sfg.algorithms.ALGORITHMS["globsage"](), own, "plaintext", rounds=1)
 
