@@ -253,8 +253,8 @@ def federate(
             graph, and the links between owners are nobody's.
         rows: of owners of columns: the field that names an owner's rows. Each ``Data`` then has the features
             ``x`` that this owner has, links where it has some, and one or all have ``y``.
-        classes: how many there are, where it may be more than the owners' labels show. Of one data set it is a
-            setting like any other.
+        classes: how many there are, where it may be more than the owners' labels show. Of one data set it is
+            a setting like any other.
         holders: how many owners may hold the same node (or graph): a customer of three banks is one unit at
             three owners. Budgets count them all.
         settings: the data set's own settings, e.g. ``nodes`` of ``synthetic-citation``.
