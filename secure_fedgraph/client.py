@@ -123,7 +123,7 @@ class Client:
         self.training = Training(policy.steps, relation, self._foreign) if policy.steps else None
         hides = any(is_noised(one, policy) for one in policy.bounds.values()) or bool(policy.randomizers)
         self._hides_failures = self._foreign and hides
-        """Whether what other people's code raises, or whether it does, could tell what an epsilon covers."""
+        """Whether a failure of other people's code could show something that an epsilon covers."""
         # before anything is answered: no refusal later may depend on the graph
         _check_graph(algorithm, graph, party.name, policy, self._foreign)
         # its own: what other people's code keeps on ``self`` would reach the others past every channel
@@ -379,24 +379,31 @@ class Client:
             width: coordinates of the upload.
             public: whether its layout is; otherwise no noise covers it.
         """
+        blank = self._blank_charge(bound.channel.name, bound.unit.value, bound.relation, scope)
         self._ledger.charge(
-            Charge(
-                client=self.name,
-                run=scope.run,
-                round=scope.round,
-                exchange=scope.exchange,
-                channel=bound.channel.name,
-                unit=bound.unit.value,
-                relation=bound.relation,
+            replace(
+                blank,
                 releases=bound.releases(width) if public else {},
                 steps=self._steps(bound.channel, public),
                 computational=bound.computational,
-                data=self._data,
             )
         )
 
+    def _blank_charge(self, channel: str, unit: str, relation: str, scope: Scope) -> Charge:
+        """A charge that says who spends, when and for what, but not yet how much."""
+        return Charge(
+            client=self.name,
+            run=scope.run,
+            round=scope.round,
+            exchange=scope.exchange,
+            channel=channel,
+            unit=unit,
+            relation=relation,
+            data=self._data,
+        )
+
     def _charge_failure(self, bound: Bound, scope: Scope) -> None:
-        """Other people's code fails by data: the sentence, and that one comes, leave without noise."""
+        """Charges an upload without noise: the server learns that foreign code failed on these data."""
         if self._hides_failures and bound.channel.to != REFEREE:
             self._charge(bound, scope, 0, public=False)
 
@@ -469,18 +476,9 @@ class Client:
         for one in self._policy.randomizers:
             if _entry_of(one) in self.memory:
                 continue
+            relation = self._policy.policy.relation
             self._ledger.charge(
-                Charge(
-                    client=self.name,
-                    run=scope.run,
-                    round=scope.round,
-                    exchange=scope.exchange,
-                    channel=one.kind,
-                    unit=one.unit,
-                    relation=self._policy.policy.relation,
-                    steps=one.costs(),
-                    data=self._data,
-                )
+                replace(self._blank_charge(one.kind, one.unit, relation, scope), steps=one.costs())
             )
             self.memory[_entry_of(one)] = one.randomize(self.graph, self.schema.classes)
             self._use_randomized(one)

@@ -45,7 +45,7 @@ def _slow() -> frozenset[str]:
 
 
 def _parts(test: str) -> list[str]:
-    """A test's file, its class, its function and itself, by their names."""
+    """Every name that the list of slow tests may use for a test: of its file, class, function, itself."""
     file, *inner = test.partition("[")[0].split("::")
     return [test, *("::".join([file, *inner[:depth]]) for depth in range(len(inner) + 1))]
 

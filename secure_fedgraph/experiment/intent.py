@@ -150,7 +150,7 @@ def _training(experiment: Experiment, inner: str) -> str:
     if inner == "heaviest" and not experiment.training.get("weighted"):
         return "it bounds the weights of a weighted mean, so set training.weighted=true"
     if inner in UNDER_NOISY_STEPS and not experiment.trains_under_noise:
-        return "it bounds what noisy steps cost, and there are none; give --epsilon and --unit node"
+        return "it limits noisy training steps, and this policy has none; give --epsilon and --unit node"
     if inner in UNDER_EXACT_STEPS and experiment.trains_under_noise and issubclass(kind, FedAvg):
         return f"under noisy steps {UNDER_EXACT_STEPS[inner]}"
     return ""

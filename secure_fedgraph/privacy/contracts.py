@@ -103,7 +103,8 @@ class Stage(ABC):
     """Of a stage with :attr:`tallies`: the largest absolute value that it passes on; the rest is cut."""
     tallies: int = 0
     """How many words it adds behind an upload: whole numbers, of which only the sum over the uploads is read.
-    No noise covers them, so a stage that has some stands after all noise, or under none.
+    No noise covers them, so a stage with tallies comes after every stage that adds noise; without noise it
+    may stand anywhere.
     The sum of :data:`TALLY` over everybody who may contribute has to fit the carrier's ring."""
 
     @abstractmethod
