@@ -92,6 +92,7 @@ class Client:
         data: digest of the graph, by which the ledger recognises whose budget it is.
         layouts: channel -> the public layout of its uploads, for an algorithm that is not of this package.
             Under noise its uploads leave in that layout; on a channel without one noise earns nothing.
+        last: the run's last round, the warm-up counted: requests of later ones are refused.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Client:
         after: int = -1,
         data: str = "",
         layouts: Mapping[str, Layout] | None = None,
+        last: int | None = None,
     ) -> None:
         self.graph = graph
         self._own = graph
@@ -141,6 +143,7 @@ class Client:
         self._answered = max(after, ledger.answered(party.name, run))
         self._delivered = after
         self._last_round = self._resumed = 0
+        self._rounds = last
         self._offered = 0
         self._last: tuple[str, bytes] = ("", b"")
         bounds = policy.bounds.values()
@@ -647,6 +650,10 @@ class Client:
         if request.round < last:
             raise HostileMessage(
                 f"{self.name} was asked for round {request.round} after round {last}: rounds never go back"
+            )
+        if self._rounds is not None and request.round > self._rounds:
+            raise HostileMessage(
+                f"{self.name} was asked for round {request.round}, and this run has {self._rounds}"
             )
         self._answered = request.exchange
 

@@ -69,6 +69,21 @@ class Identity(Secret):
     def generate(cls) -> Identity:
         return cls(Ed25519PrivateKey.generate())
 
+    @classmethod
+    def from_bytes(cls, secret: bytes) -> Identity:
+        """The key of 32 secret bytes, as :meth:`to_bytes` gave them.
+
+        Raises:
+            BadInput: for another number of bytes.
+        """
+        if len(secret) != KEY_BYTES:
+            raise BadInput(f"An identity key has {KEY_BYTES} bytes; {len(secret)} were given.")
+        return cls(Ed25519PrivateKey.from_private_bytes(secret))
+
+    def to_bytes(self) -> bytes:
+        """The secret key, for its owner's own file."""
+        return self._key.private_bytes_raw()
+
     def sign(self, message: bytes) -> bytes:
         """The 64-byte signature of ``message``."""
         return self._key.sign(message)

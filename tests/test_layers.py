@@ -79,7 +79,7 @@ RULES: dict[str, Rule] = {
     "policies":    Rule(may=("privacy",)),                 # the recipes under their public name
     # an experiment as files know it
     "experiment":  Rule(may=("registry", "algorithms", "algorithm", "privacy", "protocol", "graph", "files",
-                             "forms", "federation", "running", "evaluation", "storage")),
+                             "forms", "federation", "running", "round", "evaluation", "storage")),
     "comparison":  Rule(may=("experiment", "audits")),     # compare(), which gives it processes
     "experiment.code_digest": Rule(outside=()),
     # what files hold, light enough for a command that prints it
@@ -87,6 +87,13 @@ RULES: dict[str, Rule] = {
                                         "privacy.spending.ledger_line"), outside=("pydantic",)),
     "experiment.compare":     Rule(may=("experiment", "algorithms", "files")),
     "experiment.run_logs":    Rule(may=("experiment",), outside=("mlflow", "torch")),
+    # owners on machines of their own; what knows Flower is in one folder
+    "deployment":           Rule(may=("experiment", "running", "federation", "client", "round", "evaluation",
+                                      "algorithms", "algorithm", "graph", "privacy", "protocol", "crypto",
+                                      "backends", "storage", "files")),
+    "deployment.letters":   Rule(outside=()),
+    "deployment.flower":    Rule(may=("deployment",)),
+    "deployment.alignment": Rule(may=("deployment", "crypto", "protocol", "files", "storage")),
     # the outside
     "report":      Rule(may=("files", "protocol.guarantee", "experiment.schema")),
     "":            Rule(may=("*", "attacks", "audits")),  # the public names

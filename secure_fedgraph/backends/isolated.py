@@ -16,11 +16,10 @@ from typing import IO, Any
 
 import torch
 
-from secure_fedgraph import errors
 from secure_fedgraph.backends import frames
-from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.backends.failures import failure_in
+from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.protocol import nested, wire
-from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.protocol.transport import Answer, Lost
 
 PIPE = 2**20
@@ -200,7 +199,9 @@ class Workers:
         return {name: answer for name, answer in answers.items() if isinstance(answer, bytes)}
 
     def _said(self, name: str, coming: frames.Incoming) -> Answer:
-        return coming.body if coming.kind == frames.DONE else _failure(name, coming.body)
+        if coming.kind == frames.DONE:
+            return coming.body
+        return failure_in(coming.body, f"{name}'s process", "its own output says more")
 
     def _lose(self, name: str) -> None:
         self.lost[name] = Lost(f"{self._why_gone(name)}; with a checkpoint the run can be resumed")
@@ -280,22 +281,6 @@ class Workers:
                     f"clients' processes do not start (exit status {nursery.wait()}): see above for why"
                 )
             self.pids[name] = int(line)
-
-
-def _failure(name: str, body: bytes) -> SecureFedGraphError:
-    """The error that a client's process reports: a class of this package, or another name."""
-    try:
-        settings = wire.decode(body)
-    except HostileMessage as error:
-        return HostileMessage(f"{name}'s process failed and its frame cannot be read: {error}")
-    kind, text = settings.get("class"), settings.get("text")
-    if not isinstance(kind, str) or not isinstance(text, str):
-        return HostileMessage(f"{name}'s process failed and does not name its error")
-    known = getattr(errors, kind, None)
-    if isinstance(known, type) and issubclass(known, SecureFedGraphError):
-        return known(printable(text))
-    sentence = printable(f"{printable(kind, 100)}: {text}" if text else kind)
-    return SecureFedGraphError(f"{name}'s process failed: {sentence}; its own output says more")
 
 
 def _without_waiting(end: int, mode: str) -> IO[bytes]:

@@ -24,6 +24,7 @@ from torch_geometric.data import Data
 
 from secure_fedgraph.backends import frames
 from secure_fedgraph.backends.enlistment import algorithm_of, policy_of
+from secure_fedgraph.backends.failures import failure_body
 from secure_fedgraph.client import Client
 from secure_fedgraph.crypto import Identity
 from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
@@ -34,7 +35,6 @@ from secure_fedgraph.privacy.policy import PlaintextWarning
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import Ledger
 from secure_fedgraph.protocol import nested, wire
-from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.protocol.upload import Layout
 from secure_fedgraph.storage.party_store import PartyStore
 
@@ -160,12 +160,9 @@ def _party_store(folder: Path, name: str) -> PartyStore:
 
 
 def _fail(answers: IO[bytes], error: Exception) -> None:
-    own = isinstance(error, SecureFedGraphError)
-    if not own:
+    if not isinstance(error, SecureFedGraphError):
         traceback.print_exception(error)
-    # the text of any other error may quote the data: it stays with the client
-    text = printable(str(error)) if own else ""
-    frames.write(answers, frames.FAILED, wire.encode({"class": type(error).__name__, "text": text}))
+    frames.write(answers, frames.FAILED, failure_body(error))
 
 
 def _keep_to_itself() -> None:

@@ -1,4 +1,4 @@
-"""The command line: run, resume, compare, audit, budget, list, report, schema."""
+"""The command line: run, resume, compare, audit, budget, list, report, schema, federation, silo, server."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from secure_fedgraph import __version__
 from secure_fedgraph.cli.commands.audit import audit
 from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
+from secure_fedgraph.cli.commands.federation import federation
 from secure_fedgraph.cli.commands.results import list_names, report
 from secure_fedgraph.cli.commands.run import resume, run
 from secure_fedgraph.cli.commands.schema import schema
+from secure_fedgraph.cli.commands.server import server
+from secure_fedgraph.cli.commands.silo import silo
 from secure_fedgraph.cli.screen import leave_the_pipe, visible
 from secure_fedgraph.errors import SecureFedGraphError
 from secure_fedgraph.registry import PluginWarning
@@ -75,7 +78,7 @@ def main() -> None:
     """
 
 
-for command in (run, resume, compare, audit, budget, list_names, report, schema):
+for command in (run, resume, compare, audit, budget, list_names, report, schema, federation, silo, server):
     main.add_command(command)
 
 

@@ -34,9 +34,11 @@ from secure_fedgraph.protocol import nested
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.message import CARRIER, digest
 from secure_fedgraph.protocol.transcript import SERVER, Keep, everything, nothing
+from secure_fedgraph.round import Sampler, everyone
 from secure_fedgraph.running.loop import train
 from secure_fedgraph.running.options import OnRound, RunOptions
 from secure_fedgraph.running.preparation import channels_of, fitted
+from secure_fedgraph.running.reached import Connect
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import commit_path
 from secure_fedgraph.storage.party_store import damaged
@@ -74,10 +76,16 @@ def execute(
     on_start: Callable[[], None] | None = None,
     plays: Callable[[type[Any]], type[Any]] | None = None,
     on_form: Callable[[str], None] = lambda text: None,
+    federation: Federation | None = None,
+    connect: Connect | None = None,
+    sampler: Sampler = everyone,
 ) -> Run:
     """Runs one experiment with one seed.
 
     Args:
+        federation, connect: of owners on machines of their own: who they are, and the way to them. By default
+            the federation that the experiment names, in this process.
+        sampler: picks the cohort of a round.
         on_form: called after all checks with one line: what is about to run, and in which form.
         checkpoints: write checkpoints, and resume from an existing one.
         on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
@@ -85,7 +93,7 @@ def execute(
             runs. The party neither clips nor noises what it sends on the channels in the class's ``spares``.
             It has no guarantee, so no budget stops the run, and a shared ledger is not charged.
     """
-    federation = make_federation(experiment)
+    federation = make_federation(experiment) if federation is None else federation
     algorithm = in_form(experiment, federation)
     first_line = lead(experiment, algorithm, federation)
     if plays is not None:
@@ -124,6 +132,8 @@ def execute(
         resume=resume,
         checkpoint_every=experiment.checkpoint_every if checkpoints else 0,
         allow_plaintext=experiment.allow_plaintext,
+        connect=connect,
+        sampler=sampler,
     )
 
 

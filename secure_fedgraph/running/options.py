@@ -14,6 +14,7 @@ from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import Keep, nothing
 from secure_fedgraph.round import Sampler, everyone
+from secure_fedgraph.running.reached import Connect
 
 OnRound = Callable[[dict[str, Any]], None]
 
@@ -37,6 +38,7 @@ class Named(TypedDict, total=False):
     budget: Budget | None
     ledger: Path | str | None
     allow_plaintext: bool
+    connect: Connect | None
 
 
 IN_PYTHON = {
@@ -79,6 +81,8 @@ class RunOptions:
             ``ledger.jsonl`` in ``out``.
         allow_plaintext: accept that ``strictest`` leaves a channel in plaintext where nothing stricter binds
             to it; by default such a run is refused.
+        connect: reaches clients that exist already, each on its owner's machine
+            (:mod:`~secure_fedgraph.deployment`), in place of making them here. Each charges its own ledger.
 
     Raises:
         BadInput: for an option of another type or out of range.
@@ -100,6 +104,7 @@ class RunOptions:
     budget: Budget | None = None
     ledger: Path | str | None = None
     allow_plaintext: bool = False
+    connect: Connect | None = None
 
     def __post_init__(self) -> None:
         for key, least in (("rounds", 1), ("seed", 0), ("checkpoint_every", 0)):
@@ -120,9 +125,14 @@ class RunOptions:
                 f"answer_within = {self.answer_within:g}: it is for clients in processes of their own, so "
                 "set isolated=True, or leave it out"
             )
-        for key in ("sampler", "keep", "on_round", "on_start"):
+        if self.connect is not None and (self.isolated or self.ledger is not None):
+            raise BadInput(
+                "connect: clients on other machines have processes and ledgers of their own; leave "
+                "isolated and ledger out"
+            )
+        for key in ("sampler", "keep", "on_round", "on_start", "connect"):
             function = getattr(self, key)
-            if not callable(function) and not (function is None and key.startswith("on_")):
+            if not callable(function) and not (function is None and key not in ("sampler", "keep")):
                 raise wrong_type(key, function, "give a function")
         if not isinstance(self.dropouts, Dropouts | None):
             raise wrong_type("dropouts", self.dropouts, "give Dropouts(share=0.2), or leave it out")

@@ -20,8 +20,10 @@ from secure_fedgraph.protocol import Transcript
 from secure_fedgraph.protocol.courier import Courier
 from secure_fedgraph.protocol.memory import copied
 from secure_fedgraph.protocol.transcript import REFEREE
+from secure_fedgraph.protocol.transport import Lost
 from secure_fedgraph.round import Round, set_up
 from secure_fedgraph.running.preparation import Prepared
+from secure_fedgraph.running.reached import Reached
 from secure_fedgraph.running.run import Run
 from secure_fedgraph.storage.checkpoint import Checkpoint
 
@@ -36,6 +38,7 @@ class Session:
     def __init__(self, prepared: Prepared) -> None:
         self.prepared, self.options = prepared, prepared.options
         self._started, self._stack = time.perf_counter(), ExitStack()
+        self._reached: Reached | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:  # if one part fails to open, the parts before it are closed
@@ -75,7 +78,7 @@ class Session:
             for row in history:
                 options.on_round(row)
         if self.to_do:
-            set_up(self.prepared.bound, self.courier, self.prepared.federation.names)
+            set_up(self.prepared.bound, self.courier, self._present)
         return state, history
 
     @property
@@ -93,7 +96,11 @@ class Session:
             raise BadInput(
                 f"sampler: round {number} asks for {strangers[0]!r}, and the clients are {known}: give some"
             )
-        return Round(number, cohort, self.prepared.bound, self.courier)
+        present = set(self._present)
+        here = tuple(name for name in cohort if name in present)
+        if not here:
+            raise Lost(f"round {number} asks for {', '.join(cohort[:12])}, and none of them can be reached")
+        return Round(number, here, self.prepared.bound, self.courier)
 
     def scores(self, round: Round, state: State) -> dict[str, Any]:
         """A round's row of the history: by the referee, or in band.
@@ -150,8 +157,15 @@ class Session:
     def _seconds(self) -> float:
         return self._kept.progress.seconds + time.perf_counter() - self._started
 
+    @property
+    def _present(self) -> tuple[str, ...]:
+        """The clients that can be asked: all, but for those on other machines that are away."""
+        return self.prepared.federation.names if self._reached is None else self._reached.present
+
     def _open_ledger(self, stack: ExitStack) -> Ledger:
         options, past, algorithm = self.options, self._kept.progress, self.prepared.algorithm
+        if options.connect is not None:  # each client has its own, on its own machine
+            return Ledger(None)
         scratch = options.folder
         if scratch is None and options.isolated:  # the processes share a file
             scratch = Path(stack.enter_context(TemporaryDirectory()))
@@ -166,8 +180,11 @@ class Session:
             ledger.charge(Charge("pool", past.run, 0, 0, "pooled raw data", "client", relation))
         return ledger
 
-    def _open_clients(self) -> InProcess | Workers:
+    def _open_clients(self) -> InProcess | Workers | Reached:
         prepared, options, kept = self.prepared, self.options, self._kept.clients
+        if options.connect is not None:
+            self._reached = options.connect(self._run, self._after, self._kept.label)
+            return self._reached
         seed = sub_seed(options.seed, "clients")
         if options.isolated:
             assert self._ledger.path is not None
@@ -200,6 +217,8 @@ class Session:
 
     def _charges(self) -> tuple[Charge, ...]:
         """All charges of this run, from every process, before and after a kill."""
+        if self._reached is not None:
+            return tuple(self._reached.charges())
         path = self._ledger.path
         if path is None:
             return tuple(self._ledger.charges)

@@ -90,6 +90,7 @@ def checked_graph(
     for key in EDGE_FIELDS:
         if data.get(key) is not None:
             graph[key] = _edge_field(name, key, data[key], graph.edge_index.shape[1])
+    notes += _each_link_once(graph, name)
     if any(data.get(key) is not None for key in MASKS):
         notes += _masked(graph, data, name, seed, needs)
     return graph, notes
@@ -115,6 +116,32 @@ def _dropped(data: Data, also: tuple[str, ...]) -> Iterator[str]:
     dropped = sorted(key for key in set(data.keys()) - used if data[key] is not None)
     if dropped:
         yield f"{', '.join(dropped)} {'is' if len(dropped) == 1 else 'are'} not used"
+
+
+def _each_link_once(graph: Data, name: str) -> Iterator[str]:
+    """Drops links that repeat one before: samplers and bounds on a link's uses count each link once."""
+    _, place = torch.unique(graph.edge_index, dim=1, return_inverse=True)
+    first = torch.full((int(place.max()) + 1 if len(place) else 0,), len(place))
+    first = first.scatter_reduce(0, place, torch.arange(len(place)), "amin")
+    repeated = len(place) - len(first)
+    if not repeated:
+        return
+    for key in EDGE_FIELDS:
+        values = graph.get(key)
+        if values is not None and not torch.equal(values, values[first[place]]):
+            other = values.reshape(len(place), -1) != values[first[place]].reshape(len(place), -1)
+            edge = int(other.any(dim=1).nonzero()[0])
+            ends = graph.edge_index[:, edge].tolist()
+            raise BadInput(
+                f"{name}: the link {ends[0]} -> {ends[1]} stands twice with different {key} (again at edge "
+                f"{edge}): "
+                "give each link once, with the sum or the mean of its values"
+            )
+    kept = first.sort().values
+    for key in ("edge_index", *EDGE_FIELDS):
+        if graph.get(key) is not None:
+            graph[key] = graph[key][..., kept] if key == "edge_index" else graph[key][kept]
+    yield f"{repeated} links stand more than once and are used once"
 
 
 def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:

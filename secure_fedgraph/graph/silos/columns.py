@@ -67,7 +67,7 @@ def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: 
     """
     if len(given) < 2:
         raise BadInput(f"rows = {rows!r}: owners of columns are at least two, and data holds one")
-    tables = {name: _table(name, data, rows) for name, data in given.items()}
+    tables = {name: table_of(name, data, rows) for name, data in given.items()}
     common = set.intersection(*(set(table.names) for table in tables.values()))
     if not common:
         raise BadInput(f"no value of {rows!r} is at every owner: check that all name their rows the same way")
@@ -90,10 +90,10 @@ def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: 
             f"{holders[0]} has the labels and {next(iter(tables))} comes first by name: the owner with the "
             "labels has to, so rename one of them"
         )
-    masks = _masks(tables, holders, places, y, seed)
+    masks = masks_of(tables, holders, places, y, seed)
     known = torch.where(masks[0], y, UNLABELLED)
     owners = {
-        name: _owner(
+        name: part_of(
             table, places[name], known if name in holders else torch.full_like(y, UNLABELLED), masks[0]
         )
         for name, table in tables.items()
@@ -121,7 +121,7 @@ def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: 
     return Silos(Schema(sum(columns), classes or found, GraphDataset.kind), owners, test_set, facts)
 
 
-def _table(name: str, data: Data, rows: str) -> Table:
+def table_of(name: str, data: Data, rows: str) -> Table:
     given = data.get(rows)
     if given is None:
         raise BadInput(f"{name} has no field {rows!r}: give the names of its rows, one a row")
@@ -168,7 +168,7 @@ def _labels(given: Mapping[str, torch.Tensor], rows: np.ndarray) -> torch.Tensor
     return torch.full((len(rows),), UNLABELLED) if together is None else together
 
 
-def _masks(
+def masks_of(
     tables: Mapping[str, Table],
     holders: list[str],
     places: Mapping[str, torch.Tensor],
@@ -204,7 +204,7 @@ def _masks(
     return tuple(masks)
 
 
-def _owner(table: Table, place: torch.Tensor, y: torch.Tensor, train: torch.Tensor) -> Data:
+def part_of(table: Table, place: torch.Tensor, y: torch.Tensor, train: torch.Tensor) -> Data:
     number = torch.full((len(table.names),), -1, dtype=torch.long)
     number[place] = torch.arange(len(place))
     links = table.data.get("edge_index")

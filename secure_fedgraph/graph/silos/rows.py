@@ -45,14 +45,8 @@ def owners_of_graphs(given: Mapping[str, Data], seed: int, classes: int | None, 
     """
     owners, declared, notes = {}, {}, []
     for number, (name, data) in enumerate(given.items()):
-        graph, said = checked_graph(data, name, seed, needs=("train_mask",), also=NAMES)
-        if graph.get("train_mask") is None:
-            masks = stratified(graph.y, sub_seed(seed, f"split/{number}"))
-            graph.train_mask, graph.val_mask, graph.test_mask = masks
-        check_owner(graph, name)
-        notes += [f"{name}: {one}" for one in said]
-        owners[name] = graph
-        declared[name] = _declared(data, graph, name)
+        owners[name], declared[name], said = one_graph(name, number, data, seed)
+        notes += said
     _warn(notes)
     schema = agreed(declared, GraphDataset.kind, classes)
     _renumber(owners, declared)
@@ -60,7 +54,7 @@ def owners_of_graphs(given: Mapping[str, Data], seed: int, classes: int | None, 
     if not any(bool(graph.test_mask.any()) for graph in owners.values()):
         raise BadInput("no owner has a test node: give one owner's test_mask some, or leave the masks out")
     facts = {"sizes": [int(graph.num_nodes or 0) for graph in owners.values()]}
-    return Silos(schema, owners, _nobodys(), _with_holders(facts, holders))
+    return Silos(schema, owners, no_test_set(), _with_holders(facts, holders))
 
 
 def owners_of_sets(
@@ -82,12 +76,8 @@ def owners_of_sets(
     """
     owners, declared, notes = {}, {}, []
     for number, (name, graphs) in enumerate(given.items()):
-        used = {"x", "edge_index", "y", "num_nodes", "edge_attr", *MASKS, *NAMES}
-        unused = sorted({key for graph in graphs for key in getattr(graph, "keys", list)()} - used)
-        notes += [f"{name}: {' and '.join(unused)} is not used"] if unused else []
-        owners[name] = _packed(name, graphs, sub_seed(seed, f"local split/{number}"))
-        check_owner(owners[name], name)
-        declared[name] = _declared(graphs[0], owners[name], name)
+        owners[name], declared[name], said = one_set(name, number, graphs, seed)
+        notes += said
     _warn(notes)
     schema = agreed(declared, GraphSetDataset.kind, classes)
     _renumber(owners, declared)
@@ -96,7 +86,55 @@ def owners_of_sets(
     counts = [len(graph.y) for graph in owners.values()]
     for name, start in zip(owners, np.cumsum([0, *counts[:-1]]), strict=True):
         owners[name].graph_id = torch.arange(len(owners[name].y)) + int(start)
-    return Silos(schema, owners, _nobodys(), _with_holders({"graphs": sum(counts), "sizes": counts}, holders))
+    return Silos(
+        schema, owners, no_test_set(), _with_holders({"graphs": sum(counts), "sizes": counts}, holders)
+    )
+
+
+def one_graph(name: str, number: int, data: Data, seed: int) -> tuple[Data, Declaration, list[str]]:
+    """One owner's graph, checked and with masks; no other owner's data has a part in it.
+
+    Args:
+        name: the owner's.
+        number: its place among the owners' sorted names: its split has a seed of its own.
+        data: as it was given.
+        seed: of the run.
+
+    Returns:
+        The graph, what its owner declares about it, and notes on fields that are not used.
+
+    Raises:
+        BadInput: for a graph that cannot be used, naming its owner.
+    """
+    graph, said = checked_graph(data, name, seed, needs=("train_mask",), also=NAMES)
+    if graph.get("train_mask") is None:
+        masks = stratified(graph.y, sub_seed(seed, f"split/{number}"))
+        graph.train_mask, graph.val_mask, graph.test_mask = masks
+    check_owner(graph, name)
+    return graph, _declared(data, graph, name), [f"{name}: {one}" for one in said]
+
+
+def one_set(name: str, number: int, graphs: Sequence[Data], seed: int) -> tuple[Data, Declaration, list[str]]:
+    """One owner's set of graphs as one union of graphs; otherwise as :func:`one_graph`."""
+    used = {"x", "edge_index", "y", "num_nodes", "edge_attr", *MASKS, *NAMES}
+    unused = sorted({key for graph in graphs for key in getattr(graph, "keys", list)()} - used)
+    packed = _packed(name, graphs, sub_seed(seed, f"local split/{number}"))
+    check_owner(packed, name)
+    notes = [f"{name}: {' and '.join(unused)} is not used"] if unused else []
+    return packed, _declared(graphs[0], packed, name), notes
+
+
+def in_numbers_of(every: Sequence[str], graph: Data, own: Sequence[str]) -> None:
+    """Numbers a graph's labels by the names of all owners' classes, where classes have names.
+
+    Args:
+        every: the names of all owners' classes, sorted; empty where labels are numbers.
+        graph: whose labels count in ``own``; it is changed.
+        own: the names of its owner's classes.
+    """
+    if every:
+        place = torch.tensor([every.index(one) for one in own])
+        graph.y = torch.where(graph.y >= 0, place[graph.y.clamp(min=0)], graph.y)
 
 
 def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
@@ -173,13 +211,9 @@ def _words(data: Data, key: str, name: str) -> tuple[str, ...]:
 
 
 def _renumber(owners: Mapping[str, Data], declared: Mapping[str, Declaration]) -> None:
-    """Labels by the names of all owners' classes, where classes have names."""
     every = class_names(declared)
-    if not every:
-        return
     for name, graph in owners.items():
-        place = torch.tensor([every.index(one) for one in declared[name].class_names])
-        graph.y = torch.where(graph.y >= 0, place[graph.y.clamp(min=0)], graph.y)
+        in_numbers_of(every, graph, declared[name].class_names)
 
 
 def _check_labels(owners: Mapping[str, Data], classes: int) -> None:
@@ -193,7 +227,8 @@ def _check_labels(owners: Mapping[str, Data], classes: int) -> None:
         )
 
 
-def _nobodys() -> TestSet:
+def no_test_set() -> TestSet:
+    """What the referee has where owners test on their own nodes: nothing."""
     return TestSet(Data(), torch.zeros(0, dtype=torch.long), {}, {}, own_tests=True)
 
 

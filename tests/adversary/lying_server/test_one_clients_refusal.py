@@ -17,7 +17,8 @@ from lying import Played, play
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.backends import frames
-from secure_fedgraph.backends.isolated import Workers, _failure
+from secure_fedgraph.backends.failures import failure_in
+from secure_fedgraph.backends.isolated import Workers
 from secure_fedgraph.errors import (
     BadInput,
     BudgetExhausted,
@@ -168,7 +169,7 @@ def test_a_failure_frame_is_an_error_of_ours_whatever_is_in_it(frame):
     assert isinstance(found, SecureFedGraphError)
     assert str(found).isprintable()
     assert len(str(found)) < LONGEST + 200
-    assert str(_failure("owner-0", frame)) == str(found)
+    assert str(failure_in(frame, "owner-0's process", "its own output says more")) == str(found)
 
 
 def test_a_failure_of_gigabytes_is_no_frame():

@@ -1,0 +1,36 @@
+"""How an error of a client travels to the server: its class and its sentence, never data."""
+
+from __future__ import annotations
+
+from secure_fedgraph import errors
+from secure_fedgraph.errors import HostileMessage, SecureFedGraphError
+from secure_fedgraph.protocol import wire
+from secure_fedgraph.protocol.text import printable
+
+
+def failure_body(error: BaseException) -> bytes:
+    """An error as bytes. The sentence of an error that is not of this package may quote data, so it stays."""
+    own = isinstance(error, SecureFedGraphError)
+    return wire.encode({"class": type(error).__name__, "text": printable(str(error)) if own else ""})
+
+
+def failure_in(body: bytes, whose: str, more: str) -> SecureFedGraphError:
+    """The error that a client reports: a class of this package, or another name.
+
+    Args:
+        body: as :func:`failure_body` made it, or a hostile client something else.
+        whose: what failed, such as ``bank-a's process``.
+        more: where the rest of the error can be read.
+    """
+    try:
+        settings = wire.decode(body)
+    except HostileMessage as error:
+        return HostileMessage(f"{whose} failed and its frame cannot be read: {error}")
+    kind, text = settings.get("class"), settings.get("text")
+    if not isinstance(kind, str) or not isinstance(text, str):
+        return HostileMessage(f"{whose} failed and does not name its error")
+    known = getattr(errors, kind, None)
+    if isinstance(known, type) and issubclass(known, SecureFedGraphError):
+        return known(printable(text))
+    sentence = printable(f"{printable(kind, 100)}: {text}" if text else kind)
+    return SecureFedGraphError(f"{whose} failed: {sentence}; {more}")

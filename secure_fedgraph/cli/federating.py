@@ -1,0 +1,121 @@
+"""The work of ``federation init`` and ``federation show``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from secure_fedgraph.deployment.certificates import AUTHORITY, make_certificates
+from secure_fedgraph.deployment.federation_file import (
+    SCHEMA,
+    Approved,
+    Card,
+    Federation,
+    Member,
+    Place,
+    checked_federation,
+    fresh_nonce,
+    held_by,
+    read_card,
+    read_federation,
+    write_federation,
+)
+from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.config import OPTIONS, read_values
+
+CERTIFICATES = "certificates"
+"""The folder beside a federation's file with the server's certificate."""
+_EXPERIMENT = (
+    "algorithm",
+    "policy",
+    "rounds",
+    "epsilon",
+    "unit",
+    "against",
+    "delta",
+    "seed",
+    "allow_plaintext",
+)
+
+
+def init(cards: tuple[Path, ...], out: Path, assignments: tuple[str, ...], debug: bool, **given: Any) -> None:
+    """Write federation.toml from the silos' cards."""
+    by_name: dict[str, Card] = {}
+    for path in cards:
+        card = read_card(path)
+        if card.name in by_name:
+            raise BadInput(f"two cards are called {card.name!r}: let one silo take another name")
+        by_name[card.name] = card
+    if out.exists():
+        raise BadInput(f"{out} is there already, and silos may have approved it: give another --out")
+    experiment = experiment_values(given, assignments)
+    place = Path(given["authority"]) if given["authority"] else out.parent / CERTIFICATES / AUTHORITY
+    if not given["authority"] and not place.exists():
+        make_certificates(place.parent, given["host"])
+        click.echo(
+            f"made certificates in {place.parent}: {AUTHORITY} is in the file, the rest is the server's"
+        )
+    approved = make_federation(by_name, experiment, place, out, given)
+    click.echo(f"{out}: digest {approved.digest}")
+    click.echo("give the file to every silo, and its digest by another way: each approves it by that")
+
+
+def experiment_values(given: Mapping[str, Any], assignments: tuple[str, ...]) -> dict[str, Any]:
+    """The experiment's values as flags and assignments have them."""
+    flags = {key: given[key] for key in _EXPERIMENT if given.get(key) is not None}
+    named = [f"protection.{key}={given[key]}" for key in OPTIONS if given.get(key) is not None]
+    return read_values(None, flags, [*named, *assignments])
+
+
+def make_federation(
+    cards: Mapping[str, Card],
+    experiment: dict[str, Any],
+    authority: Path,
+    out: Path,
+    given: Mapping[str, Any],
+) -> Approved:
+    """Writes the file, once its run is known to be possible."""
+    try:
+        certificate = authority.read_text()
+    except OSError as error:
+        raise BadInput(f"{authority} cannot be read ({error.strerror}): give --authority") from None
+    values = {
+        "schema": SCHEMA,
+        "name": given["name"],
+        "nonce": fresh_nonce(),
+        "experiment": experiment,
+        "cohort": given["cohort"],
+        "data": held_by(cards, given["classes"], given["holders"]).model_dump(mode="json"),
+        "server": Place(host=given["host"], port=given["port"], authority=certificate).model_dump(),
+        "silos": [
+            Member(
+                name=name,
+                identity=cards[name].identity,
+                node=cards[name].node,
+                columns=cards[name].features if cards[name].rows else 0,
+            ).model_dump()
+            for name in sorted(cards)
+        ],
+    }
+    federation: Federation = checked_federation(values, "the federation")
+    terms_in(Approved(federation, b""))  # what cannot run is refused before anybody approves it
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return write_federation(federation, out)
+
+
+def show(file: Path) -> None:
+    """Print a file's digest, and what it says."""
+    approved = read_federation(file)
+    federation, terms = approved.federation, terms_in(approved)
+    experiment = terms.experiment
+    click.echo(f"digest {approved.digest}")
+    click.echo(f"name {federation.name}, server {federation.server.address}")
+    budget = (
+        "" if experiment.epsilon is None else f", epsilon {experiment.epsilon:g} for one {experiment.unit}"
+    )
+    click.echo(f"{experiment.algorithm} under {experiment.policy}, {terms.prepared.rounds} rounds{budget}")
+    click.echo(f"silos {', '.join(federation.names)}")

@@ -1,0 +1,192 @@
+"""The work of ``server start`` and ``server dev``."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph import files
+from secure_fedgraph.cli import siloing, tables
+from secure_fedgraph.cli.federating import CERTIFICATES, experiment_values, make_federation
+from secure_fedgraph.cli.options import command_line
+from secure_fedgraph.cli.screen import Screen, plain_warnings
+from secure_fedgraph.deployment.certificates import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    check_certificate,
+    make_certificates,
+)
+from secure_fedgraph.deployment.federation_file import Approved, read_card, read_federation
+from secure_fedgraph.deployment.flower.grid import Address, Grid
+from secure_fedgraph.deployment.flower.pinned import check_flower
+from secure_fedgraph.deployment.serving import Serving, serve
+from secure_fedgraph.deployment.silo_folder import CARD
+from secure_fedgraph.deployment.silos import PATIENCE, Silos
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.experiment.schema import RunResult, as_read
+from secure_fedgraph.federation import federate
+from secure_fedgraph.report.page import write_report
+
+LOG = "superlink.log"
+
+
+def start(
+    file: Path,
+    out: Path,
+    listen: str | None,
+    certificate: Path | None,
+    key: Path | None,
+    start_with: int,
+    wait: float,
+    patience: float,
+    **flags: Any,
+) -> None:
+    """Start the SuperLink, wait for the silos, and run the rounds."""
+    approved, address = _listening(file, listen, certificate, key)
+    run(approved, out, address, Serving(start_with=start_with, wait=wait, patience=patience), flags)
+
+
+def run(approved: Approved, out: Path, address: Address, how: Serving, flags: dict[str, Any]) -> None:
+    """Runs a federation's server until its result is written."""
+    screen = Screen(flags)
+    files.private_folder(out)
+    with (out / LOG).open("ab") as log, plain_warnings():
+        grid = Grid(address, approved.federation.nodes, log, how.patience + 60)
+        try:
+            screen.note(
+                f"listening on {address.host}:{address.port} for {', '.join(approved.federation.names)}"
+            )
+
+            def each(row: dict[str, Any]) -> None:
+                figures = {k: v for k, v in row["accuracy"].items() if isinstance(v, float)}
+                screen.note(f"round {row['round']}: " + ", ".join(f"{k} {v:.3f}" for k, v in figures.items()))
+
+            result = serve(approved, grid, out, command_line(), how, each, screen.note)
+        finally:
+            grid.close()
+    page = write_report(out)
+    screen.finish(result, tables.run_tables(as_read(RunResult, result)), page)
+
+
+def align(
+    file: Path, out: Path, listen: str | None, certificate: Path | None, key: Path | None, wait: float, debug: bool
+) -> None:
+    """Carry the letters of 'silo align' between the silos."""
+    approved, address = _listening(file, listen, certificate, key)
+    files.private_folder(out)
+    with (out / LOG).open("ab") as log:
+        grid = Grid(address, approved.federation.nodes, log, PATIENCE)
+        try:
+            silos = Silos(grid, approved, on_event=lambda line: click.echo(line, err=True))
+            silos.gather(len(silos.names), 0, wait)
+            silos.align()
+        finally:
+            grid.close()
+    click.echo("every silo has the common rows, in one order")
+
+
+def _listening(
+    file: Path, listen: str | None, certificate: Path | None, key: Path | None
+) -> tuple[Approved, Address]:
+    check_flower()
+    approved = read_federation(file)
+    beside = file.parent / CERTIFICATES
+    certificate, key = certificate or beside / CERTIFICATE, key or beside / KEY
+    check_certificate(certificate, key)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    place = approved.federation.server
+    return approved, Address(listen or place.host, place.port, certificate, key)
+
+
+def dev(
+    silos: int,
+    data: str,
+    port: int,
+    out: Path,
+    assignments: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **given: Any,
+) -> None:
+    """Bring a whole federation up on this machine, certificates and all."""
+    check_flower()
+    if out.exists() and any(out.iterdir()):
+        raise BadInput(f"{out} holds something already: give another --out")
+    screen = Screen({"as_json": as_json, "quiet": quiet})
+    files.private_folder(out)
+    places = cut_up(data, silos, out / "data")
+    for name, place in places.items():
+        siloing.keygen(out / name, name, str(place), None, debug)
+    make_certificates(out / CERTIFICATES, "127.0.0.1")
+    cards = {name: read_card(out / name / CARD) for name in places}
+    values = experiment_values(given, assignments)
+    free = port or _free_port()
+    settings = {"name": "dev", "host": "127.0.0.1", "port": free, "cohort": 0, "classes": None, "holders": 1}
+    settings["classes"] = max(card.classes for card in cards.values())
+    file = out / "federation.toml"
+    approved = make_federation(cards, values, out / CERTIFICATES / AUTHORITY, file, settings)
+    processes = []
+    try:
+        for name, place in places.items():
+            siloing.approve(out / name, file, None, debug)
+            log = (out / name / "log.txt").open("ab")
+            command = [
+                sys.executable,
+                "-m",
+                "secure_fedgraph",
+                "silo",
+                "start",
+                str(out / name),
+                "--data",
+                str(place),
+            ]
+            processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+            log.close()
+        address = Address("127.0.0.1", free, out / CERTIFICATES / CERTIFICATE, out / CERTIFICATES / KEY)
+        run(approved, out / "results", address, Serving(wait=180), {"as_json": as_json, "quiet": quiet})
+    finally:
+        for process in processes:
+            process.terminate()
+        until = time.monotonic() + 5
+        for process in processes:
+            try:
+                process.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    screen.note(f"files, keys and logs of all silos are in {out}")
+
+
+def cut_up(data: str, silos: int, folder: Path) -> dict[str, Path]:
+    """Writes a data set's pieces as the files of so many silos.
+
+    Raises:
+        BadInput: for a data set that is no graph of nodes.
+    """
+    files.private_folder(folder)
+    federation = federate(data, clients=silos)
+    if federation.schema.kind != "node":
+        raise BadInput(f"data = {data!r} is no graph of nodes: give one that is, such as cora")
+    places = {}
+    for number, graph in enumerate(federation.owners.values()):
+        name = f"silo-{number + 1}"
+        kept = {key: graph[key] for key in ("x", "edge_index", "y") if key in graph}
+        places[name] = folder / f"{name}.pt"
+        torch.save(Data(**kept).to_dict(), places[name])
+    return places
+
+
+def _free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return int(bound.getsockname()[1])

@@ -1,0 +1,274 @@
+"""The work of the commands of a silo."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+from torch_geometric.data import Data
+
+from secure_fedgraph import files
+from secure_fedgraph.cli.screen import PlainConsole, plain_warnings, warn
+from secure_fedgraph.deployment.aligning import Aligner, row_names_in
+from secure_fedgraph.deployment.dry_run import dry_run
+from secure_fedgraph.deployment.federation_file import (
+    CARD_SCHEMA,
+    Approved,
+    Card,
+    read_federation,
+    write_card,
+)
+from secure_fedgraph.deployment.flower.pinned import check_flower
+from secure_fedgraph.deployment.own_data import own_part
+from secure_fedgraph.deployment.resident import Resident
+from secure_fedgraph.deployment.silo_folder import CARD, Keys, SiloFolder, check_name
+from secure_fedgraph.deployment.spending import spending_page, spending_rows
+from secure_fedgraph.deployment.staying import Answering, Staying
+from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.silos.alone import declared_by
+from secure_fedgraph.graph.silos.reading import read_silo
+from secure_fedgraph.privacy.accounting.epsilon import Spent
+from secure_fedgraph.privacy.spending.ledger import number, read_ledger
+from secure_fedgraph.protocol.guarantee import Reader
+
+
+def keygen(folder: Path, name: str, data: str, rows: str | None, debug: bool) -> None:
+    """Make this silo's keys, and card.toml for the operator."""
+    check_name(name)
+    held = read_silo(name, data, rows)
+    if rows is not None:
+        if not isinstance(held, Data):
+            raise BadInput(f"--rows {rows}: give one table, not a list of graphs")
+        labelled = held.get("y") is not None
+        described: dict[str, Any] = {
+            "kind": "node",
+            "features": int(held.x.shape[1]),
+            "classes": int(held.y.max()) + 1 if labelled else 0,
+            "labels": labelled,
+            "rows": rows,
+        }
+    else:
+        kind, declared = declared_by(name, held)
+        described = {
+            "kind": kind,
+            "features": declared.features,
+            "classes": declared.classes,
+            "feature_names": declared.feature_names,
+            "class_names": declared.class_names,
+            "edge_weight": declared.edge_weight,
+            "edge_attr": declared.edge_attr,
+        }
+    home = SiloFolder(folder)
+    keys = home.make_keys()
+    card = Card(
+        schema=CARD_SCHEMA,
+        name=name,
+        identity=keys.identity.public.hex(),
+        node=keys.public_node,
+        **described,
+    )
+    write_card(card, folder / CARD)
+    click.echo(f"{folder / CARD}: public keys, and what the data are like; send it to the operator")
+
+
+def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> None:
+    """Print what would leave under a federation's file, for whom, at which epsilon."""
+    home, approved = SiloFolder(folder), read_federation(file)
+    name = home.name_in(approved)
+    with plain_warnings():
+        terms = terms_in(approved)
+    if not approved.federation.data.rows:
+        own_part(terms, name, data)
+    before = [charge for path in home.ledgers().values() for charge in read_ledger(path)]
+    made = dry_run(terms, before)
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "digest": approved.digest,
+                    "name": name,
+                    "channels": [vars(one) for one in made.leaving],
+                    "epsilon": {
+                        unit: {reader: number(one.epsilon) for reader, one in row.items()}
+                        for unit, row in made.spent.items()
+                    },
+                    "released": list(made.released),
+                }
+            )
+        )
+        return
+    experiment = terms.experiment
+    console = PlainConsole()
+    console.print(f"{file}: digest {approved.digest}")
+    console.print(
+        f"{name} would take part in {approved.federation.name!r} at {approved.federation.server.address}, "
+        "with "
+        f"{', '.join(one for one in approved.federation.names if one != name)}",
+        soft_wrap=True,
+    )
+    table = Table(title=f"{experiment.algorithm} under {experiment.policy}, {terms.prepared.rounds} rounds")
+    for head in ("channel", "read by", "reader learns", "protection", "uploads"):
+        table.add_column(head)
+    for one in made.leaving:
+        table.add_row(one.channel, one.to, one.reveal, one.protection, str(one.uploads))
+    console.print(table)
+    console.print(
+        _epsilons(made.spent, experiment.delta, "what the whole run costs, with earlier runs of this silo")
+    )
+    for line in made.released:
+        console.print(f"without noise: {line}", soft_wrap=True)
+    console.print("a dry run of two rounds on made-up data of this schema ended; nothing was sent")
+
+
+def approve(folder: Path, file: Path, digest: str | None, debug: bool) -> None:
+    """Take part under a federation's file, and under no other."""
+    approved = read_federation(file)
+    if digest is not None and digest.lower() != approved.digest:
+        raise BadInput(
+            f"--digest {digest[:16]}…: {file} has the digest {approved.digest[:16]}…, so it is another "
+            "file than "
+            "the operator's"
+        )
+    terms_in(approved)
+    home = SiloFolder(folder)
+    lock = home.lock()
+    try:
+        name = home.approve(approved)
+    finally:
+        lock.release()
+    click.echo(f"{name} approved {approved.digest}")
+
+
+def start(folder: Path, data: str, debug: bool) -> None:
+    """Answer the federation's server until the command is ended."""
+    check_flower()
+    _log_to_stderr()
+    home = SiloFolder(folder)
+    lock = home.lock()
+    try:
+        approved, keys = home.approved(), home.keys()
+        with plain_warnings():
+            terms = terms_in(approved)
+            own = own_part(terms, home.name_in(approved), data, home)
+        _stay(Resident(home, keys, terms, own), approved, keys)
+    finally:
+        lock.release()
+
+
+def align(folder: Path, data: str, debug: bool) -> None:
+    """Agree with the other silos on the common rows."""
+    check_flower()
+    home = SiloFolder(folder)
+    _log_to_stderr()
+    lock = home.lock()
+    try:
+        approved, keys = home.approved(), home.keys()
+        name = home.name_in(approved)
+        aligner = Aligner(home, keys, approved, row_names_in(name, data, approved))
+        _stay(aligner, approved, keys)
+    finally:
+        lock.release()
+    if aligner.aligned is None:
+        raise BadInput("the rows were not aligned: run it again, while the operator runs 'server align'")
+    click.echo(f"{len(aligner.aligned.rows)} rows are at every silo; their order is in {folder}")
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.getLogger("secure_fedgraph").setLevel(logging.INFO)
+
+
+def _stay(resident: Answering, approved: Approved, keys: Keys) -> None:
+    staying = Staying(resident, approved, keys)
+    for end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(end, lambda *_: staying.stop())
+    place = approved.federation.server.address
+    click.echo(f"{resident.name} answers {place} under {approved.digest[:16]}…", err=True)
+    staying.run()
+
+
+def status(folder: Path, as_json: bool, debug: bool) -> None:
+    """Print who this silo is, what it approved, and how far it came."""
+    home = SiloFolder(folder)
+    keys = home.keys()
+    said: dict[str, Any] = {"identity": keys.identity.public.hex()}
+    approved: Approved | None = None
+    if files.size_of(folder / "approval.json") is not None:
+        approved = home.approved()
+        run, begun = home.run_noted(approved)
+        path = home.ledgers().get(approved.digest[:16])
+        charges = read_ledger(path) if path else []
+        said |= {
+            "name": home.name_in(approved),
+            "approved": approved.digest,
+            "server": approved.federation.server.address,
+            "run": run,
+            "begun": begun,
+            "round": max((charge.round for charge in charges), default=0),
+            "uploads": len(charges),
+            "running": _is_running(home),
+        }
+    if as_json:
+        click.echo(json.dumps(said))
+        return
+    for key, value in said.items():
+        click.echo(f"{key} {value}")
+    if approved is None:
+        click.echo("approved nothing yet: look at a file with 'silo check', then 'silo approve'")
+
+
+def _is_running(home: SiloFolder) -> bool:
+    try:
+        home.lock().release()
+    except BadInput:
+        return True
+    return False
+
+
+def ledger(folder: Path, delta: float, page: Path | None, as_json: bool, debug: bool) -> None:
+    """Print what this silo spent, run by run, from its own ledger."""
+    home = SiloFolder(folder)
+    home.keys()
+    rows, total = spending_rows(home, delta)
+    if page is not None:
+        spending_page(home, delta, page)
+    if as_json:
+        click.echo(json.dumps({"runs": rows, "total": total, "delta": delta}))
+        return
+    console = PlainConsole()
+    table = Table(title="what this silo spent, by run")
+    for head in ("file", "run", "uploads", "unit", *Reader):
+        table.add_column(str(head))
+    for row in [
+        *rows,
+        {"file": "all", "run": "", "uploads": sum(r["uploads"] for r in rows), "epsilon": total},
+    ]:
+        for unit, readers in row["epsilon"].items():
+            table.add_row(
+                row["file"], row["run"], str(row["uploads"]), unit, *(_shown(readers[one]) for one in Reader)
+            )
+    console.print(table)
+    if not rows:
+        warn("no run was begun yet")
+    if page is not None:
+        console.print(f"Page: {page}", soft_wrap=True)
+
+
+def _shown(epsilon: float | str) -> str:
+    return epsilon if isinstance(epsilon, str) else f"{epsilon:g}"
+
+
+def _epsilons(spent: dict[str, dict[str, Spent]], delta: float, title: str) -> Table:
+    table = Table(title=f"epsilon at delta {delta:g}: {title}")
+    for head in ("one", *(f"against the {one}" for one in Reader)):
+        table.add_column(head)
+    for unit, row in spent.items():
+        table.add_row(unit, *(_shown(number(row[one].epsilon)) for one in Reader))
+    return table

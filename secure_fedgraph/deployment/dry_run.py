@@ -1,0 +1,188 @@
+"""What would leave a silo under a federation's file: from a run on made-up data of the same schema."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.deployment.terms import Terms
+from secure_fedgraph.evaluation import Evaluator
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.graph.kinds import GraphSetDataset
+from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
+from secure_fedgraph.graph.sample.packing import pack
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR
+from secure_fedgraph.graph.silos.rows import no_test_set
+from secure_fedgraph.graph.stand_in import stand_in
+from secure_fedgraph.privacy.accounting.epsilon import Spent
+from secure_fedgraph.privacy.spending.ledger import Charge, spent
+from secure_fedgraph.running.loop import train
+
+NODES, GRAPHS = 60, 20
+"""How large a stand-in is: what leaves does not depend on it, but for numbers of rows."""
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """One channel of the whole run.
+
+    Args:
+        channel: its name.
+        to: who reads it.
+        reveal: what the reader learns: the sum, each upload, or nothing.
+        protection: in words.
+        uploads: how many leave each silo in the whole run.
+    """
+
+    channel: str
+    to: str
+    reveal: str
+    protection: str
+    uploads: int
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a silo learns before it joins.
+
+    Args:
+        leaving: every channel.
+        spent: unit -> reader -> the epsilon of the whole run.
+        released: what the run reveals without noise, in sentences.
+    """
+
+    leaving: tuple[Leaving, ...]
+    spent: dict[str, dict[str, Spent]]
+    released: tuple[str, ...]
+
+
+def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
+    """Runs two rounds among stand-ins of all silos, and counts what the whole run would charge.
+
+    Charges follow from public facts, so stand-ins are charged what the silos will be. What the second round
+    costs, every later one does.
+
+    Args:
+        terms: of the file.
+        before: what this silo was charged by earlier runs; it adds up.
+    """
+    prepared = terms.prepared
+    owners = _stand_ins(terms)
+    name = owners.names[0]
+    one, two = (_charges(terms, owners, rounds, name) for rounds in (1, 2))
+    rounds = prepared.rounds
+    later = Counter(two)
+    later.subtract(one)
+    whole = Counter(one)
+    for charge, times in later.items():
+        whole[charge] += times * (rounds - 1)
+    charges = [charge for charge, times in whole.items() for _ in range(max(times, 0))]
+    experiment = terms.experiment
+    together = [*charges, *(replace(charge, client=name) for charge in before)]
+    figures = spent(together, experiment.delta, owners.holders, owners.units)
+    uses = Counter(charge.channel for charge in charges)
+    leaving = tuple(
+        Leaving(
+            row["name"],
+            row["to"],
+            row["reveal"],
+            row["policy"],
+            uses.get(row["name"], prepared.algorithm.uses(bound.channel, rounds, len(owners.names))),
+        )
+        for row, bound in zip(prepared.bound.describe(), prepared.bound.bounds.values(), strict=True)
+    )
+    return DryRun(leaving, figures, tuple(_released(terms)))
+
+
+def _released(terms: Terms) -> Iterable[str]:
+    names = terms.prepared.bound.bounds.values()
+    exact = [one.channel.name for one in names if one.unprotected]
+    if exact:
+        yield f"in plaintext: {', '.join(exact)}"
+    if terms.approved.federation.data.rows:
+        yield (
+            "whoever runs the server has the labels of validation and test rows, and scores of them: it is "
+            "the "
+            "referee, outside every guarantee"
+        )
+        yield "how many rows all silos share"
+    yield "sizes and times of messages, and who takes part in which round"
+
+
+def _charges(terms: Terms, owners: Federation, rounds: int, name: str) -> Counter[Charge]:
+    prepared = terms.prepared
+    with torch.random.fork_rng(devices=()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = train(
+            copy.deepcopy(prepared.algorithm),
+            owners,
+            prepared.bound.policy,
+            rounds=rounds,
+            seed=prepared.options.seed,
+            evaluation=prepared.evaluation,
+            checkpoint_every=0,
+            allow_plaintext=True,
+        )
+    return Counter(
+        replace(charge, run="", round=0, exchange=0, data="")
+        for charge in run.charges
+        if charge.client == name
+    )
+
+
+def _stand_ins(terms: Terms) -> Federation:
+    federation = terms.prepared.federation
+    schema, held = federation.schema, terms.approved.federation.data
+    columns = {one.name: one.columns or schema.features for one in terms.approved.federation.silos}
+    owners = {
+        name: stand_in(_template(columns[name], held.edge_weight, held.edge_attr, schema.kind), schema)
+        for name in federation.names
+    }
+    test_set = no_test_set()
+    if held.rows:
+        first = owners[federation.names[0]]
+        place = {key: first[f"{key}_mask"].nonzero().flatten() for key in ("train", "val", "test")}
+        test_set = TestSet(
+            Data(num_nodes=NODES),
+            first.y.clone(),
+            {EVERYBODY: place["test"]},
+            {EVERYBODY: place["val"]},
+            {EVERYBODY: place["train"]},
+        )
+        for number, owner in enumerate(owners.values()):
+            known = held.labels == "all" or number == 0
+            owner.y = torch.where(owner.train_mask & torch.tensor(known), owner.y, -1)
+    return replace(federation, owners=owners, referee=Evaluator(test_set))
+
+
+def _template(features: int, weights: bool, attributes: int, kind: str) -> Data:
+    """A graph with the fields that a silo's has; its values are replaced."""
+    if kind == GraphSetDataset.kind:
+        size = NODES // GRAPHS
+        graph = pack([_template_graph(size, features, attributes) for _ in range(GRAPHS)])
+    else:
+        graph = _template_graph(NODES, features, attributes)
+        graph.y = torch.zeros(NODES, dtype=torch.long)
+        if weights:
+            graph.edge_weight = torch.ones(0)
+    items = len(graph.y)
+    for key in ("train_mask", "val_mask", "test_mask"):
+        graph[key] = torch.ones(items, dtype=torch.bool)
+    return graph
+
+
+def _template_graph(nodes: int, features: int, attributes: int) -> Data:
+    graph = Data(
+        x=torch.zeros(nodes, features),
+        edge_index=torch.zeros(2, 0, dtype=torch.long),
+        y=torch.zeros(1, dtype=torch.long),
+    )
+    if attributes != NO_EDGE_ATTR:
+        graph.edge_attr = torch.zeros(0, attributes) if attributes else torch.zeros(0)
+    return graph

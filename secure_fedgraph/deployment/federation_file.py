@@ -1,0 +1,407 @@
+"""``federation.toml``: what a federation does and who is in it. Every silo approves it by its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tomlkit
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from secure_fedgraph import files
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.schema import NO_EDGE_ATTR, Schema
+from secure_fedgraph.graph.silos.agreement import Declaration, agreed, check_names, class_names
+from secure_fedgraph.protocol.text import printable
+
+SCHEMA = "secure-fedgraph/federation/1"
+CARD_SCHEMA: Literal["secure-fedgraph/silo-card/1"] = "secure-fedgraph/silo-card/1"
+NAME = "federation.toml"
+LARGEST = 2**18
+"""Bytes of a federation's file."""
+NOT_IN_A_FILE = (
+    "data", "clients", "partition", "dataset", "split", "silos", "ledger", "isolated", "dropouts", "logging",
+    "checkpoint_every", "classes", "rows", "answer_within",
+)  # fmt: skip
+"""Keys of an experiment that hand out data, or that are one party's own affair."""
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Held(_Table):
+    """What every silo's data are like. Nothing here follows from a value in them.
+
+    Args:
+        kind: ``node`` for one graph each, ``graph`` for a set of graphs each.
+        features: columns of ``x``; with ``rows`` of all silos together.
+        classes: how many there are.
+        feature_names, class_names: where the silos name them.
+        edge_weight, edge_attr: what edges carry, as :class:`~secure_fedgraph.graph.schema.Schema` counts it.
+        rows: of silos with columns of the same rows, the column that names the rows.
+        labels: of such silos, whether ``one`` or ``all`` have them.
+        rows_at_most: how many rows such a silo may have: so many names a lying silo can try when rows are
+            aligned.
+        holders: how many silos may hold the same node or graph.
+    """
+
+    kind: Literal["node", "graph"] = "node"
+    features: int = Field(ge=1, le=10_000_000)
+    classes: int = Field(ge=1, le=1_000_000)
+    feature_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    edge_weight: bool = False
+    edge_attr: int = Field(default=NO_EDGE_ATTR, ge=NO_EDGE_ATTR, le=1_000_000)
+    rows: str = ""
+    labels: Literal["one", "all"] = "all"
+    rows_at_most: int = Field(1_000_000, ge=1, le=2**24)
+    holders: int = Field(1, ge=1)
+
+    @property
+    def schema_of_data(self) -> Schema:
+        """The same as models read it."""
+        return Schema(
+            self.features, self.classes, self.kind, edge_weight=self.edge_weight, edge_attr=self.edge_attr
+        )
+
+
+class Member(_Table):
+    """One silo.
+
+    Args:
+        name: its name.
+        identity: its public Ed25519 key, 64 hexadecimal digits: it signs by this in the protocol.
+        node: its public node key, in OpenSSH's form: it signs in at the server by this.
+        columns: with ``rows``, how many columns it has.
+    """
+
+    name: str
+    identity: str
+    node: str = Field(max_length=1000)
+    columns: int = Field(0, ge=0)
+
+    @field_validator("identity")
+    @classmethod
+    def _is_a_key(cls, value: str) -> str:
+        if not _HEX.fullmatch(value):
+            raise ValueError("give 64 hexadecimal digits, as its card has them")
+        return value
+
+    @field_validator("node")
+    @classmethod
+    def _is_a_node_key(cls, value: str) -> str:
+        try:
+            key = load_ssh_public_key(value.encode())
+        except Exception:  # the library names many
+            raise ValueError("give a public key in OpenSSH's form, as its card has it") from None
+        if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp384r1":
+            raise ValueError("give a key of the curve P-384, as 'silo keygen' makes it")
+        return value
+
+
+class Place(_Table):
+    """Where the server is.
+
+    Args:
+        host: a name or an address that the server's certificate is for.
+        port: of the interface for silos.
+        authority: the certificate that signed the server's, as PEM.
+    """
+
+    host: str = Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9.:_-]+$")
+    port: int = Field(ge=1, le=65535)
+    authority: str = Field(max_length=20_000)
+
+    @field_validator("authority")
+    @classmethod
+    def _is_a_certificate(cls, value: str) -> str:
+        try:
+            x509.load_pem_x509_certificate(value.encode())
+        except ValueError:
+            raise ValueError("give a certificate in PEM") from None
+        return value
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Federation(_Table):
+    """What ``federation.toml`` holds.
+
+    Args:
+        schema_: the format.
+        name: of the federation, for people.
+        nonce: drawn when the file was made: two files of the same settings have different digests.
+        experiment: algorithm, policy, budget and settings, as a configuration of ``run`` has them.
+        cohort: how many silos a round asks; 0 for all.
+        resumptions: how often a run may be taken up again after a kill before silos refuse.
+        data: what every silo's data are like.
+        server: where the server is.
+        silos: the roster.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    schema_: Literal["secure-fedgraph/federation/1"] = Field(alias="schema")
+    name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")
+    nonce: str = Field(pattern=r"^[0-9a-f]{32}$")
+    experiment: dict[str, Any]
+    cohort: int = Field(0, ge=0)
+    resumptions: int = Field(100, ge=0, le=10_000)
+    data: Held
+    server: Place
+    silos: tuple[Member, ...] = Field(min_length=1, max_length=10_000)
+
+    @field_validator("experiment")
+    @classmethod
+    def _has_no_data_of_its_own(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for key in NOT_IN_A_FILE:
+            if key in value:
+                raise ValueError(f"{key} does not belong into a federation's file; leave it out")
+        return value
+
+    @model_validator(mode="after")
+    def _has_each_once(self) -> Federation:
+        names = [one.name for one in self.silos]
+        for key, values in (
+            ("name", [name.lower() for name in names]),
+            ("identity", [one.identity for one in self.silos]),
+            ("node", [one.node.split()[1] for one in self.silos]),
+        ):
+            twice = next((names[n] for n, one in enumerate(values) if one in values[:n]), None)
+            if twice is not None:
+                raise ValueError(f"silos: {twice} has the {key} of another silo; give each its own")
+        check_names(dict.fromkeys(names))
+        if self.cohort > len(self.silos):
+            raise ValueError(
+                f"cohort = {self.cohort}: there are {len(self.silos)} silos; give at most that many"
+            )
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The silos' names, sorted, as a federation in one process has them."""
+        return tuple(sorted(one.name for one in self.silos))
+
+    @property
+    def roster(self) -> dict[str, bytes]:
+        """Silo -> public identity key."""
+        keys = {one.name: bytes.fromhex(one.identity) for one in self.silos}
+        return {name: keys[name] for name in self.names}
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """Silo -> public node key."""
+        return {one.name: one.node for one in self.silos}
+
+
+@dataclass(frozen=True)
+class Approved:
+    """A federation's file as it was read: what it says, and its bytes.
+
+    Args:
+        federation: what it says.
+        content: its bytes.
+    """
+
+    federation: Federation
+    content: bytes
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes, in hexadecimal digits: a byte more or less is another file."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def read_federation(path: Path) -> Approved:
+    """A federation's file.
+
+    Raises:
+        BadInput: naming the file, the key and the mend.
+    """
+    try:
+        content = files.read(path, most=LARGEST)
+    except FileNotFoundError:
+        raise BadInput(f"{path} is missing: ask the operator for the federation's file") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror})") from None
+    return parsed(content, str(path))
+
+
+def parsed(content: bytes, where: str) -> Approved:
+    """A federation's file from its bytes.
+
+    Raises:
+        BadInput: as :func:`read_federation`.
+    """
+    try:
+        values = tomllib.loads(content.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadInput(f"{where} is no TOML ({printable(str(error), 100)}): ask for it again") from None
+    return Approved(_checked(Federation, values, where), content)
+
+
+def checked_federation(values: Mapping[str, Any], where: str) -> Federation:
+    """A federation from its values.
+
+    Raises:
+        BadInput: naming the key, the value and the mend.
+    """
+    federation: Federation = _checked(Federation, values, where)
+    return federation
+
+
+def _checked(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the file"
+        why = first["msg"].removeprefix("Value error, ")
+        given = "" if first["type"] in ("missing", "value_error") else f" ({str(first['input'])[:40]!r})"
+        raise BadInput(
+            f"{where}: {printable(key, 80)}{printable(given, 60)}: {printable(why, 300)}"
+        ) from None
+
+
+class Card(_Table):
+    """What a silo gives the operator before there is a federation: public keys, and what its data are like.
+
+    Args:
+        schema_: the format.
+        name, identity, node: as :class:`Member` has them.
+        kind: as :class:`Held` has it.
+        declaration: features, classes, names and edge fields, as owners in one process declare them.
+        rows: with columns of rows, the column that names the rows.
+        labels: with columns of rows, whether it has labels.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    schema_: Literal["secure-fedgraph/silo-card/1"] = Field(alias="schema")
+    name: str
+    identity: str
+    node: str
+    kind: Literal["node", "graph"]
+    features: int = Field(ge=0)
+    classes: int = Field(ge=0)
+    feature_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    edge_weight: bool = False
+    edge_attr: int = NO_EDGE_ATTR
+    rows: str = ""
+    labels: bool = True
+
+    @property
+    def declaration(self) -> Declaration:
+        """What its owner declares about the data."""
+        return Declaration(
+            self.features,
+            self.classes,
+            self.feature_names,
+            self.class_names,
+            self.edge_weight,
+            self.edge_attr,
+        )
+
+
+def write_card(card: Card, path: Path) -> None:
+    """Writes a card as TOML, for the operator: nothing in it is secret."""
+    text = tomlkit.dumps(card.model_dump(mode="json", by_alias=True))
+    files.write(path, [text.encode()], private=False)
+
+
+def read_card(path: Path) -> Card:
+    """A silo's card.
+
+    Raises:
+        BadInput: naming the file, the key and the mend.
+    """
+    try:
+        values = tomllib.loads(files.read(path, most=LARGEST).decode())
+    except FileNotFoundError:
+        raise BadInput(f"{path} is missing: give the cards that 'silo keygen' wrote") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(
+            f"{path} is no TOML ({printable(str(error), 100)}): ask the silo for it again"
+        ) from None
+    card: Card = _checked(Card, values, str(path))
+    return card
+
+
+def held_by(cards: Mapping[str, Card], classes: int | None, holders: int) -> Held:
+    """What the silos' data are like, agreed from their cards.
+
+    Raises:
+        BadInput: where two cards do not fit each other, naming both.
+    """
+    given = {name: cards[name] for name in sorted(cards)}
+    first = next(iter(given.values()))
+    for name, one in given.items():
+        for key in ("kind", "rows"):
+            if getattr(one, key) != getattr(first, key):
+                raise BadInput(
+                    f"{key} is {getattr(one, key)!r} at {name} and {getattr(first, key)!r} at {first.name}: "
+                    "all silos need the same"
+                )
+    declared = {name: one.declaration for name, one in given.items()}
+    if first.rows:
+        with_labels = [name for name, one in given.items() if one.labels]
+        if len(with_labels) not in (1, len(given)) or with_labels[0] != next(iter(given)):
+            raise BadInput(
+                f"labels are at {' and '.join(with_labels) or 'no silo'}: they belong to the silo that "
+                "comes first by "
+                "name, or to all"
+            )
+        found = max(declared[name].classes for name in with_labels)
+        return Held(
+            kind="node",
+            features=sum(one.features for one in declared.values()),
+            classes=max(classes or found, found),
+            rows=first.rows,
+            labels="all" if len(with_labels) == len(given) else "one",
+            holders=len(given),
+        )
+    schema = agreed(declared, first.kind, classes)
+    return Held(
+        kind=first.kind,
+        features=schema.features,
+        classes=schema.classes,
+        feature_names=first.feature_names,
+        class_names=class_names(declared),
+        edge_weight=schema.edge_weight,
+        edge_attr=schema.edge_attr,
+        holders=holders,
+    )
+
+
+def write_federation(federation: Federation, path: Path) -> Approved:
+    """Writes a federation's file, with a line above each part that says what it is."""
+    values = federation.model_dump(mode="json", by_alias=True, exclude_defaults=False)
+    document = tomlkit.document()
+    document.add(
+        tomlkit.comment("Every silo approves this file by its digest: change a byte, and all approve again.")
+    )
+    for key, value in values.items():
+        document.add(key, value)
+    content = tomlkit.dumps(document).encode()
+    files.write(path, [content], private=False)
+    return Approved(federation, content)
+
+
+def fresh_nonce() -> str:
+    """A nonce from the operating system."""
+    return secrets.token_hex(16)

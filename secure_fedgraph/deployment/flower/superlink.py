@@ -1,0 +1,159 @@
+"""The SuperLink in a process of its own: ``python -m secure_fedgraph.deployment.flower.superlink``.
+
+It reads its settings from its input as one line of JSON, says on its output what the server needs to know,
+and ends with its parent. What it keeps is in memory: a restarted one knows the same node keys again, and the
+run goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from secure_fedgraph.deployment.flower.pinned import check_flower
+
+FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
+"""Paths of Flower's interfaces: for silos, and for the server of this federation."""
+LARGEST = 2**31
+"""Bytes of a request that is read: a body is at most :data:`~secure_fedgraph.protocol.message.LARGEST`."""
+_BEAT = 10.0
+_PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Only:
+    """An application that answers requests under one path, and nothing else.
+
+    Guarantees:
+        - silos reach the Fleet interface alone: Flower's control interface, which starts runs and registers
+          nodes without a login, is on no port.
+
+    Args:
+        app: Flower's application.
+        path: where its requests begin.
+        starts: whether it starts the application and ends it.
+    """
+
+    def __init__(self, app: Application, path: str, starts: bool) -> None:
+        self._app, self._path, self._starts = app, path, starts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            if self._starts:
+                await self._app(scope, receive, send)
+            return
+        if scope["type"] == "http" and scope["path"].startswith(self._path):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+
+def main() -> None:
+    """Serves until its parent ends."""
+    _end_with_parent()
+    settings = json.loads(sys.stdin.readline())
+    check_flower()
+    import uvicorn
+    from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID
+    from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, TaskType
+    from flwr.superlink.cli.flower_superlink import SuperLinkLifespan
+    from flwr.superlink.config_loader import SuperLinkLifespanConfig, load_control_authn_plugin
+    from flwr.superlink.main import create_app
+
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    config = SuperLinkLifespanConfig(
+        control_address="",
+        health_server_address=None,
+        host=settings["host"],
+        port=settings["port"],
+        insecure=False,
+        certificates=None,
+        superexec_auth_secret=None,
+        authn_plugin=load_control_authn_plugin(),
+        event_log_plugin=None,
+        fleet_event_log_plugin=None,
+        enable_event_log=False,
+        artifact_provider=None,
+        enable_supernode_auth=True,
+        fleet_api_type="grpc-rere",
+        fleet_api_address=None,
+        simulation=False,
+        ssl_ca_certfile=None,
+        ssl_certfile=settings["certificate"],
+        ssl_keyfile=settings["key"],
+        database=FLWR_IN_MEMORY_DB_NAME,
+        isolation="process",
+        runtime_dependency_install=False,
+    )
+    app = create_app(config, SuperLinkLifespan)
+    state = app.state.linkstate_factory.state()
+    nodes = {
+        name: state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, bytes.fromhex(key), 0)
+        for name, key in settings["nodes"].items()
+    }
+    run = state.create_run(None, None, None, {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, TaskType.SERVER_APP)
+    (task,) = state.get_tasks(run_ids=[run])
+    token = state.claim_task(task.task_id)
+    state.activate_task(task.task_id)
+
+    private = socket.socket()
+    private.bind(("127.0.0.1", 0))
+    public = _bound(settings["host"], settings["port"])
+    quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "timeout_keep_alive": 75}
+    inner = uvicorn.Server(uvicorn.Config(Only(app, RUNTIME, starts=False), lifespan="off", **quiet))
+    outer = uvicorn.Server(
+        uvicorn.Config(
+            Only(app, FLEET, starts=True),
+            ssl_certfile=settings["certificate"],
+            ssl_keyfile=settings["key"],
+            **quiet,
+        )
+    )
+    inner.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+
+    def beat() -> None:
+        while True:
+            state.acknowledge_task_heartbeat(task.task_id)
+            threading.Event().wait(_BEAT)
+
+    threading.Thread(target=beat, daemon=True).start()
+    threading.Thread(target=inner.run, args=([private],), daemon=True).start()
+    known = {"run": run, "token": token, "port": private.getsockname()[1], "nodes": nodes}
+    print(json.dumps(known), flush=True)
+    outer.run([public])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        print(json.dumps({"error": error.strerror or str(error)}), flush=True)
+        sys.exit(1)
+    return bound
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL)
+    if os.getppid() == 1:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

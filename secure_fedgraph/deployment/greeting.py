@@ -1,0 +1,90 @@
+"""Greetings: a silo shows who it is, and under which federation's file it answers."""
+
+from __future__ import annotations
+
+import logging
+import tomllib
+
+from secure_fedgraph.backends.failures import failure_body
+from secure_fedgraph.crypto import Identity
+from secure_fedgraph.deployment.federation_file import LARGEST, Approved
+from secure_fedgraph.deployment.letters import DONE, FAILED, Letter
+from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.protocol import wire
+
+_LOG = logging.getLogger("secure_fedgraph.silo")
+PROOF = b"secure-fedgraph/hello/1 "
+"""What a silo's proof of its name begins with."""
+NONCE = 32
+
+
+def proof_of(digest: str, node: int, nonce: bytes, session: str, name: str) -> bytes:
+    """What a silo signs to show who it is: for one federation, connection, question and process."""
+    return PROOF + b" ".join(
+        [digest.encode(), str(node).encode(), nonce.hex().encode(), session.encode(), name.encode()]
+    )
+
+
+def greeted(
+    letter: Letter,
+    node: int,
+    approved: Approved,
+    identity: Identity,
+    session: str,
+    name: str,
+    more: wire.Tree,
+) -> Letter:
+    """The answer to a greeting: a name, a session, and a signature over the server's nonce.
+
+    Args:
+        letter: the greeting.
+        node: the number under which this silo signed in.
+        approved: the file that it approved; a server of another file is refused.
+        identity: its key.
+        session: names its process.
+        name: its own.
+        more: what else it says.
+    """
+    try:
+        asked = wire.decode(letter.body)
+        nonce, digest = asked.get("nonce"), asked.get("digest")
+        if not isinstance(nonce, str) or len(nonce) != 2 * NONCE or not isinstance(digest, str):
+            raise HostileMessage("a greeting without a nonce and a digest")
+        check_digest(approved, name, digest, asked.get("file"))
+        signature = identity.sign(proof_of(digest, node, bytes.fromhex(nonce), session, name))
+        said: wire.Tree = {"name": name, "session": session, "signature": signature.hex(), **more}
+        return Letter(DONE, wire.encode(said))
+    except (SecureFedGraphError, ValueError) as error:
+        _LOG.warning("refused: %s", error)
+        return Letter(FAILED, failure_body(error))
+
+
+def check_digest(approved: Approved, name: str, digest: str, file: object) -> None:
+    """Refuses a server that runs another file than this silo approved.
+
+    Raises:
+        Refused: naming the first key that differs, where the server shows its file.
+    """
+    if digest != approved.digest:
+        raise Refused(
+            f"{name} approved the federation's file {approved.digest[:16]}… and the server runs "
+            f"{digest[:16]}…{_what_differs(approved.content, file)}: give every silo and the server the same file"
+        )
+
+
+def _what_differs(mine: bytes, theirs: object) -> str:
+    """The first key that the server's file says otherwise; both files are public."""
+    if not isinstance(theirs, str) or len(theirs) > LARGEST:
+        return ""
+    try:
+        one, other = tomllib.loads(mine.decode()), tomllib.loads(theirs)
+    except (ValueError, RecursionError):
+        return ""
+    for key in {**one, **other}:
+        if one.get(key) == other.get(key):
+            continue
+        if isinstance(one.get(key), dict) and isinstance(other.get(key), dict):
+            inner = next(k for k in {**one[key], **other[key]} if one[key].get(k) != other[key].get(k))
+            return f" ({key}.{inner} differs)"
+        return f" ({key} differs)"
+    return ""

@@ -1,0 +1,95 @@
+"""A silo's own data, from its own files, as its federation's file wants them."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from torch_geometric.data import Data
+
+from secure_fedgraph import files
+from secure_fedgraph.deployment.alignment import Alignment
+from secure_fedgraph.deployment.federation_file import Approved
+from secure_fedgraph.deployment.silo_folder import SiloFolder
+from secure_fedgraph.deployment.terms import Terms
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.data.own_graph import DataWarning
+from secure_fedgraph.graph.silos.aligned import AlignedTable, aligned
+from secure_fedgraph.graph.silos.alone import owned
+from secure_fedgraph.graph.silos.reading import read_silo
+from secure_fedgraph.privacy.spending.budget import warn_of_delta
+
+ALIGNED = "aligned.json"
+"""The file of a run's folder with the names of the common rows, in order."""
+
+
+def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None) -> Data | AlignedTable:
+    """A silo's data, ready for its client.
+
+    Args:
+        terms: of the file that it approved.
+        name: the silo's.
+        place: where its data are, as ``--data`` takes it.
+        home: its folder, where the common rows of a vertical federation are kept.
+
+    Raises:
+        BadInput: for data that cannot be used or do not fit the file, naming what differs.
+
+    Warns:
+        DataWarning: names fields that are not used.
+        DeltaWarning: where delta is too large for as many nodes.
+    """
+    federation = terms.approved.federation
+    held, names = federation.data, federation.names
+    data = read_silo(name, place, held.rows or None)
+    if held.rows:
+        if not isinstance(data, Data):
+            raise BadInput(f"{name} has a list of graphs, and this federation is of columns: give one table")
+        order = common_rows(home, terms.approved) if home is not None else ()
+        labels = held.labels == "all" or name == names[0]
+        if data.x.shape[1] != {one.name: one.columns for one in federation.silos}[name]:
+            raise BadInput(
+                f"{name}'s data have {data.x.shape[1]} columns, and the federation's file says otherwise: "
+                "give the "
+                "data that its card was made from"
+            )
+        return aligned(name, data, held.rows, order, labels, terms.experiment.seed)
+    graph, notes = owned(
+        name,
+        names.index(name),
+        data,
+        held.schema_of_data,
+        held.feature_names,
+        held.class_names,
+        terms.experiment.seed,
+    )
+    if notes:
+        warnings.warn("; ".join(notes), DataWarning, stacklevel=2)
+    if terms.experiment.adds_noise:
+        warn_of_delta(terms.experiment.delta, {"node": int(graph.num_nodes or 0)})
+    return graph
+
+
+def keep_alignment(home: SiloFolder, approved: Approved, alignment: Alignment) -> Path:
+    """Keeps the names of the common rows, in order, in the folder of the file's run."""
+    path = home.run_folder(approved) / ALIGNED
+    alignment.save(path)
+    return path
+
+
+def common_rows(home: SiloFolder, approved: Approved) -> tuple[str, ...]:
+    """The names of the common rows, in order.
+
+    Raises:
+        BadInput: where the rows were not aligned yet, or the file is damaged or another federation's.
+    """
+    path = home.run_folder(approved) / ALIGNED
+    if files.size_of(path) is None:
+        raise BadInput(
+            f"the rows are not aligned: run 'secure-fedgraph silo align {home.path} --data …' at every silo while "
+            "the operator runs 'secure-fedgraph server align'"
+        )
+    kept = Alignment.load(path)
+    if kept.federation != approved.digest:
+        raise BadInput(f"{path} is of another federation's file: align again")
+    return kept.rows

@@ -1,0 +1,198 @@
+"""The resident client of a silo: it answers letters under the file that its owner approved, and nothing "
+"else."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch_geometric.data import Data
+
+from secure_fedgraph.backends.failures import failure_body
+from secure_fedgraph.backends.worker import LABEL
+from secure_fedgraph.client import Client
+from secure_fedgraph.deployment.charge_report import signed_report
+from secure_fedgraph.deployment.greeting import check_digest, greeted
+from secure_fedgraph.deployment.letters import ASK, BEGIN, CHARGES, DONE, EXAM, FAILED, HELLO, SAVE, Letter
+from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, Keys, SiloFolder
+from secure_fedgraph.deployment.terms import Terms
+from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
+from secure_fedgraph.graph.data.store import digest_of_data
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.graph.silos.aligned import AlignedTable
+from secure_fedgraph.privacy.party import Party
+from secure_fedgraph.privacy.spending.ledger import Ledger
+from secure_fedgraph.protocol import wire
+from secure_fedgraph.protocol.message import Message
+from secure_fedgraph.storage.party_store import PartyStore
+
+_LOG = logging.getLogger("secure_fedgraph.silo")
+class Resident:
+    """One silo's client, for as long as its process lives.
+
+    Guarantees:
+        - algorithm, policy, budget, roster, rounds and seed are those of the file that its owner approved; a
+          server that names another file is refused before anything is computed;
+        - an approval is for one run, which may be taken up again as often as the file says;
+        - the ledger and the memory are this silo's own files, and stay when the process ends;
+        - its log has rounds, channels and sizes, and no data, no key and no sentence of an unexpected error.
+
+    Args:
+        folder: the silo's.
+        keys: its keys.
+        terms: of the file that it approved.
+        data: its graph, ready to train on; or its table in the common order of rows.
+    """
+
+    def __init__(self, folder: SiloFolder, keys: Keys, terms: Terms, data: Data | AlignedTable) -> None:
+        self._folder, self._keys, self._terms, self._data = folder, keys, terms, data
+        self.name = folder.name_in(terms.approved)
+        self.session = secrets.token_hex(8)
+        self.ended = False
+        """Never: it answers until its process is ended."""
+        self._client: Client | None = None
+        self._run = ""
+        self._say: Callable[..., None] = _LOG.info
+
+    def hello(self, letter: Letter, node: int) -> Letter:
+        """Shows who it is. This waits for no answer that is being computed."""
+        rows = self._data.rows if isinstance(self._data, AlignedTable) else 0
+        approved, identity = self._terms.approved, self._keys.identity
+        more: wire.Tree = {"run": self._run, "rows": rows}
+        return greeted(letter, node, approved, identity, self.session, self.name, more)
+
+    def answer(self, letter: Letter) -> Letter:
+        """Answers one letter; an error becomes an answer too."""
+        try:
+            return Letter(DONE, self._answer(letter))
+        except SecureFedGraphError as error:
+            _LOG.warning("refused: %s", error)
+            return Letter(FAILED, failure_body(error))
+        except OSError as error:  # a full disk: nothing was sent, and the server may ask again
+            _LOG.error("cannot write to %s: %s", self._folder.path, error.strerror)
+            text = (
+                f"{self.name} cannot write to its own folder ({error.strerror}); its owner has to mend that"
+            )
+            return Letter(FAILED, failure_body(SecureFedGraphError(text)))
+        except Exception as error:  # its sentence may quote data, so nobody reads it
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            _LOG.error(
+                "failed: %s in %s, line %s", type(error).__name__, Path(frame.filename).name, frame.lineno
+            )
+            return Letter(FAILED, failure_body(error))
+
+    def _answer(self, letter: Letter) -> bytes:
+        if letter.kind == BEGIN:
+            return self._begin(wire.decode(letter.body))
+        if letter.kind == EXAM:
+            return self._exam(wire.decode(letter.body))
+        if letter.kind == HELLO:
+            raise HostileMessage("a greeting out of turn")
+        if self._client is None:
+            raise Refused(f"{self.name} has begun no run in this process: begin it")
+        if letter.kind == ASK:
+            request = Message.from_bytes(letter.body)
+            reply = self._client.handle(letter.body)
+            what = f"round {request.round}, {request.channel}, {request.step}"
+            self._say("%s: %d bytes in, %d out", what, len(letter.body), len(reply))
+            return reply
+        order = wire.decode(letter.body)
+        if letter.kind == SAVE:
+            self._client.save(_label(order, "label"), _label(order, "committed"))
+            self._say("memory kept: %s", order["label"])
+            return b""
+        if letter.kind == CHARGES:
+            path = self._folder.run_folder(self._terms.approved) / LEDGER
+            return signed_report(self._keys.identity, self._terms.approved.digest, self._run, self.name, path)
+        raise HostileMessage(f"a letter of kind {letter.kind!r} out of turn")
+
+    def _begin(self, asked: wire.Tree) -> bytes:
+        digest, run, after, label = (asked.get(key) for key in ("digest", "run", "after", "label"))
+        if not isinstance(digest, str) or not isinstance(run, str) or type(after) is not int:
+            raise HostileMessage("an order to begin without digest, run and exchange number")
+        if not (len(run) == 16 and set(run) <= set("0123456789abcdef")) or not -1 <= after < 2**53:
+            raise HostileMessage(f"{run[:40]!r} is no name of a run, or {after} no exchange number")
+        check_digest(self._terms.approved, self.name, digest, asked.get("file"))
+        approved = self._terms.approved
+        noted, begun = self._folder.run_noted(approved)
+        if noted and run != noted:
+            raise Refused(
+                f"{self.name} approved one run of this file and took part in {noted}: for another, make a "
+                "new file "
+                "with 'federation init', which every silo approves"
+            )
+        if begun > approved.federation.resumptions:
+            raise Refused(
+                f"this run was begun {begun} times at {self.name}, and the file allows "
+                f"{approved.federation.resumptions} "
+                "resumptions: make a new file"
+            )
+        graph = self._data if isinstance(self._data, Data) else self._data.graph(_mask(asked.get("train")))
+        self._folder.note_run(approved, run, begun + 1)
+        self._client = self._made(run, int(after), graph)
+        self._run = run
+        wanted = _label(asked, "label") if label else ""
+        kept = self._load(wanted)
+        self._say("run %s begun%s", run, f", memory of {kept}" if kept else "")
+        return wire.encode({"session": self.session, "label": kept})
+
+    def _made(self, run: str, after: int, graph: Data) -> Client:
+        prepared, folder = self._terms.prepared, self._folder.run_folder(self._terms.approved)
+        path = folder / LEDGER
+        return Client(
+            party=Party(self.name, self._keys.identity, self._terms.approved.federation.roster),
+            graph=graph,
+            schema=prepared.federation.schema,
+            algorithm=prepared.algorithm,
+            policy=prepared.bound,
+            run=run,
+            ledger=Ledger.go_on(path, prepared.options.budget),
+            seed=sub_seed(prepared.options.seed, "clients"),
+            store=PartyStore(folder / MEMORY, self.name, self._folder.path),
+            after=after,
+            data=digest_of_data(graph),
+            last=prepared.last,
+        )
+
+    def _load(self, wanted: str) -> str:
+        """Loads the memory that the server names; where it was not there then, the newest that it has.
+
+        Returns:
+            The label, or nothing where this silo has kept no memory yet.
+        """
+        if not wanted or self._client is None:
+            return ""
+        folder = self._folder.run_folder(self._terms.approved) / MEMORY
+        labels = sorted(path.stem for path in folder.glob("*.json")) if folder.is_dir() else []
+        if not labels:
+            return ""
+        label = wanted if wanted in labels else labels[-1]
+        self._client.load(label)
+        return label
+
+    def _exam(self, asked: wire.Tree) -> bytes:
+        """The labels of validation and test rows, for the referee: the file says that they are given away."""
+        if not isinstance(self._data, AlignedTable) or not self._terms.approved.federation.data.rows:
+            raise HostileMessage("an order for labels, and this federation has no referee")
+        if self.name != self._terms.prepared.federation.names[0]:
+            raise HostileMessage(f"{self.name} does not hold the labels for the referee")
+        return wire.encode(self._data.exam())
+
+
+def _label(order: wire.Tree, key: str) -> str:
+    value = order.get(key)
+    if not isinstance(value, str) or (value and not LABEL.fullmatch(value)):
+        raise HostileMessage(f"{str(value)[:40]!r} is no label of a round")
+    return value
+
+
+def _mask(given: object) -> torch.Tensor:
+    import numpy as np
+
+    if not isinstance(given, np.ndarray) or given.dtype != np.uint8 or given.ndim != 1:
+        raise HostileMessage("an order to begin without the training rows")
+    return torch.from_numpy(given.astype(bool))

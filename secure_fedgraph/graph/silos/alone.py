@@ -1,0 +1,102 @@
+"""One owner's data under a schema that was agreed before: nobody else's data are there to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch_geometric.data import Data
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
+from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.graph.silos.agreement import Declaration
+from secure_fedgraph.graph.silos.given import OwnData
+from secure_fedgraph.graph.silos.rows import in_numbers_of, one_graph, one_set
+
+
+def declared_by(name: str, data: OwnData, number: int = 0, seed: int = 0) -> tuple[str, Declaration]:
+    """What an owner declares about its data, before there is an agreement.
+
+    Returns:
+        The kind of its data, as ``graph.kinds`` has it, and the declaration.
+
+    Raises:
+        BadInput: for data that cannot be used.
+    """
+    if isinstance(data, Data):
+        return GraphDataset.kind, one_graph(name, number, data, seed)[1]
+    return GraphSetDataset.kind, one_set(name, number, data, seed)[1]
+
+
+def owned(
+    name: str,
+    number: int,
+    data: OwnData,
+    schema: Schema,
+    feature_names: Sequence[str],
+    class_names: Sequence[str],
+    seed: int,
+) -> tuple[Data, list[str]]:
+    """One owner's data, ready to train on: bit for bit as a federation of all owners in one process has it.
+
+    Args:
+        name: the owner's.
+        number: its place among the owners' sorted names.
+        data: a graph, or a list of graphs.
+        schema: what the owners agreed on.
+        feature_names, class_names: where they name them.
+        seed: of the run.
+
+    Returns:
+        The graph (or the union of graphs), and notes on fields that are not used.
+
+    Raises:
+        BadInput: for data that do not fit the schema, naming what differs.
+    """
+    graphs = schema.kind == GraphSetDataset.kind
+    if isinstance(data, Data) == graphs:
+        wanted, has = ("a list of graphs", "one graph") if graphs else ("one graph", "a list of graphs")
+        raise BadInput(f"{name} has {has}, and this federation is of {wanted}: give other data")
+    if isinstance(data, Data):
+        graph, declared, notes = one_graph(name, number, data, seed)
+    else:
+        graph, declared, notes = one_set(name, number, data, seed)
+    check_fits(name, declared, schema, feature_names, class_names)
+    in_numbers_of(class_names, graph, declared.class_names)
+    return graph, notes
+
+
+def check_fits(
+    name: str,
+    declared: Declaration,
+    schema: Schema,
+    feature_names: Sequence[str],
+    class_names: Sequence[str],
+) -> None:
+    """Checks one owner's declaration against what was agreed.
+
+    Raises:
+        BadInput: naming what differs.
+    """
+    mend = "give data of this federation's schema, or agree on another file"
+    for key in ("features", "edge_weight", "edge_attr"):
+        if getattr(declared, key) != getattr(schema, key):
+            raise BadInput(
+                f"{key} is {getattr(declared, key)} in {name}'s data and {getattr(schema, key)} in the "
+                f"federation's file: {mend}"
+            )
+    if feature_names and declared.feature_names and tuple(feature_names) != declared.feature_names:
+        pairs = zip(declared.feature_names, feature_names, strict=True)
+        column, (mine, theirs) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
+        raise BadInput(f"feature {column} is {mine!r} in {name}'s data and {theirs!r} in the file: {mend}")
+    if bool(class_names) != bool(declared.class_names):
+        does, other = ("names", "numbers") if declared.class_names else ("numbers", "names")
+        raise BadInput(f"{name}'s data {does} its classes, and the federation's file {other} them: {mend}")
+    strange = sorted(set(declared.class_names) - set(class_names))
+    if strange:
+        raise BadInput(f"{name}'s data have class {strange[0]!r}, which the federation's file lacks: {mend}")
+    if not class_names and declared.classes > schema.classes:
+        raise BadInput(
+            f"{name}'s data have labels up to {declared.classes - 1}, and the federation's file has "
+            f"{schema.classes} classes: {mend}"
+        )
