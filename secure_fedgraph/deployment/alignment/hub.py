@@ -85,13 +85,13 @@ class Hub(Side):
         super()._end()
         self._pairs.clear()
 
-    def _wants(self, sender: str) -> str:
+    def _wants(self, sender: str) -> str | None:
         pair = self._pairs.get(sender)
         if pair is None or pair.came == len(FROM_A_MEMBER):
-            return ""
+            return None
         # a request follows each offer at once; everything later waits for the slowest member
         written = max(1, min(other.came for other in self._pairs.values()))
-        return FROM_A_MEMBER[pair.came] if pair.came <= written else ""
+        return FROM_A_MEMBER[pair.came] if pair.came <= written else None
 
     def _take(self, letter: Letter) -> list[Letter]:
         pair = self._pairs[letter.sender]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from secure_fedgraph.errors import HostileMessage
+from secure_fedgraph.protocol import wire
+
 OFFER, REQUEST, ANSWER, PLACES = "offer", "request", "answer", "places"
 CHECK, PROOF, RECEIPT, MANIFEST = "check", "proof", "receipt", "manifest"
 STEPS = (OFFER, REQUEST, ANSWER, PLACES, CHECK, PROOF, RECEIPT, MANIFEST)
@@ -29,3 +32,28 @@ class Letter:
     sender: str
     recipient: str
     body: bytes = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """As it travels."""
+        return wire.encode(
+            {"step": self.step, "sender": self.sender, "recipient": self.recipient, "body": self.body}
+        )
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Letter:
+        """The inverse.
+
+        Needs:
+            - bytes no longer than ``Terms.most_bytes`` and the names: the transport checks that first.
+
+        Raises:
+            HostileMessage: for anything else.
+
+        >>> Letter.from_bytes(Letter("offer", "bank", "shop", b"...").to_bytes())
+        Letter(step='offer', sender='bank', recipient='shop')
+        """
+        tree = wire.decode(raw)
+        kinds = {"step": str, "sender": str, "recipient": str, "body": bytes}
+        if tree.keys() != kinds.keys() or any(type(tree[key]) is not kind for key, kind in kinds.items()):
+            raise HostileMessage("a letter of an alignment cannot be read")
+        return cls(**tree)

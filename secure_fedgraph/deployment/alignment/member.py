@@ -62,8 +62,8 @@ class Member(Side):
         """An offer to the hub."""
         return [self._offer(self.terms.hub)]
 
-    def _wants(self, sender: str) -> str:
-        return FROM_THE_HUB[self._step] if sender == self.terms.hub else ""
+    def _wants(self, sender: str) -> str | None:
+        return FROM_THE_HUB[self._step] if sender == self.terms.hub else None
 
     def _take(self, letter: Letter) -> list[Letter]:
         steps = (self._offered, self._requested, self._told_places, self._proved, self._told_all)

@@ -103,8 +103,8 @@ class Side(Secret):
             raise
 
     @abstractmethod
-    def _wants(self, sender: str) -> str:
-        """The one step that may come next from that owner; nothing where none may."""
+    def _wants(self, sender: str) -> str | None:
+        """The one step that may come next from that owner, if any."""
 
     @abstractmethod
     def _take(self, letter: Letter) -> list[Letter]:
@@ -130,7 +130,7 @@ class Side(Secret):
 
     def _check_turn(self, letter: Letter) -> None:
         wanted = self._wants(letter.sender)
-        if letter.step != wanted:
+        if wanted is None or letter.step != wanted:
             raise HostileMessage(
                 f"{letter.sender} sent {self.name} {printable(str(letter.step), 20)!r} out of turn: "
                 + (f"{wanted!r} comes next" if wanted else "nothing comes next")
