@@ -1,0 +1,185 @@
+"""The hub's side: it matches its rows with each member's, draws the order, and has everybody sign it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from secure_fedgraph.crypto import Identity, verify
+from secure_fedgraph.deployment.alignment.equality import TAG_BYTES, Equality
+from secure_fedgraph.deployment.alignment.letter import (
+    ANSWER,
+    CHECK,
+    MANIFEST,
+    OFFER,
+    PLACES,
+    POINT_BYTES,
+    PROOF,
+    RECEIPT,
+    REQUEST,
+    Letter,
+)
+from secure_fedgraph.deployment.alignment.member import NOWHERE, SALT_BYTES
+from secure_fedgraph.deployment.alignment.points import Blinding
+from secure_fedgraph.deployment.alignment.rows import RowNames, digest_of_rows
+from secure_fedgraph.deployment.alignment.side import PAD, SIGNATURE_BYTES, Side
+from secure_fedgraph.deployment.alignment.terms import Terms
+from secure_fedgraph.errors import BadInput, HostileMessage
+
+FROM_A_MEMBER = (OFFER, ANSWER, CHECK, RECEIPT)
+
+
+@dataclass
+class _Pair:
+    """What the hub has with one member.
+
+    Args:
+        came: how many of the member's letters were taken.
+        slots: which row of the hub's stands where in the request.
+        size: of the member's set, padded.
+        places: the hub's row -> where in the member's set the same name stands.
+        tag: what the hub shows the member to prove that it holds the same rows.
+        signature: the member's receipt.
+    """
+
+    blinding: Blinding = field(default_factory=Blinding)
+    came: int = 0
+    slots: list[int] = field(default_factory=list)
+    size: int = 0
+    places: dict[int, int] = field(default_factory=dict)
+    equality: Equality | None = None
+    tag: bytes = b""
+    signature: bytes = b""
+
+
+class Hub(Side):
+    """The first owner of the roster.
+
+    Guarantees:
+        - the order of the rows is drawn from the operating system's randomness and says nothing about any
+          owner's own;
+        - a member is told places in its own set, never a name: a member that lies about the matching is
+          noticed, and has nothing to try guesses against;
+        - it ends with rows only if every member signed the same rows in the same order.
+
+    Args:
+        as of :class:`Side`.
+    """
+
+    __slots__ = ("_digest", "_ordered", "_pairs", "_salt")
+
+    def __init__(self, terms: Terms, identity: Identity, rows: RowNames) -> None:
+        super().__init__(terms, identity, rows, terms.hub)
+        self._pairs = {name: _Pair() for name in terms.members}
+        self._ordered: list[int] = []
+        self._salt = self._digest = b""
+
+    def start(self) -> list[Letter]:
+        """An offer to every member."""
+        return [self._offer(name) for name in self.terms.members]
+
+    def _end(self) -> None:
+        super()._end()
+        self._pairs.clear()
+
+    def _wants(self, sender: str) -> str | None:
+        pair = self._pairs.get(sender)
+        if pair is None or pair.came == len(FROM_A_MEMBER):
+            return None
+        # a request follows each offer at once; everything later waits for the slowest member
+        written = max(1, min(other.came for other in self._pairs.values()))
+        return FROM_A_MEMBER[pair.came] if pair.came <= written else None
+
+    def _take(self, letter: Letter) -> list[Letter]:
+        pair = self._pairs[letter.sender]
+        steps = (self._offered, self._answered, self._checked, self._signed)
+        written = steps[pair.came](letter, pair)
+        pair.came += 1
+        if written or min(other.came for other in self._pairs.values()) < pair.came:
+            return written  # the others' letters of this step are still to come
+        return {ANSWER: self._tell_places, CHECK: self._prove, RECEIPT: self._tell_all}[letter.step]()
+
+    def _offered(self, letter: Letter, pair: _Pair) -> list[Letter]:
+        self._accept_offer(letter)
+        pair.slots = self._shuffled()
+        points = pair.blinding.of_texts(self._texts(pair.slots))
+        return [self._sealed(REQUEST, letter.sender, {"points": points})]
+
+    def _answered(self, letter: Letter, pair: _Pair) -> list[Letter]:
+        tree = self._opened(letter)
+        theirs = self._points(tree, "points", letter, 2)
+        own = self._points(tree, "request", letter, 2)
+        if len(own) != len(pair.slots):
+            raise HostileMessage(
+                f"{letter.sender} answered {len(own)} points, and was asked {len(pair.slots)}"
+            )
+        pair.size = len(theirs)
+        place = {point.tobytes(): number for number, point in enumerate(pair.blinding.of_points(theirs))}
+        for slot, point in zip(pair.slots, own, strict=True):
+            number = place.get(point.tobytes())
+            if number is None:
+                continue
+            if slot == PAD:
+                raise HostileMessage(f"{letter.sender} says that it has a name that {self.name} invented")
+            pair.places[slot] = number
+        return []
+
+    def _tell_places(self) -> list[Letter]:
+        common = set.intersection(*(set(pair.places) for pair in self._pairs.values()))
+        if not common:
+            raise BadInput(
+                "no row is at every owner: check that all name their rows the same way, letter by letter"
+            )
+        self._ordered = sorted(common)
+        secrets.SystemRandom().shuffle(self._ordered)
+        self._salt = os.urandom(SALT_BYTES)
+        names = [self._rows[row] for row in self._ordered]
+        self._digest = digest_of_rows(self.terms.digest, self._salt, names)
+        return [self._told(name, pair) for name, pair in self._pairs.items()]
+
+    def _told(self, member: str, pair: _Pair) -> Letter:
+        places = np.full(pair.size, NOWHERE, dtype=np.uint32)
+        places[: len(self._ordered)] = [pair.places[row] for row in self._ordered]
+        pair.equality = Equality(self._digest, self._equality_context(member))
+        tree = {
+            "count": len(self._ordered),
+            "salt": self._salt,
+            "point": pair.equality.point,
+            "places": places,
+        }
+        return self._sealed(PLACES, member, tree)
+
+    def _checked(self, letter: Letter, pair: _Pair) -> list[Letter]:
+        tree = self._opened(letter)
+        point = self._entry(tree, "point", bytes, POINT_BYTES, letter, 2)
+        tag = self._entry(tree, "tag", bytes, TAG_BYTES, letter, 2)
+        if pair.equality is None or not pair.equality.fits(point, letter.sender, tag):
+            raise HostileMessage(
+                f"{letter.sender} has other rows than {self.name} in the common order: it answered for "
+                "names that it does not have, or lies now"
+            )
+        pair.tag = pair.equality.tag(point, self.name)
+        return []
+
+    def _prove(self) -> list[Letter]:
+        return [self._sealed(PROOF, name, {"tag": pair.tag}) for name, pair in self._pairs.items()]
+
+    def _signed(self, letter: Letter, pair: _Pair) -> list[Letter]:
+        signature = self._entry(self._opened(letter), "signature", bytes, SIGNATURE_BYTES, letter, 1)
+        statement = self._receipt(letter.sender, self._digest, len(self._ordered))
+        try:
+            verify(self.terms.parties[letter.sender], signature, statement)
+        except HostileMessage:
+            raise HostileMessage(f"{letter.sender} did not sign the rows that {self.name} gave it") from None
+        pair.signature = signature
+        return []
+
+    def _tell_all(self) -> list[Letter]:
+        own = self._identity.sign(self._receipt(self.name, self._digest, len(self._ordered)))
+        signatures = own + b"".join(pair.signature for pair in self._pairs.values())
+        written = [self._sealed(MANIFEST, name, {"signatures": signatures}) for name in self._pairs]
+        self._finish(self._salt, self._digest, [self._rows[row] for row in self._ordered])
+        return written

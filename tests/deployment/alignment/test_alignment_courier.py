@@ -1,0 +1,289 @@
+"""A server that changes, cuts, swaps, replays or invents letters: each is refused, and nobody gets rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from aligning import FEDERATION, IDENTITIES, NAMES, TABLES, Courier, aligned, side, sides, terms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from secure_fedgraph.crypto import AgreementKey, Identity
+from secure_fedgraph.deployment.alignment import Hub, Letter, Member, Side, relay
+from secure_fedgraph.deployment.alignment.letter import OFFER, REQUEST, STEPS
+from secure_fedgraph.deployment.alignment.side import Side as SideOfAll
+from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.protocol import wire
+
+SEALED = STEPS[1:]
+LETTERS = [("bank", "shop", OFFER), ("shop", "bank", OFFER)] + [
+    (*(("bank", "shop") if number % 2 else ("shop", "bank")), step)
+    for number, step in enumerate(STEPS)
+    if step != OFFER
+]
+"""Every letter between the hub and one member: sender, recipient, step."""
+Tampering = Callable[[Letter], Sequence[Letter]]
+
+
+def refused(change: Tampering, match: str, owners: dict[str, Side] | None = None) -> dict[str, Side]:
+    """Runs an alignment under a lying courier, which is refused in these words before the liar gains rows."""
+    owners = owners or sides()
+    with pytest.raises(HostileMessage, match=match):
+        Courier(owners, change).run()
+    return owners
+
+
+def only(place: tuple[str, str, str], change: Callable[[Letter], Sequence[Letter]]) -> Tampering:
+    sender, recipient, step = place
+
+    def tampering(letter: Letter) -> Sequence[Letter]:
+        return change(letter) if (letter.sender, letter.recipient, letter.step) == place else [letter]
+
+    assert (sender, recipient, step) == place
+    return tampering
+
+
+def flipped(body: bytes, at: int) -> bytes:
+    changed = bytearray(body)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("place", LETTERS, ids="-".join)
+@pytest.mark.parametrize("at", [0, 0.5, -1])
+def test_a_changed_byte(place: tuple[str, str, str], at: float) -> None:
+    def change(letter: Letter) -> list[Letter]:
+        return [replace(letter, body=flipped(letter.body, int(at * len(letter.body)) if at > 0 else int(at)))]
+
+    owners = refused(only(place, change), "does not open|did not sign|mark|holds another")
+    assert owners[place[1]].result is None
+
+
+@pytest.mark.parametrize("place", LETTERS, ids="-".join)
+@pytest.mark.parametrize("cut", [lambda body: b"", lambda body: body[:-1], lambda body: body + b"\0"])
+def test_a_cut_or_longer_letter(place: tuple[str, str, str], cut: Callable[[bytes], bytes]) -> None:
+    refused(
+        only(place, lambda letter: [replace(letter, body=cut(letter.body))]),
+        "does not open|at least 28 bytes|too early|promises",
+    )
+
+
+@pytest.mark.parametrize("place", LETTERS, ids="-".join)
+def test_the_same_letter_twice(place: tuple[str, str, str]) -> None:
+    owners = sides()
+    last = "out of turn" if place[2] not in ("manifest", "receipt") else "out of turn|has ended"
+    refused(only(place, lambda letter: [letter, letter]), last, owners)
+
+
+@pytest.mark.parametrize("place", LETTERS, ids="-".join)
+def test_a_letter_of_another_alignment(place: tuple[str, str, str]) -> None:
+    _, old = aligned(alignment="alignment-0")
+    recorded = {(one.sender, one.recipient, one.step): one for one in old}
+    refused(only(place, lambda letter: [recorded[place]]), "does not open|did not sign for this alignment")
+
+
+@pytest.mark.parametrize("step", SEALED)
+def test_a_letter_of_the_same_alignment_before_a_restart(step: str) -> None:
+    _, old = aligned()
+    place = next(one for one in LETTERS if one[2] == step)
+    recorded = {(one.sender, one.recipient, one.step): one for one in old}
+    refused(only(place, lambda letter: [recorded[place]]), "does not open")
+
+
+def test_an_offer_of_the_same_alignment_before_a_restart_leads_nowhere() -> None:
+    """It is signed, and nobody has its key any more."""
+    _, old = aligned()
+    offer = next(one for one in old if (one.step, one.sender, one.recipient) == (OFFER, "shop", "bank"))
+    owners = refused(only((*("shop", "bank"), OFFER), lambda letter: [offer]), "does not open")
+    assert all(owner.result is None for owner in owners.values())
+
+
+@pytest.mark.parametrize("place", LETTERS, ids="-".join)
+def test_a_letter_under_another_name(place: tuple[str, str, str]) -> None:
+    """Shop's letter as phone's, and the hub's letter to shop in phone's hands."""
+    sender, recipient, _ = place
+    other = {"shop": "phone", "bank": "bank"}
+    change = only(place, lambda letter: [replace(letter, sender=other[sender], recipient=other[recipient])])
+    told = r"out of turn|did not sign" if sender == "shop" else "not between it and the roster"
+    refused(change, told)
+
+
+@pytest.mark.parametrize("place", LETTERS[1:], ids="-".join)
+def test_letters_of_two_members_swapped(place: tuple[str, str, str]) -> None:
+    """The hub is handed phone's letter as shop's, or shop what the hub wrote to phone. The hub's offer is the
+    same for both."""
+    seen: list[Letter] = []
+
+    def swap(letter: Letter) -> Sequence[Letter]:
+        seen.append(letter)
+        if (letter.sender, letter.recipient, letter.step) != place:
+            return [letter]
+        other = next(
+            one for one in seen if one.step == letter.step and "phone" in (one.sender, one.recipient)
+        )
+        return [replace(other, sender=letter.sender, recipient=letter.recipient)]
+
+    refused(swap, r"does not open|did not sign")
+
+
+@pytest.mark.parametrize("place", LETTERS, ids="-".join)
+@pytest.mark.parametrize("end", ["sender", "recipient"])
+@pytest.mark.parametrize("name", ["mill", "", "\x1b[31m"])
+def test_a_letter_from_or_to_a_stranger(place: tuple[str, str, str], end: str, name: str) -> None:
+    change = only(place, lambda letter: [replace(letter, **{end: name})])
+    refused(change, "not between it and the roster")
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step != OFFER])
+def test_a_sealed_letter_as_another_step(step: str) -> None:
+    def change(letter: Letter) -> list[Letter]:
+        return [replace(letter, step=step)] if letter.step != OFFER and letter.step != step else [letter]
+
+    refused(change, "out of turn")
+
+
+def test_a_key_of_the_servers_own() -> None:
+    key, identity = AgreementKey.generate(), Identity.generate()
+    for place in LETTERS[:2]:
+        for body in (
+            {"public": key.public, "signature": identity.sign(key.public)},
+            {"public": key.public, "signature": bytes(64)},
+            {"public": key.public},
+            {"public": key.public.hex(), "signature": bytes(64)},
+            {"public": key.public, "signature": bytes(64), "more": 1},
+        ):
+            raw = wire.encode(body)
+            refused(
+                only(place, lambda letter, raw=raw: [replace(letter, body=raw)]),  # type: ignore[misc]
+                "did not sign for this alignment|holds another",
+            )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"federation": FEDERATION[::-1]},
+        {"alignment": "alignment-2"},
+        {"rows_at_most": 127},
+        {"parties": {name: IDENTITIES[name].public for name in ("bank", "shop")}},
+        {"parties": {name: IDENTITIES[name].public for name in ("bank", "shop", "phone")}},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_an_owner_under_other_terms(other: dict[str, object]) -> None:
+    owners = sides()
+    owners["shop"] = side("shop", TABLES["shop"], terms(**other))
+    refused(
+        lambda letter: [letter], "did not sign for this alignment: compare the federation's files", owners
+    )
+
+
+def test_an_owner_with_another_key_than_the_rosters() -> None:
+    changed = {**{name: IDENTITIES[name].public for name in NAMES}, "phone": Identity.generate().public}
+    owners = sides()
+    owners["shop"] = side("shop", TABLES["shop"], terms(parties=changed))
+    refused(lambda letter: [letter], "did not sign for this alignment", owners)
+
+
+def test_the_roster_makes_the_hub() -> None:
+    agreed = terms()
+    with pytest.raises(BadInput, match="another identity key for phone"):
+        Member(agreed, IDENTITIES["shop"], ["a"], "phone")
+    with pytest.raises(BadInput, match="bank is the first of the roster and so the hub"):
+        Member(agreed, IDENTITIES["bank"], ["a"], "bank")
+    with pytest.raises(BadInput, match="another identity key for bank"):
+        Hub(agreed, IDENTITIES["shop"], ["a"])
+    with pytest.raises(BadInput, match="'mill' is not on the roster"):
+        Member(agreed, IDENTITIES["shop"], ["a"], "mill")
+
+
+def test_a_letter_that_is_too_large_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SideOfAll, "_take", lambda self, letter: pytest.fail("it was read"))
+    member = sides()["shop"]
+    body = bytes(member.terms.most_bytes + 1)
+    with pytest.raises(HostileMessage, match=r"bank sent shop \d+ bytes, and a letter has at most"):
+        member.receive(Letter(OFFER, "bank", "shop", body))
+
+
+def test_after_one_bad_letter_no_good_one_is_taken() -> None:
+    owners = sides()
+    member, good = owners["shop"], owners["bank"].start()[1]
+    with pytest.raises(HostileMessage, match="did not sign"):
+        member.receive(replace(good, body=flipped(good.body, -1)))
+    with pytest.raises(HostileMessage, match="shop has ended this alignment: begin a new one"):
+        member.receive(good)
+
+
+def test_nobody_is_ahead_of_the_slowest() -> None:
+    """The hub takes no check before everybody answered: it has told nobody places yet."""
+    owners = sides()
+    hub = owners["bank"]
+    for letter in owners["shop"].start():
+        (request,) = hub.receive(letter)
+    owners["shop"].receive(hub.start()[1])
+    (answer,) = owners["shop"].receive(request)
+    assert hub.receive(answer) == []
+    with pytest.raises(HostileMessage, match="shop sent bank 'check' out of turn: nothing comes next"):
+        hub.receive(Letter("check", "shop", "bank", bytes(100)))
+
+
+def test_members_take_no_letters_from_each_other() -> None:
+    owners = sides()
+    with pytest.raises(HostileMessage, match="phone sent shop 'offer' out of turn: nothing comes next"):
+        owners["shop"].receive(replace(owners["phone"].start()[0], recipient="shop"))
+
+
+@pytest.mark.parametrize("name", ["bank", "shop"])
+@settings(max_examples=100)
+@given(
+    sender=st.sampled_from(NAMES),
+    step=st.sampled_from([*STEPS, "", "\x1b[31m"]),
+    body=st.binary(max_size=300),
+)
+def test_any_bytes_are_refused(name: str, sender: str, step: str, body: bytes) -> None:
+    with pytest.raises(HostileMessage):
+        sides()[name].receive(Letter(step, sender, name, body))
+
+
+@pytest.mark.parametrize("sender", ["phone", "shop"])
+def test_a_step_without_a_name_is_no_step(sender: str) -> None:
+    with pytest.raises(HostileMessage, match="out of turn"):
+        sides()["shop"].receive(Letter("", sender, "shop", b""))
+
+
+@given(raw=st.binary(max_size=200))
+def test_any_bytes_are_no_letter(raw: bytes) -> None:
+    with pytest.raises(HostileMessage):
+        Letter.from_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"step": "offer", "sender": "a", "recipient": "b"},
+        {"step": 1, "sender": "a", "recipient": "b", "body": b""},
+        {"step": "offer", "sender": "a", "recipient": "b", "body": "text"},
+        {"step": "offer", "sender": "a", "recipient": "b", "body": b"", "more": 1},
+    ],
+)
+def test_other_fields_are_no_letter(tree: wire.Tree) -> None:
+    with pytest.raises(HostileMessage, match="a letter of an alignment cannot be read"):
+        Letter.from_bytes(wire.encode(tree))
+
+
+def test_the_relay_passes_on_letters_of_their_writers_alone() -> None:
+    for letter in (
+        Letter(REQUEST, "shop", "bank", b""),
+        Letter(REQUEST, "bank", "mill", b""),
+        Letter(REQUEST, "bank", "bank", b""),
+    ):
+        with pytest.raises(HostileMessage, match="bank wrote a letter that is not from it"):
+            relay(NAMES, lambda waiting, letter=letter: {"bank": [letter]})  # type: ignore[misc]
+
+
+def test_the_relay_ends_though_the_owners_do_not() -> None:
+    letter = Letter(REQUEST, "bank", "shop", b"")
+    with pytest.raises(HostileMessage, match="more letters than an alignment has steps"):
+        relay(NAMES, lambda waiting: {"bank": [letter]})

@@ -1,0 +1,108 @@
+"""Every owner ends with exactly the rows that all have, in one order that nobody could foresee."""
+
+from __future__ import annotations
+
+import numpy as np
+import private_set_intersection.python as psi
+import pytest
+import torch
+from aligning import COMMON, NAMES, TABLES, aligned, numbered, sides, terms
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from secure_fedgraph.deployment.alignment import align_together
+from secure_fedgraph.deployment.alignment.rows import row_names
+from secure_fedgraph.errors import BadInput, HostileMessage
+
+WORDS = st.lists(
+    st.sampled_from(["a", "b", "ab", "B", "0", "00", "ü", "𝄞", "a b", "-", "7", "x" * 256]), unique=True
+)
+
+
+@settings(max_examples=30)
+@given(tables=st.lists(WORDS.filter(bool), min_size=2, max_size=3))
+def test_it_is_the_intersection_of_the_sets(tables: list[list[str]]) -> None:
+    given_rows = dict(zip(NAMES, tables, strict=False))
+    common = set.intersection(*map(set, tables))
+    owners = sides(given_rows, terms(tuple(given_rows), rows_at_most=12))
+    if not common:
+        with pytest.raises(BadInput, match="no row is at every owner"):
+            align_together(owners)
+        return
+    found = align_together(owners)
+    rows = found["bank"].rows
+    assert set(rows) == common and len(rows) == len(common)
+    assert {one.rows for one in found.values()} == {rows}
+    assert len({one.digest for one in found.values()}) == 1
+
+
+def test_three_owners_keep_what_all_have() -> None:
+    found, _ = aligned()
+    assert {name: set(one.rows) for name, one in found.items()} == dict.fromkeys(NAMES, COMMON)
+
+
+def test_the_library_that_compares_for_itself_finds_the_same() -> None:
+    client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
+    request = client.CreateRequest(TABLES["bank"])
+    setup = server.CreateSetupMessage(1e-9, len(TABLES["bank"]), TABLES["shop"], psi.DataStructure.RAW)
+    theirs = {TABLES["bank"][i] for i in client.GetIntersection(setup, server.ProcessRequest(request))}
+    found, _ = aligned({name: TABLES[name] for name in ("bank", "shop")})
+    assert set(found["shop"].rows) == theirs
+
+
+def test_the_order_is_nobodys_and_another_each_time() -> None:
+    rows = numbered(*range(60))
+    orders = {aligned({"bank": rows, "shop": rows[::-1]})[0]["shop"].rows for _ in range(3)}
+    assert len(orders) == 3
+    assert not orders & {tuple(rows), tuple(rows[::-1])}
+
+
+def test_the_order_follows_from_no_seed() -> None:
+    rows = numbered(*range(60))
+    orders = set()
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002
+        torch.manual_seed(0)
+        orders.add(aligned({"bank": rows, "shop": rows})[0]["bank"].rows)
+    assert len(orders) == 2
+
+
+def test_all_rows_of_a_full_class() -> None:
+    rows = numbered(*range(64))
+    found, _ = aligned({"bank": rows, "shop": rows}, rows_at_most=64)
+    assert set(found["bank"].rows) == set(rows)
+
+
+def test_numbers_are_read_as_words() -> None:
+    assert row_names(torch.tensor([7, -1]), "bank") == row_names(np.array([7, -1]), "bank") == ("7", "-1")
+    found, _ = aligned({"bank": [7, 8], "shop": ["8", "07", "7"]})  # type: ignore[dict-item]
+    assert set(found["shop"].rows) == {"7", "8"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([], "shop has no rows"),
+        (["a", "b", "a"], "shop: 'a' names more than one row"),
+        ([7, "7"], "shop: '7' names more than one row"),
+        (["a", ""], "the name of row 2 has 0 bytes"),
+        (["é" * 129], "the name of row 1 has 258 bytes; give 1 to 256"),
+        (["\ud800"], "the name of row 1 holds half a character"),
+        ([1.5], "no list of whole numbers or words"),
+        ([True], "no list of whole numbers or words"),
+        ("words", "no list of whole numbers or words"),
+        (torch.tensor([1.0]), "no list of whole numbers or words"),
+        (torch.tensor([[1]]), "no list of whole numbers or words"),
+        (numbered(*range(129)), "a table of 129 rows, and the federation's rows_at_most is 128"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_refused_before_anything_is_sent(rows: object, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        sides({"bank": ["a"], "shop": rows})  # type: ignore[dict-item]
+
+
+def test_owners_that_do_not_all_come_have_no_alignment() -> None:
+    owners = sides()
+    del owners["shop"]
+    with pytest.raises(HostileMessage, match="bank wrote a letter that is not from it to another owner"):
+        align_together(owners)
