@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import torch
 from torch_geometric.data import Data
 
@@ -78,7 +79,13 @@ def run(approved: Approved, out: Path, address: Address, how: Serving, flags: di
 
 
 def align(
-    file: Path, out: Path, listen: str | None, certificate: Path | None, key: Path | None, wait: float, debug: bool
+    file: Path,
+    out: Path,
+    listen: str | None,
+    certificate: Path | None,
+    key: Path | None,
+    wait: float,
+    debug: bool,
 ) -> None:
     """Carry the letters of 'silo align' between the silos."""
     approved, address = _listening(file, listen, certificate, key)

@@ -106,7 +106,7 @@ def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> No
         return
     experiment = terms.experiment
     console = PlainConsole()
-    console.print(f"{file}: digest {approved.digest}")
+    console.print(f"{file}: digest {approved.digest}", soft_wrap=True)
     console.print(
         f"{name} would take part in {approved.federation.name!r} at {approved.federation.server.address}, "
         "with "

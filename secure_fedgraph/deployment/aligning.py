@@ -28,9 +28,7 @@ MOST_LETTERS = 512
 def terms_of_alignment(approved: Approved, alignment: str) -> Terms:
     """The terms of one alignment under a federation's file."""
     federation = approved.federation
-    return Terms(
-        bytes.fromhex(approved.digest), alignment, federation.roster, federation.data.rows_at_most
-    )
+    return Terms(bytes.fromhex(approved.digest), alignment, federation.roster, federation.data.rows_at_most)
 
 
 def packed(letters: list[AlignmentLetter]) -> wire.Tree:
@@ -84,7 +82,9 @@ class Aligner:
         """Answers one letter; an error becomes an answer too."""
         try:
             if letter.kind != ALIGN:
-                raise HostileMessage(f"{self.name} is aligning rows: start it with 'silo start' for anything else")
+                raise HostileMessage(
+                    f"{self.name} is aligning rows: start it with 'silo start' for anything else"
+                )
             return Letter(DONE, wire.encode(self._answer(wire.decode(letter.body))))
         except SecureFedGraphError as error:
             _LOG.warning("refused: %s", error)

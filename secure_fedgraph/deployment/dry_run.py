@@ -22,6 +22,8 @@ from secure_fedgraph.graph.silos.rows import no_test_set
 from secure_fedgraph.graph.stand_in import stand_in
 from secure_fedgraph.privacy.accounting.epsilon import Spent
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
+from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.loop import train
 
 NODES, GRAPHS = 60, 20
@@ -101,8 +103,9 @@ def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
 
 
 def _released(terms: Terms) -> Iterable[str]:
-    names = terms.prepared.bound.bounds.values()
-    exact = [one.channel.name for one in names if one.unprotected]
+    bounds = terms.prepared.bound.bounds.values()
+    sent = [b for b in bounds if b.channel.reveal is not Reveal.NOTHING and b.channel.to != REFEREE]
+    exact = [one.channel.name for one in sent if one.unprotected]
     if exact:
         yield f"in plaintext: {', '.join(exact)}"
     if terms.approved.federation.data.rows:

@@ -65,7 +65,7 @@ class Held(_Table):
     edge_attr: int = Field(default=NO_EDGE_ATTR, ge=NO_EDGE_ATTR, le=1_000_000)
     rows: str = ""
     labels: Literal["one", "all"] = "all"
-    rows_at_most: int = Field(1_000_000, ge=1, le=2**24)
+    rows_at_most: int = Field(default=1_000_000, ge=1, le=2**24)
     holders: int = Field(1, ge=1)
 
     @property

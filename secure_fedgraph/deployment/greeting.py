@@ -68,7 +68,8 @@ def check_digest(approved: Approved, name: str, digest: str, file: object) -> No
     if digest != approved.digest:
         raise Refused(
             f"{name} approved the federation's file {approved.digest[:16]}… and the server runs "
-            f"{digest[:16]}…{_what_differs(approved.content, file)}: give every silo and the server the same file"
+            f"{digest[:16]}…{_what_differs(approved.content, file)}: give every silo and the server the "
+            "same file"
         )
 
 

@@ -86,7 +86,8 @@ def common_rows(home: SiloFolder, approved: Approved) -> tuple[str, ...]:
     path = home.run_folder(approved) / ALIGNED
     if files.size_of(path) is None:
         raise BadInput(
-            f"the rows are not aligned: run 'secure-fedgraph silo align {home.path} --data …' at every silo while "
+            f"the rows are not aligned: run 'secure-fedgraph silo align {home.path} --data …' at every "
+            "silo while "
             "the operator runs 'secure-fedgraph server align'"
         )
     kept = Alignment.load(path)

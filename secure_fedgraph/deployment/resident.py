@@ -31,6 +31,8 @@ from secure_fedgraph.protocol.message import Message
 from secure_fedgraph.storage.party_store import PartyStore
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
+
+
 class Resident:
     """One silo's client, for as long as its process lives.
 

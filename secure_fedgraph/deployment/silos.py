@@ -18,8 +18,19 @@ from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.alignment import new_alignment, relay
 from secure_fedgraph.deployment.charge_report import ChargeReport, report_in
 from secure_fedgraph.deployment.federation_file import Approved
-from secure_fedgraph.deployment.letters import ALIGN, ASK, BEGIN, CHARGES, DONE, EXAM, HELLO, SAVE, Letter, Post
 from secure_fedgraph.deployment.greeting import NONCE, proof_of
+from secure_fedgraph.deployment.letters import (
+    ALIGN,
+    ASK,
+    BEGIN,
+    CHARGES,
+    DONE,
+    EXAM,
+    HELLO,
+    SAVE,
+    Letter,
+    Post,
+)
 from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.privacy.spending.ledger import Charge
 from secure_fedgraph.protocol import wire

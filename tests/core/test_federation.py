@@ -22,7 +22,7 @@ def graph(nodes: int = 60, width: int = 12, classes: int = 3, isolated: int = 0,
     return Data(
         x=torch.rand(nodes, width, generator=generator),
         y=torch.arange(nodes) % classes,
-        edge_index=torch.cat([one_way, one_way.flip(0)], dim=1),
+        edge_index=torch.cat([one_way, one_way.flip(0)], dim=1).unique(dim=1),
     )
 
 

@@ -47,13 +47,19 @@ def start(**given: Any) -> None:
     serving.start(**given)
 
 
-@server.command("align", epilog="\b\nExample:\n  secure-fedgraph server align federation.toml --log runs/align")
+@server.command(
+    "align", epilog="\b\nExample:\n  secure-fedgraph server align federation.toml --log runs/align"
+)
 @click.argument("file", type=_PATH)
 @click.option("--log", "out", type=_PATH, required=True, help="Folder for the SuperLink's log.")
 @click.option("--listen", help="The address to listen on; by default the host of the file.")
-@click.option("--certificate", type=_PATH, help="The server's, PEM; by default certificates/ beside the file.")
+@click.option(
+    "--certificate", type=_PATH, help="The server's, PEM; by default certificates/ beside the file."
+)
 @click.option("--key", type=_PATH, help="Its private key, PEM.")
-@click.option("--wait", type=float, default=600.0, show_default=True, help="Seconds that silos are waited for.")
+@click.option(
+    "--wait", type=float, default=600.0, show_default=True, help="Seconds that silos are waited for."
+)
 @debug
 def align(**given: Any) -> None:
     """Carry the letters of 'silo align' between the silos of a vertical federation."""
