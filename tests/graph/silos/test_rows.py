@@ -136,6 +136,51 @@ class TestSets:
         with pytest.raises(BadInput, match="a: graph 2: some graphs have edge_attr"):
             silos_of({"a": graphs}, 0)
 
+    def test_masks_that_the_first_graph_lacks(self) -> None:
+        graphs = self.each(20)
+        for one in graphs[1:]:
+            for place, key in enumerate(MASKS):
+                one[key] = torch.tensor([place == 2])
+        with pytest.raises(BadInput, match="a: graph 0 has no train_mask"):
+            silos_of({"a": graphs}, 0)
+
+    @pytest.mark.parametrize("key", ["class_names", "feature_names"])
+    def test_names_that_are_not_every_graphs(self, key: str) -> None:
+        names = ["no", "yes"] if key == "class_names" else ["p", "q", "r"]
+        graphs = self.each(5, **{key: names})
+        graphs[3][key] = names[::-1]  # would be read as the first graph's
+        with pytest.raises(BadInput, match=f"a: graph 3: {key}"):
+            silos_of({"a": graphs}, 0)
+        with pytest.raises(BadInput, match=f"a: graph 1: {key}"):
+            silos_of({"a": [*self.each(1), *graphs]}, 0)
+
+    @pytest.mark.parametrize(
+        ("fields", "words"),
+        [
+            ({"num_nodes": 10**13}, "graph 3"),
+            ({"num_nodes": -5}, "graph 3"),
+            ({"y": torch.tensor([1 + 2j])}, "graph 3: y is the class"),
+            ({"edge_attr": torch.ones(6, 3)}, "graph 3: edge_attr has shape"),
+            ({"edge_attr": torch.ones(6)}, "graph 3: edge_attr has shape"),
+        ],
+    )
+    def test_graphs_that_do_not_fit(self, fields: dict[str, object], words: str) -> None:
+        graphs = self.each(20, edge_attr=torch.ones(6, 2))
+        for key, value in fields.items():
+            graphs[3][key] = value
+        if "num_nodes" in fields:  # nothing is made of that size
+            silos = silos_of({"a": graphs}, 0)
+            assert silos.owners["a"].num_nodes == 80
+        else:
+            with pytest.raises(BadInput, match=f"a: {words}"):
+                silos_of({"a": graphs}, 0)
+
+    def test_labels_that_are_no_classes(self) -> None:
+        graphs = self.each(20)
+        graphs[3].y = torch.tensor([10**9])
+        with pytest.raises(BadInput, match="a has label 1000000000"):
+            silos_of({"a": graphs}, 0)
+
     def test_edge_weights_are_named_as_not_used(self) -> None:
         with pytest.warns(DataWarning, match="a: edge_weight is not used"):
             silos_of({"a": self.each(20, edge_weight=torch.ones(6))}, 0)
