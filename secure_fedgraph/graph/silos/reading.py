@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 from pickle import UnpicklingError
@@ -133,7 +133,9 @@ def _called(name: str, place: str) -> OwnData:
     if "" not in sys.path:  # as an own algorithm is found: beside the command's user
         sys.path.insert(0, "")
     try:
-        with redirect_stdout(sys.stderr):  # standard output is the command's own: --json prints one object
+        # standard output and the working folder are the command's own: --json prints one object, and --out
+        # may be relative
+        with redirect_stdout(sys.stderr), chdir("."):
             made: Any = getattr(importlib.import_module(module), function)()
     except (Exception, SystemExit) as error:  # what somebody else's code raises
         why = (str(error).splitlines() or [""])[0][:160]
@@ -323,7 +325,9 @@ def _of_nodes(name: str, path: Path, table: pd.DataFrame, key: str, named: bool)
         for number, mask in enumerate(MASKS):
             data[mask] = torch.from_numpy(np.array(part == number))
     if LABEL not in table and not named:
-        raise BadInput(f"--silo {name}: {path.name} has no column {LABEL!r}: give it, and leave cells empty")
+        raise BadInput(
+            f"--silo {name}: {path.name} has no column {LABEL!r}: give it; owners of columns need --rows"
+        )
     return data
 
 
