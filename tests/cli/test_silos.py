@@ -78,12 +78,14 @@ def test_a_function_that_prints_and_leaves_the_folder(tmp_path: Path) -> None:
     Path("loaders_of_mine.py").write_text(
         "import os\n"
         "from secure_fedgraph.graph.data.synthetic import citation\n"
-        "def load():\n"
+        "def load(seed=0):\n"
         "    print('loading')\n"
         "    os.chdir('/')\n"
-        "    return citation(nodes=40, features=6, classes=3)\n"
+        "    return citation(nodes=40, features=6, classes=3, seed=seed)\n"
+        "def more():\n"
+        "    return load(1)\n"
     )
-    silos = [word for name in "ab" for word in ("--silo", f"{name}=loaders_of_mine:load")]
+    silos = [word for name in ("load", "more") for word in ("--silo", f"{name}=loaders_of_mine:{name}")]
     done = call("run", *SMALL, *silos, "--policy", "masked", "--out", "out", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["config"]["silos"] and (tmp_path / "out/result.json").is_file()
@@ -113,7 +115,7 @@ def test_a_stopped_run_goes_on_with_files_that_are_named_again(monkeypatch: pyte
     for typed, words in (([], "add --silo bank-a=a"), (["--silo", "bank-a=a"], "give the same")):
         done = call("resume", "out", *typed)
         assert done.exit_code == 2 and words in done.stderr
-    changed = [*SILOS[:-1], "bank-c=b"]
+    changed = ["--silo", "bank-a=b", "--silo", "bank-b=a", *SILOS[4:]]
     assert call("resume", "out", *changed).exit_code == 2
     done = call("resume", "out", *SILOS)
     assert done.exit_code == 0, done.output

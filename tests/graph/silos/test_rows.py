@@ -45,7 +45,7 @@ def test_given_graphs_are_copied() -> None:
 def test_an_owner_may_lack_a_class_and_test_nodes() -> None:
     no_tests = {key: torch.arange(12) % 2 == place for place, key in enumerate(MASKS[:2])}
     few = graph(classes=1, **no_tests, test_mask=torch.zeros(12, dtype=torch.bool))
-    silos = silos_of({"a": graph(classes=3), "b": few}, 0)
+    silos = silos_of({"a": graph(13, classes=3), "b": few}, 0)
     assert silos.schema.classes == 3 and not bool(silos.owners["b"].test_mask.any())
 
 
@@ -57,7 +57,7 @@ def test_nobody_tests() -> None:
 
 def test_named_classes_get_one_numbering() -> None:
     one = graph(class_names=["fraud", "ok"])
-    other = graph(class_names=["closed", "ok"])
+    other = graph(13, class_names=["closed", "ok"])
     silos = silos_of({"a": one, "b": other}, 0)
     assert silos.schema.classes == 3
     assert silos.owners["a"].y[:2].tolist() == [1, 2]
@@ -66,7 +66,7 @@ def test_named_classes_get_one_numbering() -> None:
 
 def test_a_field_that_is_not_used_is_named_with_its_owner() -> None:
     with pytest.warns(DataWarning, match="b: age is not used"):
-        silos_of({"a": graph(), "b": graph(age=torch.zeros(12))}, 0)
+        silos_of({"a": graph(13), "b": graph(age=torch.zeros(12))}, 0)
 
 
 def test_labels_that_are_no_classes() -> None:
@@ -97,6 +97,12 @@ def test_holders_are_a_fact_and_no_more_than_owners() -> None:
     assert silos_of([graph(), graph()], 0, holders=2).facts["holders"] == 2
     with pytest.raises(BadInput, match="holders = 3"):
         silos_of([graph(), graph()], 0, holders=3)
+
+
+def test_the_same_data_at_two_owners_are_named() -> None:
+    data = graph()
+    with pytest.warns(DataWarning, match="a and c have the same features and links.*holders = 2"):
+        silos_of({"a": data, "b": graph(13), "c": data}, 0)
 
 
 class TestSets:
@@ -189,4 +195,5 @@ class TestSets:
 def test_without_notes_nothing_is_said() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        silos_of([graph(), graph()], 0)
+        silos_of([graph(12), graph(13)], 0)
+        silos_of([graph(), graph()], 0, holders=2)
