@@ -85,6 +85,8 @@ def _check_features(x: Tensor, name: str) -> None:
         raise BadInput(f"{name}: x has shape {tuple(x.shape)}; give [number of nodes, number of features].")
     if x.shape[0] == 0:
         raise BadInput(f"{name}: the graph has no nodes; give at least one.")
+    if x.shape[1] == 0:
+        raise BadInput(f"{name}: x has no columns; give each node at least one feature.")
     if x.dtype not in FLOATS:
         raise BadInput(f"{name}: x has type {x.dtype}; convert it with x.float().")
     bad = ~torch.isfinite(x.float())

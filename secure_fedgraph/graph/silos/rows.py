@@ -145,6 +145,8 @@ def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
         masks = tuple(_graph_mask(name, graphs, key) for key in MASKS)
         if bool((torch.stack(masks).sum(0) > 1).any()):
             raise BadInput(f"{name}: some graphs are in two masks; put each into one")
+    if not bool(masks[0].any()):
+        raise BadInput(f"{name}: train_mask names no graph; give at least one")
     for key, mask in zip(MASKS, masks, strict=True):
         packed[key] = mask
     return packed

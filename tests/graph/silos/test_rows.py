@@ -130,6 +130,11 @@ class TestSets:
         silos = silos_of([graphs], 0)
         assert silos.owners["owner-0"].test_mask.nonzero().flatten().tolist() == [2, 5]
 
+    def test_masks_without_a_graph_to_train_on(self) -> None:
+        masks = {key: torch.tensor([key == "test_mask"]) for key in MASKS}
+        with pytest.raises(BadInput, match="a: train_mask names no graph"):
+            silos_of({"a": self.each(6, **masks)}, 0)
+
     def test_a_graph_without_a_class(self) -> None:
         graphs = self.each(5)
         graphs[3].y = torch.tensor([0, 1])
