@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.data.checks import check_owner
+from secure_fedgraph.graph.data.checks import WHOLE, check_owner
 from secure_fedgraph.graph.data.own_graph import DataWarning, checked_graph
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
@@ -109,8 +109,8 @@ def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
         if not isinstance(graph, Data):
             raise BadInput(f"{place} is a {type(graph).__name__}; give PyG Data")
         y = graph.get("y")
-        whole = isinstance(y, torch.Tensor) and not y.is_floating_point() and not y.is_complex()
-        if not whole or y.numel() != 1 or int(y) < 0:
+        whole = isinstance(y, torch.Tensor) and y.dtype in WHOLE and y.layout is torch.strided
+        if not whole or y.is_meta or y.numel() != 1 or int(y) < 0:
             raise BadInput(f"{place}: y is the class of the whole graph; give one whole number from 0")
         x = graph.get("x")  # num_nodes may be any number, and this one is checked below
         nodes = torch.full(x.shape[:1] if isinstance(x, torch.Tensor) else (0,), int(y))

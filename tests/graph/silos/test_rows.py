@@ -85,12 +85,20 @@ def test_labels_that_are_no_classes() -> None:
         ({"a": graph(), "b": [graph()]}, "a has one graph and b a set"),
         ({"a": []}, "a has no graphs"),
         ({"a": graph(feature_names=["x"])}, "a: feature_names has 1 names for 3 features"),
+        ({"a": graph(train_mask=torch.ones(12).bool().to_sparse())}, "a: train_mask is torch.sparse_coo"),
         ({"a": graph(class_names=["x"])}, "a: class_names has 1 names, and y goes up to 1"),
     ],
 )
 def test_data_that_cannot_be_used(data: dict[str, object], words: str) -> None:
     with pytest.raises(BadInput, match=words):
         silos_of(data, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore")  # torch says that these tensors go out of use
+def test_numbers_of_few_bits() -> None:
+    weights = torch.quantize_per_tensor(torch.ones(22), 0.1, 0, torch.qint8)
+    with pytest.raises(BadInput, match="a: edge_weight has type"):
+        silos_of({"a": graph(edge_weight=weights)}, 0)
 
 
 def test_holders_are_a_fact_and_no_more_than_owners() -> None:
@@ -171,6 +179,8 @@ class TestSets:
             ({"num_nodes": 10**13}, "graph 3"),
             ({"num_nodes": -5}, "graph 3"),
             ({"y": torch.tensor([1 + 2j])}, "graph 3: y is the class"),
+            ({"y": torch.tensor([1]).to_sparse()}, "graph 3: y is the class"),
+            ({"y": torch.tensor([2**63], dtype=torch.uint64)}, "graph 3: y is the class"),
             ({"edge_attr": torch.ones(6, 3)}, "graph 3: edge_attr has shape"),
             ({"edge_attr": torch.ones(6)}, "graph 3: edge_attr has shape"),
         ],
