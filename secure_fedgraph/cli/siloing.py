@@ -34,6 +34,7 @@ from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.silos.alone import declared_by
 from secure_fedgraph.graph.silos.reading import read_silo
+from secure_fedgraph.graph.silos.rows import words_of
 from secure_fedgraph.privacy.accounting.epsilon import Spent
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger
 from secure_fedgraph.protocol.guarantee import Reader
@@ -51,6 +52,7 @@ def keygen(folder: Path, name: str, data: str, rows: str | None, debug: bool) ->
             "kind": "node",
             "features": int(held.x.shape[1]),
             "classes": int(held.y.max()) + 1 if labelled else 0,
+            "class_names": words_of(held, "class_names", name) if labelled else (),
             "labels": labelled,
             "rows": rows,
         }

@@ -366,11 +366,16 @@ def held_by(cards: Mapping[str, Card], classes: int | None, holders: int) -> Hel
                 "comes first by "
                 "name, or to all"
             )
-        found = max(declared[name].classes for name in with_labels)
+        named = {name: declared[name] for name in with_labels}
+        if len({bool(one.class_names) for one in named.values()}) > 1:
+            raise BadInput("some silos name their classes and some number them: let all do the same")
+        every = class_names(named)
+        found = len(every) or max(one.classes for one in named.values())
         return Held(
             kind="node",
             features=sum(one.features for one in declared.values()),
             classes=max(classes or found, found),
+            class_names=every,
             rows=first.rows,
             labels="all" if len(with_labels) == len(given) else "one",
             holders=len(given),

@@ -17,6 +17,7 @@ from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.silos.aligned import AlignedTable, aligned
 from secure_fedgraph.graph.silos.alone import owned
 from secure_fedgraph.graph.silos.reading import read_silo
+from secure_fedgraph.graph.silos.rows import in_numbers_of, words_of
 from secure_fedgraph.privacy.spending.budget import warn_of_delta
 
 ALIGNED = "aligned.json"
@@ -53,6 +54,9 @@ def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None
                 "give the "
                 "data that its card was made from"
             )
+        if labels and held.class_names:
+            data = data.clone()
+            in_numbers_of(held.class_names, data, words_of(data, "class_names", name))
         return aligned(name, data, held.rows, order, labels, terms.experiment.seed)
     graph, notes = owned(
         name,

@@ -24,6 +24,7 @@ from secure_fedgraph.experiment.config import Experiment, experiment_of
 from secure_fedgraph.experiment.protect import protect, split_of
 from secure_fedgraph.federation import Federation, federate
 from secure_fedgraph.forms import fit
+from secure_fedgraph.graph.silos.agreement import check_names
 from secure_fedgraph.graph.silos.reading import read_silos
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.privacy.spending.budget import Budget, warn_of_delta
@@ -311,6 +312,11 @@ def typed_silos(noted: Any, typed: Mapping[str, str] | None, folder: Path) -> di
         BadInput: where the folder's run has silos and the user typed none, or others.
     """
     names = sorted(noted) if isinstance(noted, dict) else []
+    if names:
+        try:
+            check_names(noted)  # the folder may be somebody else's: no line of any length from its words
+        except BadInput as error:
+            raise BadInput(f"the run in {folder} is of no silos: {error}") from None
     given = dict(typed or {})
     for place in given.values():
         refuse_inside(place, folder)

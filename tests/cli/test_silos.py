@@ -68,6 +68,42 @@ def test_what_cannot_be_used_is_refused_in_a_line(arguments: list[str], words: s
     assert done.stderr.count("\n") == 1 and not Path("out").exists()
 
 
+def test_a_budget_for_nodes_says_who_may_score() -> None:
+    budget = ["--epsilon", "8", "--unit", "node"]
+    done = call("run", *SMALL, *SILOS, *budget, "--policy", "masked", "--out", "out")
+    assert done.exit_code == 3 and "'metrics'" in done.stderr and "evaluation=referee" in done.stderr
+
+
+def test_a_function_that_prints_and_leaves_the_folder(tmp_path: Path) -> None:
+    Path("loaders_of_mine.py").write_text(
+        "import os\n"
+        "from secure_fedgraph.graph.data.synthetic import citation\n"
+        "def load(seed=0):\n"
+        "    print('loading')\n"
+        "    os.chdir('/')\n"
+        "    return citation(nodes=40, features=6, classes=3, seed=seed)\n"
+        "def more():\n"
+        "    return load(1)\n"
+    )
+    silos = [word for name in ("load", "more") for word in ("--silo", f"{name}=loaders_of_mine:{name}")]
+    done = call("run", *SMALL, *silos, "--policy", "masked", "--out", "out", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["config"]["silos"] and (tmp_path / "out/result.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["a" * 100_000, "../x", "a\nb"])
+def test_words_of_a_folder_are_no_silos(name: str) -> None:
+    kept = ["--policy", "plaintext", "--set", "transcript=full", "--out", "out"]
+    assert call("run", *SMALL, *SILOS, *kept).exit_code == 0
+    result = json.loads(Path("out/result.json").read_text())
+    result["config"]["silos"] = {name: "a"}
+    Path("out/result.json").write_text(json.dumps(result))
+    for typed in ([], SILOS):
+        done = call("audit", "out", "--attack", "a4", *typed)
+        assert done.exit_code == 2 and "the run in out is of no silos" in done.stderr
+        assert len(done.stderr) < 400 and done.stderr.count("\n") == 1
+
+
 def test_a_stopped_run_goes_on_with_files_that_are_named_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(advance, log, row) -> None:
         raise KeyboardInterrupt
@@ -79,7 +115,7 @@ def test_a_stopped_run_goes_on_with_files_that_are_named_again(monkeypatch: pyte
     for typed, words in (([], "add --silo bank-a=a"), (["--silo", "bank-a=a"], "give the same")):
         done = call("resume", "out", *typed)
         assert done.exit_code == 2 and words in done.stderr
-    changed = [*SILOS[:-1], "bank-c=b"]
+    changed = ["--silo", "bank-a=b", "--silo", "bank-b=a", *SILOS[4:]]
     assert call("resume", "out", *changed).exit_code == 2
     done = call("resume", "out", *SILOS)
     assert done.exit_code == 0, done.output

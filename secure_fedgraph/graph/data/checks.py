@@ -10,6 +10,9 @@ from secure_fedgraph.errors import BadInput
 
 LARGEST = 1e9
 """The largest feature or rating that is trained on: squares of sums of such numbers stay within float32."""
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""Types of features and of labels; torch computes almost nothing on others, such as float8 and uint64."""
 UNLABELLED = -1
 """The label of a node that has none."""
 
@@ -29,6 +32,8 @@ def check_graph(graph: Data, name: str, classes: int | None = None) -> None:
     for key in ("x", "edge_index", "y"):
         if not isinstance(graph.get(key), Tensor):
             raise BadInput(f"{name}: the graph has no tensor {key!r}; give x, edge_index and y.")
+        if graph[key].is_nested or graph[key].is_meta:
+            raise BadInput(f"{name}: {key} is a nested tensor or has no numbers; give a plain tensor.")
         if graph[key].layout is not torch.strided:
             raise BadInput(f"{name}: {key} is {graph[key].layout}; convert it with {key}.to_dense().")
     _check_features(graph.x, name)
@@ -80,7 +85,9 @@ def _check_features(x: Tensor, name: str) -> None:
         raise BadInput(f"{name}: x has shape {tuple(x.shape)}; give [number of nodes, number of features].")
     if x.shape[0] == 0:
         raise BadInput(f"{name}: the graph has no nodes; give at least one.")
-    if not x.is_floating_point():
+    if x.shape[1] == 0:
+        raise BadInput(f"{name}: x has no columns; give each node at least one feature.")
+    if x.dtype not in FLOATS:
         raise BadInput(f"{name}: x has type {x.dtype}; convert it with x.float().")
     bad = ~torch.isfinite(x.float())
     if bool(bad.any()):
@@ -100,7 +107,7 @@ def _check_labels(y: Tensor, nodes: int, name: str, classes: int | None) -> None
             f"{name}: y has shape {tuple(y.shape)} for {nodes} nodes{what}; "
             f"give one label per node, [{nodes}]."
         )
-    if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+    if y.dtype not in WHOLE:
         what = "; numbers are not learned (no regression)" if y.is_floating_point() else ""
         raise BadInput(f"{name}: y has type {y.dtype}{what}; give integer class labels.")
     lowest, highest = int(y.min()), int(y.max())

@@ -151,7 +151,7 @@ def _edge_field(name: str, key: str, value: object, edges: int) -> Tensor:
     fits = value.dim() in ((1,) if key == "edge_weight" else (1, 2)) and value.shape[0] == edges
     if not fits or value.layout is not torch.strided:
         raise BadInput(f"{name}: {key} has shape {tuple(value.shape)} for {edges} edges; give {shapes}")
-    if value.is_complex():
+    if value.is_complex() or value.is_quantized:
         raise BadInput(f"{name}: {key} has type {value.dtype}; give real numbers")
     numbers = _copied(value, torch.float32)
     if not bool(torch.isfinite(numbers).all()):
@@ -227,6 +227,8 @@ def _mask(name: str, key: str, value: object, nodes: int) -> Tensor:
         raise BadInput(
             f"{name}: {key} has shape {tuple(value.shape)} for {nodes} nodes; give booleans [{nodes}]"
         )
+    if value.layout is not torch.strided:
+        raise BadInput(f"{name}: {key} is {value.layout}; convert it with {key}.to_dense()")
     if value.dtype != torch.bool:
         raise BadInput(f"{name}: {key} has type {value.dtype}; convert it with {key}.bool()")
     return _copied(value, torch.bool)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.graph.partition.partition import NodeAssignment, from_assignment
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
@@ -32,21 +32,24 @@ def parts_by_owner(
     >>> names, parts.sizes, parts.missing_links
     (('a', 'b'), (1, 2), 2)
     """
-    given = owners.tolist() if isinstance(owners, Tensor | np.ndarray) else list(owners)
+    given = owners.tolist() if isinstance(owners, Tensor | np.ndarray) else owners
+    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+        raise wrong_type("owners", owners, "give a whole number from 0 for each node, or a name for each")
+    given = list(given)
     nodes = int(graph.num_nodes or 0)
     if len(given) != nodes or not given:
         raise BadInput(f"owners names {len(given)} owners for {nodes} nodes: give one a node")
-    if all(isinstance(one, int) and not isinstance(one, bool) for one in given):
-        numbers = torch.tensor(given)
-        most = int(numbers.max()) + 1
-        absent = sorted(set(range(most)) - set(given)) if 0 < most <= nodes else []
-        if int(numbers.min()) < 0 or most > nodes or absent:
+    numbers = [one for one in given if isinstance(one, int) and not isinstance(one, bool)]
+    if len(numbers) == nodes:
+        least, most = min(numbers), max(numbers) + 1  # of Python, whose numbers may be larger than torch's
+        absent = sorted(set(range(most)) - set(numbers)) if 0 < most <= nodes else []
+        if least < 0 or most > nodes or absent:
             raise BadInput(
-                f"owners has numbers from {int(numbers.min())} to {most - 1}"
+                f"owners has numbers from {least} to {most - 1}"
                 + (f", and none is {absent[0]}" if absent else "")
                 + ": count owners from 0 without gaps, or give names"
             )
-        return owner_names(most), from_assignment("by_owner", graph, numbers, most)
+        return owner_names(most), from_assignment("by_owner", graph, torch.tensor(numbers), most)
     if not all(isinstance(one, str) for one in given):
         raise BadInput("owners mixes types: give a whole number from 0 for each node, or a name for each")
     names = tuple(sorted(set(given)))

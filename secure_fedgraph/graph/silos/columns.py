@@ -21,6 +21,7 @@ from secure_fedgraph.graph.sample.links import undirected_links
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.result import Silos
+from secure_fedgraph.graph.silos.rows import NAMES, words_of
 
 VALIDATION, TEST = 500, 1000
 """The largest numbers of validation and test rows that are drawn, as GLASU's paper draws them."""
@@ -74,12 +75,8 @@ def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: 
     order = np.random.default_rng(sub_seed(seed, "rows")).permutation(len(common))
     ordered = np.array(sorted(common), dtype=object)[order]
     places = {name: torch.tensor([table.place[row] for row in ordered]) for name, table in tables.items()}
-    _warn({name: len(table.names) - len(common) for name, table in tables.items()}, rows)
+    _warn(tables, len(common), rows)
     holders = [name for name, table in tables.items() if table.data.get("y") is not None]
-    y = _labels({name: tables[name].data.y[places[name]] for name in holders}, ordered)
-    found = int(y.max()) + 1
-    if classes is not None and found > classes:
-        raise BadInput(f"classes = {classes}: y has labels for {found}; give {found} or more")
     if not holders or len(holders) not in (1, len(tables)):
         raise BadInput(
             f"y is at {' and '.join(holders) or 'no owner'}: labels are one owner's or everybody's; "
@@ -90,6 +87,10 @@ def owners_of_columns(given: Mapping[str, Data], rows: str, seed: int, classes: 
             f"{holders[0]} has the labels and {next(iter(tables))} comes first by name: the owner with the "
             "labels has to, so rename one of them"
         )
+    labels, named = _one_numbering({name: tables[name].data for name in holders})
+    y = _labels({name: labels[name][places[name]] for name in holders}, ordered)
+    found = max(int(y.max()) + 1, named)
+    _check_classes(y, found, classes, holders)
     masks = masks_of(tables, holders, places, y, seed)
     known = torch.where(masks[0], y, UNLABELLED)
     owners = {
@@ -126,10 +127,11 @@ def table_of(name: str, data: Data, rows: str) -> Table:
     if given is None:
         raise BadInput(f"{name} has no field {rows!r}: give the names of its rows, one a row")
     if isinstance(given, torch.Tensor):
-        if given.dim() != 1 or given.is_floating_point() or given.is_complex():
+        plain = given.layout is torch.strided and not given.is_meta and given.dim() == 1
+        if not plain or given.is_floating_point() or given.is_complex():
             raise BadInput(f"{name}: {rows} is no list of whole numbers or words")
         given = given.tolist()
-    names = list(given) if isinstance(given, list | tuple | np.ndarray) else [None]
+    names = list(given) if isinstance(given, list | tuple | np.ndarray) and np.ndim(given) == 1 else [None]
     if not all(isinstance(one, str | int | np.integer) and not isinstance(one, bool) for one in names):
         raise BadInput(f"{name}: {rows} is no list of whole numbers or words")
     words = tuple(str(one) for one in names)
@@ -148,6 +150,42 @@ def table_of(name: str, data: Data, rows: str) -> Table:
         raise BadInput(f"{name}: {rows} names {nodes} rows, and x has {filled['x'].shape[0]}")
     check_graph(Data(**filled), name)
     return Table(words, place, data)
+
+
+def _one_numbering(given: Mapping[str, Data]) -> tuple[dict[str, torch.Tensor], int]:
+    """Every owner's labels by the names of all owners' classes, and how many names there are."""
+    names = {name: words_of(data, "class_names", name) for name, data in given.items()}
+    without = [name for name, words in names.items() if not words]
+    if len(without) == len(names):
+        return {name: data.y.long() for name, data in given.items()}, 0
+    if without:
+        first = next(name for name, words in names.items() if words)
+        raise BadInput(f"{first} names its classes and {without[0]} numbers them: let both do the same")
+    every = sorted({word for words in names.values() for word in words})
+    labels = {}
+    for name, data in given.items():
+        if int(data.y.max()) >= len(names[name]):
+            raise BadInput(
+                f"{name}: class_names has {len(names[name])} names, and y goes up to {int(data.y.max())}"
+            )
+        place = torch.tensor([every.index(word) for word in names[name]])
+        labels[name] = torch.where(data.y >= 0, place[data.y.long().clamp(min=0)], UNLABELLED)
+    return labels, len(every)
+
+
+def _check_classes(y: torch.Tensor, found: int, classes: int | None, holders: list[str]) -> None:
+    if classes is not None and found > classes:
+        raise BadInput(f"classes = {classes}: y has labels for {found}; give {found} or more")
+    labelled = int((y >= 0).sum())
+    if not labelled:
+        raise BadInput(f"{' and '.join(holders)}: no row that every owner has has a label; give some")
+    if classes is not None and classes > labelled:
+        raise BadInput(f"classes = {classes}: {labelled} rows that every owner has have a label; give fewer")
+    if found > labelled:  # of labels that are not numbers of classes, such as ids
+        raise BadInput(
+            f"{' and '.join(holders)}: label {found - 1} makes {found} classes for {labelled} labelled rows; "
+            "relabel them from 0 without gaps"
+        )
 
 
 def _labels(given: Mapping[str, torch.Tensor], rows: np.ndarray) -> torch.Tensor:
@@ -179,22 +217,15 @@ def masks_of(
     if not given:
         return class_split(y, sub_seed(seed, "split"), 0, VALIDATION, TEST)
     first = given[0]
-    masks = []
-    for key in MASKS:
-        mask = tables[first].data.get(key)
-        if (
-            not isinstance(mask, torch.Tensor)
-            or mask.dtype != torch.bool
-            or mask.shape != (len(tables[first].names),)
-        ):
-            raise BadInput(f"{first}: {key} is missing or no boolean a row; give all three masks or none")
-        masks.append(mask[places[first]] & (y >= 0))
+    every = {
+        name: [_mask(name, tables[name], key)[places[name]] & (y >= 0) for key in MASKS] for name in given
+    }
+    masks = every[first]
     if bool((torch.stack(masks).sum(0) > 1).any()):
         raise BadInput(f"{first}: some rows are in two masks; put each into one")
     for name in given[1:]:
-        for key, mask in zip(MASKS, masks, strict=True):
-            other = tables[name].data.get(key)
-            if not isinstance(other, torch.Tensor) or not torch.equal(other[places[name]] & (y >= 0), mask):
+        for key, mask, other in zip(MASKS, masks, every[name], strict=True):
+            if not torch.equal(other, mask):
                 raise BadInput(
                     f"{key} at {name} and at {first} differ: give the same split, or one owner's alone"
                 )
@@ -202,6 +233,18 @@ def masks_of(
         if not bool(mask.any()) and key != "val_mask":
             raise BadInput(f"{first}: {key} names no common row with a label; give one that does")
     return tuple(masks)
+
+
+def _mask(name: str, table: Table, key: str) -> torch.Tensor:
+    mask = table.data.get(key)
+    if (
+        not isinstance(mask, torch.Tensor)
+        or mask.dtype != torch.bool
+        or mask.layout is not torch.strided
+        or mask.shape != (len(table.names),)
+    ):
+        raise BadInput(f"{name}: {key} is missing or no boolean a row; give all three masks or none")
+    return mask
 
 
 def part_of(table: Table, place: torch.Tensor, y: torch.Tensor, train: torch.Tensor) -> Data:
@@ -218,11 +261,18 @@ def part_of(table: Table, place: torch.Tensor, y: torch.Tensor, train: torch.Ten
     return Data(x=table.data.x.detach().float()[place], y=y, edge_index=both, **masks)
 
 
-def _warn(alone: Mapping[str, int], rows: str) -> None:
-    lost = [f"{number} of {name}" for name, number in alone.items() if number]
-    if lost:
-        warnings.warn(
-            f"rows that not every owner has by {rows!r} are left out: {', '.join(lost)}",
-            DataWarning,
-            stacklevel=5,
+def _warn(tables: Mapping[str, Table], common: int, rows: str) -> None:
+    lost = {name: len(table.names) - common for name, table in tables.items()}
+    notes = [f"{number} of {name}" for name, number in lost.items() if number]
+    if notes:
+        notes = [f"rows that not every owner has by {rows!r} are left out: {', '.join(notes)}"]
+    for name, table in tables.items():
+        used = {rows, "x", "y", "edge_index", "num_nodes", *NAMES}
+        if table.data.get("y") is not None:
+            used |= {*MASKS}
+        unused = sorted(key for key in set(table.data.keys()) - used if table.data[key] is not None)
+        notes += (
+            [f"{name}: {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used"] if unused else []
         )
+    if notes:
+        warnings.warn("; ".join(notes), DataWarning, stacklevel=5)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput, check_whole, wrong_type
+from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.data.store import digest_of_data
 from secure_fedgraph.graph.partition.result import owner_names
 from secure_fedgraph.graph.silos.agreement import check_names
@@ -71,9 +73,25 @@ def silos_of(
         if sets or not isinstance(rows, str):
             raise BadInput(f"rows = {rows!r}: name a field of each owner's one Data, such as 'id'")
         return owners_of_columns(graphs, rows, seed, classes)
-    if sets:
-        return owners_of_sets(sets, seed, classes, holders)
-    return owners_of_graphs(graphs, seed, classes, holders)
+    made = owners_of_sets if sets else owners_of_graphs
+    silos = made(sets or graphs, seed, classes, holders)
+    _warn_of_copies(silos, holders)
+    return silos
+
+
+def _warn_of_copies(silos: Silos, holders: int) -> None:
+    """The same data at two owners are a mistake, or both hold each node, which costs twice what is said."""
+    same: dict[str, list[str]] = {}
+    for name, graph in silos.owners.items():
+        same.setdefault(digest_of_data(Data(x=graph.x, edge_index=graph.edge_index)), []).append(name)
+    names = max(same.values(), key=len)
+    if len(names) > holders:
+        warnings.warn(
+            f"{' and '.join(names)} have the same features and links: give each its own data, or say how "
+            f"many hold the same node (holders = {len(names)})",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def digest_of_silos(silos: Silos) -> str:

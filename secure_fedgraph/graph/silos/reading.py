@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+import warnings
+from collections.abc import Mapping
+from contextlib import chdir, contextmanager, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
+from pickle import UnpicklingError
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +45,8 @@ _PYG = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 """Classes of PyG that a saved ``Data`` is made of; of their fields only tensors and words are taken over."""
 _VALUES = (torch.Tensor, str, int, float, bool, type(None))
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_ABSENT = ("n/a", "na", "nan", "none", "null", "<na>", "#n/a")
+"""Words that some programs write for an empty cell, and that may be a class's name all the same."""
 
 
 def is_function(place: str) -> bool:
@@ -50,7 +55,7 @@ def is_function(place: str) -> bool:
     >>> is_function("mybank.graphs:load"), is_function("bank.csv")
     (True, False)
     """
-    return bool(_FUNCTION.fullmatch(place)) and not Path(place).exists()
+    return bool(_FUNCTION.fullmatch(place)) and not os.path.exists(place)
 
 
 def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
@@ -76,15 +81,15 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
     if is_function(place):
         return _called(name, place)
     paths = [Path(part) for part in place.split(",")] if place else []
-    if len(paths) == 1 and paths[0].is_dir():
+    if len(paths) == 1 and os.path.isdir(paths[0]):
         paths = [found for kind in (NODES, EDGES) if (found := _in_folder(name, paths[0], kind)) is not None]
     if not 1 <= len(paths) <= 2:
         raise BadInput(
             f"--silo {name}={place}: give a folder, a file, two tables (nodes,edges) or module:function"
         )
     for path in paths:
-        if not path.is_file():
-            raise BadInput(f"--silo {name}: {str(path)!r} is no file")
+        if not os.path.isfile(path):  # False for a name that is too long, where Path.is_file raises
+            raise BadInput(f"--silo {name}: {str(path)[:200]!r} is no file")
         if path.stat().st_size > MOST:
             raise BadInput(f"--silo {name}: {str(path)!r} has more than {MOST >> 30} GiB")
     if paths[0].suffix == ".pt" and len(paths) == 1:
@@ -93,11 +98,16 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
         if path.suffix not in TABLES:
             raise BadInput(f"--silo {name}: {path.name!r} is no {', '.join(TABLES)} or .pt file")
     key = rows or "id"
-    nodes = _table(name, paths[0])
+    nodes = _table(name, paths[0], (key, LABEL, SPLIT), named=(key,))
+    if key not in nodes and not nodes.index.equals(_pandas().RangeIndex(len(nodes))):
+        raise BadInput(
+            f"--silo {name}: {paths[0].name} has no column {key!r}, and an index of its own without a name: "
+            f"name the index {key!r}, or reset it"
+        )
     data = _of_nodes(name, paths[0], nodes, key, named=rows is not None)
     if len(paths) == 2:
-        names = nodes[key] if key in nodes else np.arange(len(nodes))
-        _add_links(name, paths[1], data, np.asarray(names))
+        names = _words(nodes[key]) if key in nodes else [str(number) for number in range(len(nodes))]
+        _add_links(name, paths[1], data, names)
     else:
         data.edge_index = torch.zeros(2, 0, dtype=torch.long)
     return data
@@ -105,6 +115,12 @@ def read_silo(name: str, place: str, rows: str | None = None) -> OwnData:
 
 def _in_folder(name: str, folder: Path, kind: str) -> Path | None:
     found = [path for suffix in TABLES if (path := folder / f"{kind}{suffix}").is_file()]
+    for path in sorted(folder.glob("*")):  # Edges.csv, edges.tsv: left out, an owner would have no links
+        if not found and path.name.partition(".")[0].lower() == kind:
+            raise BadInput(
+                f"--silo {name}: {path.name!r} in {folder} is no file called {kind}.csv or {kind}.parquet: "
+                "rename it, or move it away"
+            )
     if len(found) > 1:
         raise BadInput(f"--silo {name}: {folder} has {found[0].name} and {found[1].name}: keep one")
     if not found and kind == NODES:
@@ -117,9 +133,13 @@ def _called(name: str, place: str) -> OwnData:
     if "" not in sys.path:  # as an own algorithm is found: beside the command's user
         sys.path.insert(0, "")
     try:
-        made: Any = getattr(importlib.import_module(module), function)()
-    except Exception as error:  # what somebody else's code raises
-        raise BadInput(f"--silo {name}={place} fails: {type(error).__name__}: {error}") from error
+        # standard output and the working folder are the command's own: --json prints one object, and --out
+        # may be relative
+        with redirect_stdout(sys.stderr), chdir("."):
+            made: Any = getattr(importlib.import_module(module), function)()
+    except (Exception, SystemExit) as error:  # what somebody else's code raises
+        why = (str(error).splitlines() or [""])[0][:160]
+        raise BadInput(f"--silo {name}={place} fails: {type(error).__name__}: {why}") from error
     return _own_data(name, place, made)
 
 
@@ -127,11 +147,11 @@ def _saved(name: str, path: Path) -> OwnData:
     try:
         with torch.serialization.safe_globals(_PYG):
             made = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged files raise anything
-        why = (str(error).splitlines() or [""])[0][:160]
+    except Exception as error:  # damaged files raise anything; torch's advice is to run the pickle
+        why = "" if isinstance(error, UnpicklingError) else (str(error).splitlines() or [""])[0][:160]
         raise BadInput(
-            f"--silo {name}: {path.name!r} is no file of tensors alone ({type(error).__name__}: {why}); save "
-            "it with torch.save(data.to_dict(), ...)"
+            f"--silo {name}: {path.name!r} is no file of tensors alone ({type(error).__name__}"
+            f"{why and ': '}{why}); save it with torch.save(data.to_dict(), ...)"
         ) from None
     return _own_data(name, path.name, made)
 
@@ -153,13 +173,27 @@ def _plain(made: Data | dict[str, object]) -> Data:
     """A fresh graph of the same fields, as far as these are tensors, numbers or lists of words and numbers.
 
     Raises:
-        TypeError: for a field of another type, a tensor's subclass for instance.
+        TypeError: for a field of another type, a tensor's subclass for instance, and for a tensor without
+            numbers of its own.
+        ValueError: for a name that PyG keeps for itself, and for tensors that are larger than a file may be:
+            one number in a file can be expanded to any shape.
     """
     fields = dict(made) if isinstance(made, dict) else dict(made._store._mapping)
+    fields.pop("num_nodes", None)  # x says how many there are; a number of its own may be any
+    size = 0
     for key, value in fields.items():
         listed = value if isinstance(value, list | tuple) else [value]
         if not isinstance(key, str) or not all(type(one) in _VALUES for one in listed):
             raise TypeError(f"field {str(key)[:40]!r} is of type {type(value).__name__}")
+        if key.startswith("_"):
+            raise ValueError(f"field {key[:40]!r} has a name that PyG keeps for itself: leave it out")
+        for one in listed:
+            if isinstance(one, torch.Tensor):
+                if one.is_nested or one.is_meta:
+                    raise TypeError(f"field {key[:40]!r} is a tensor without a shape or without numbers")
+                size += one.numel() * one.element_size()
+    if size > MOST:
+        raise ValueError(f"its tensors take more than {MOST >> 30} GiB")
     return Data.from_dict(fields)
 
 
@@ -172,19 +206,72 @@ def _pandas() -> ModuleType:
         ) from None
 
 
-def _table(name: str, path: Path) -> pd.DataFrame:
-    read: Callable[..., pd.DataFrame] = (
-        _pandas().read_csv if path.suffix == ".csv" else _pandas().read_parquet
-    )
+def _table(name: str, path: Path, known: tuple[str, ...], named: tuple[str, ...]) -> pd.DataFrame:
+    """A table with columns of different names.
+
+    Args:
+        name: the owner's, for messages.
+        path: of a ``.csv`` or ``.parquet`` file.
+        known: columns with a meaning of their own.
+        named: those of them that name nodes. Of a ``.csv`` they are words as they stand, so that 01 is not 1.
+
+    Raises:
+        BadInput: for a table that cannot be read, or only by a guess.
+    """
+    read = _comma_separated if path.suffix == ".csv" else _parquet
     with _readable(name, path):
-        table = read(path, engine="pyarrow") if path.suffix != ".csv" else read(path)
-    if not len(table):
-        raise BadInput(f"--silo {name}: {path.name} has no rows")
+        table = read(path, named)
+    table.columns = [str(column) for column in table.columns]
+    meanings = {column.lower(): column for column in known}
+    for number, column in enumerate(table.columns):
+        if not column.strip():
+            raise BadInput(
+                f"--silo {name}: {path.name}, column {number + 1} has no name: name it, or leave it out, "
+                "with to_csv(index=False) for instance"
+            )
+        meant = meanings.get(column.strip().lower(), column)
+        if meant != column:  # it would be a feature, the label too
+            raise BadInput(f"--silo {name}: {path.name} has column {column!r}: write {meant!r}, or rename it")
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise BadInput(f"--silo {name}: {path.name} has column {str(twice[0])!r} twice; rename one")
-    table.columns = [str(column) for column in table.columns]
+    if not len(table):
+        raise BadInput(f"--silo {name}: {path.name} has no rows")
     return table
+
+
+def _comma_separated(path: Path, named: tuple[str, ...]) -> pd.DataFrame:
+    pandas = _pandas()
+    # as it stands, since pandas renames the second of two columns of a name
+    first = pandas.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
+    columns = first.iloc[0].tolist()
+    if len(columns) == 1 and re.search("[;\t]", columns[0]):
+        raise ValueError("its columns are not separated by commas; save it with commas")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
+        try:
+            table: pd.DataFrame = pandas.read_csv(
+                path,
+                dtype={column: str for column in named if column in columns},
+                keep_default_na=False,  # NA may be a class, or somebody's id
+                na_values=[""],
+                low_memory=False,  # one type a column: in pieces, 1 and 1.0 would be two classes
+                index_col=False,  # longer rows would make an index of the first column
+            )
+        except pandas.errors.ParserWarning:
+            raise ValueError("its rows have more fields than its first line names") from None
+    table.columns = columns
+    return table
+
+
+def _parquet(path: Path, named: tuple[str, ...]) -> pd.DataFrame:
+    pandas = _pandas()
+    facts = importlib.import_module("pyarrow.parquet").read_metadata(path)
+    if facts.num_rows * facts.num_columns * 4 > MOST:  # a row of a few bits can be a gigabyte of floats
+        raise ValueError(f"its {facts.num_rows} rows take more than {MOST >> 30} GiB")
+    table: pd.DataFrame = pandas.read_parquet(path, engine="pyarrow")
+    # an index that has a name is a column to whoever saved it
+    return table.reset_index() if any(level is not None for level in table.index.names) else table
 
 
 @contextmanager
@@ -195,7 +282,9 @@ def _readable(name: str, path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # parsers raise what they like
         why = (str(error).splitlines() or [""])[0][:160]
-        raise BadInput(f"--silo {name}: {path.name} cannot be read: {type(error).__name__}: {why}") from None
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        mend = "; save it as UTF-8" if isinstance(error, UnicodeError) else ""
+        raise BadInput(f"--silo {name}: {path.name} cannot be read: {kind}{why}{mend}") from None
 
 
 def _of_nodes(name: str, path: Path, table: pd.DataFrame, key: str, named: bool) -> Data:
@@ -212,11 +301,13 @@ def _of_nodes(name: str, path: Path, table: pd.DataFrame, key: str, named: bool)
     if key in table:
         if table[key].isna().any():
             raise BadInput(f"--silo {name}: {path.name} has a row without {key}")
-        if table[key].duplicated().any():
-            twice = table[key][table[key].duplicated()].iloc[0]
-            raise BadInput(f"--silo {name}: {path.name} has {key} {str(twice)[:60]!r} more than once")
+        words = _words(table[key])
+        again = _pandas().Index(words).duplicated()
+        if again.any():
+            twice = words[int(again.argmax())]
+            raise BadInput(f"--silo {name}: {path.name} has {key} {twice[:60]!r} more than once")
         if named:
-            data[key] = [str(one) for one in table[key].tolist()]
+            data[key] = words
     if LABEL in table:
         data.y, classes = _labels(name, path, table[LABEL])
         if classes:
@@ -233,13 +324,17 @@ def _of_nodes(name: str, path: Path, table: pd.DataFrame, key: str, named: bool)
         part = words.map({**SPLITS, "": -1}).to_numpy(dtype=np.int64)
         for number, mask in enumerate(MASKS):
             data[mask] = torch.from_numpy(np.array(part == number))
+    if LABEL not in table and not named:
+        raise BadInput(
+            f"--silo {name}: {path.name} has no column {LABEL!r}: give it; owners of columns need --rows"
+        )
     return data
 
 
 def _numbers(name: str, path: Path, table: pd.DataFrame, columns: list[str]) -> np.ndarray:
+    is_number, is_complex = _pandas().api.types.is_numeric_dtype, _pandas().api.types.is_complex_dtype
     for column in columns:
-        kind = table[column].dtype
-        if not isinstance(kind, np.dtype) or kind.kind not in "iufb":
+        if not is_number(table[column]) or is_complex(table[column]):
             word = _first_word(table[column])
             raise BadInput(
                 f"--silo {name}: {path.name}, column {column!r} holds {word}: give numbers, or leave the "
@@ -250,14 +345,17 @@ def _numbers(name: str, path: Path, table: pd.DataFrame, columns: list[str]) -> 
             raise BadInput(
                 f"--silo {name}: {path.name}, column {column!r} is empty in row {row + 1}; fill it in"
             )
-    return np.array(table[columns].to_numpy(dtype=np.float32), order="C")
+    with np.errstate(over="ignore"):  # infinite numbers are refused with the graph
+        return np.array(table[columns].to_numpy(dtype=np.float32), order="C")
 
 
 def _first_word(column: pd.Series[Any]) -> str:
     for value in column:
         try:
-            float(value)
+            number = float(value)
         except (TypeError, ValueError):
+            return repr(value)[:40]
+        if isinstance(value, str) and not np.isfinite(number):
             return repr(value)[:40]
     return "something else than numbers"
 
@@ -269,21 +367,37 @@ def _labels(name: str, path: Path, column: pd.Series[Any]) -> tuple[torch.Tensor
     if not len(given):
         return torch.full((len(column),), -1), []
     values = np.full(len(column), -1, dtype=np.int64)
-    if isinstance(given.dtype, np.dtype) and np.issubdtype(given.dtype, np.number):
+    kinds = _pandas().api.types
+    if kinds.is_numeric_dtype(given) and not kinds.is_bool_dtype(given):
         numbers = given.to_numpy(dtype=np.float64)
         if not np.array_equal(numbers, np.round(numbers)) or abs(numbers).max() > 2**31:
-            raise BadInput(f"--silo {name}: {path.name}, label is no whole number: classes are, or words")
+            odd = numbers[(numbers != np.round(numbers)) | (abs(numbers) > 2**31)][0]
+            raise BadInput(
+                f"--silo {name}: {path.name}, label is no whole number ({odd:g}): number classes from 0, or "
+                "give words"
+            )
         values[~absent] = numbers.astype(np.int64)
         return torch.from_numpy(values), []
     words = given.astype(str).str.strip()
     classes = sorted(set(words) - {""})
+    if odd_word := next((word for word in classes if word.lower() in _ABSENT), None):
+        raise BadInput(
+            f"--silo {name}: {path.name}, label {odd_word!r} may be a class or no label: leave it empty, or "
+            "name the class otherwise"
+        )
     place = {word: number for number, word in enumerate(classes)} | {"": -1}
     values[~absent] = words.map(place).to_numpy(dtype=np.int64)
     return torch.from_numpy(values), classes
 
 
-def _add_links(name: str, path: Path, data: Data, names: np.ndarray) -> None:
-    pandas, table = _pandas(), _table(name, path)
+def _words(column: pd.Series[Any]) -> list[str]:
+    """What names nodes, as words: ids of a parquet file may be numbers, those of a .csv are not."""
+    whole = (isinstance(one, float) and one.is_integer() for one in column)
+    return [str(int(one) if number else one).strip() for one, number in zip(column, whole, strict=True)]
+
+
+def _add_links(name: str, path: Path, data: Data, names: list[str]) -> None:
+    pandas, table = _pandas(), _table(name, path, (*ENDS, WEIGHT), named=ENDS)
     for column in ENDS:
         if column not in table:
             raise BadInput(
@@ -292,7 +406,12 @@ def _add_links(name: str, path: Path, data: Data, names: np.ndarray) -> None:
     place = pandas.Index(names)
     ends = []
     for column in ENDS:
-        found = place.get_indexer(table[column])
+        if table[column].isna().any():
+            row = int(table[column].isna().to_numpy().argmax())
+            raise BadInput(
+                f"--silo {name}: {path.name}, column {column!r} is empty in row {row + 1}; fill it in"
+            )
+        found = place.get_indexer(_words(table[column]))
         if (found < 0).any():
             row = int(np.flatnonzero(found < 0)[0])
             end = str(table[column].iloc[row])[:60]
@@ -340,11 +459,21 @@ def _read(places: tuple[tuple[str, str], ...], rows: str | None, _: tuple[str, .
     return {name: read_silo(name, place, rows) for name, place in places}
 
 
+def _behind(place: str) -> list[Path]:
+    """The files that a place names or, of a folder, those that are read; none for a function."""
+    tables = [f"{kind}{suffix}" for kind in (NODES, EDGES) for suffix in TABLES]
+    paths = [] if is_function(place) else [Path(part) for part in place.split(",")]
+    files = [
+        one
+        for path in paths
+        for one in ([path / table for table in tables] if os.path.isdir(path) else [path])
+    ]
+    return [one for one in files if os.path.isfile(one)]
+
+
 def state_of(place: str) -> str:
     """What changes when the files behind a place do; nothing for a function."""
-    paths = [] if is_function(place) else [Path(part) for part in place.split(",")]
-    inside = [one for path in paths if path.is_dir() for one in sorted(path.iterdir())]
-    states = [(str(one), one.stat()) for one in (*paths, *inside) if one.exists()]
+    states = [(str(one), one.stat()) for one in _behind(place)]
     return " ".join(f"{name} {state.st_size} {state.st_mtime_ns}" for name, state in states)
 
 
@@ -353,10 +482,7 @@ def digest_of_places(places: Mapping[str, str]) -> str:
     digest = hashlib.sha256()
     for name, place in sorted(places.items()):
         digest.update(f"{name}={place} ".encode())
-        paths = [] if is_function(place) else [Path(part) for part in place.split(",")]
-        for path in paths:
-            for one in sorted(path.iterdir()) if path.is_dir() else [path]:
-                if one.is_file():
-                    with one.open("rb") as file:
-                        digest.update(hashlib.file_digest(file, "sha256").digest())
+        for path in _behind(place):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

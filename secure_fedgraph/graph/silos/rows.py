@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
-from secure_fedgraph.graph.data.checks import check_owner
+from secure_fedgraph.graph.data.checks import WHOLE, check_owner
 from secure_fedgraph.graph.data.own_graph import DataWarning, checked_graph
 from secure_fedgraph.graph.data.splits import MASKS, stratified
 from secure_fedgraph.graph.kinds import GraphDataset, GraphSetDataset
@@ -81,6 +81,7 @@ def owners_of_sets(
     _warn(notes)
     schema = agreed(declared, GraphSetDataset.kind, classes)
     _renumber(owners, declared)
+    _check_labels(owners, schema.classes)
     if not any(bool(graph.test_mask.any()) for graph in owners.values()):
         raise BadInput("no owner has a graph to test on: give one more graphs, or masks that name some")
     counts = [len(graph.y) for graph in owners.values()]
@@ -146,14 +147,25 @@ def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
         if not isinstance(graph, Data):
             raise BadInput(f"{place} is a {type(graph).__name__}; give PyG Data")
         y = graph.get("y")
-        if not isinstance(y, torch.Tensor) or y.numel() != 1 or y.is_floating_point() or int(y) < 0:
+        whole = isinstance(y, torch.Tensor) and y.dtype in WHOLE and y.layout is torch.strided
+        if not whole or y.is_meta or y.numel() != 1 or int(y) < 0:
             raise BadInput(f"{place}: y is the class of the whole graph; give one whole number from 0")
-        nodes = torch.full((int(graph.num_nodes or 0),), int(y))
+        x = graph.get("x")  # num_nodes may be any number, and this one is checked below
+        nodes = torch.full(x.shape[:1] if isinstance(x, torch.Tensor) else (0,), int(y))
         checked_graph(Data(**{**graph.to_dict(), "y": nodes, **dict.fromkeys(MASKS)}), place, 0, also=NAMES)
         if [key for key in ("edge_attr",) if graph.get(key) is not None] != carried:
             raise BadInput(f"{place}: some graphs have edge_attr and some do not; give it to all or to none")
         if graph.x.shape[1] != graphs[0].x.shape[1]:
             raise BadInput(f"{place} has {graph.x.shape[1]} features, and graph 0 {graphs[0].x.shape[1]}")
+        for key in carried:
+            if graph[key].shape[1:] != graphs[0][key].shape[1:]:
+                raise BadInput(
+                    f"{place}: {key} has shape {tuple(graph[key].shape)}, and graph 0 has "
+                    f"{tuple(graphs[0][key].shape)}; give the same columns to all"
+                )
+        for key in NAMES:  # the first graph's stand for all
+            if words_of(graph, key, place) != words_of(graphs[0], key, name):
+                raise BadInput(f"{place}: {key} differs from that of graph 0; give the same to all")
     plain = [
         Data(
             x=graph.x.detach().float().clone(),
@@ -164,13 +176,15 @@ def _packed(name: str, graphs: Sequence[Data], seed: int) -> Data:
         for graph in graphs
     ]
     packed = pack(plain)
-    given = [key for key in MASKS if graphs[0].get(key) is not None]
+    given = any(graph.get(key) is not None for graph in graphs for key in MASKS)
     if not given:
         masks: tuple[torch.Tensor, ...] = stratified(packed.y, seed, 0.9, 0.0)
     else:
         masks = tuple(_graph_mask(name, graphs, key) for key in MASKS)
         if bool((torch.stack(masks).sum(0) > 1).any()):
             raise BadInput(f"{name}: some graphs are in two masks; put each into one")
+    if not bool(masks[0].any()):
+        raise BadInput(f"{name}: train_mask names no graph; give at least one")
     for key, mask in zip(MASKS, masks, strict=True):
         packed[key] = mask
     return packed
@@ -189,7 +203,7 @@ def _graph_mask(name: str, graphs: Sequence[Data], key: str) -> torch.Tensor:
 def _declared(data: Data, graph: Data, name: str) -> Declaration:
     attributes = graph.get("edge_attr")
     columns = NO_EDGE_ATTR if attributes is None else 0 if attributes.dim() == 1 else attributes.shape[1]
-    features, classes = (_words(data, key, name) for key in NAMES)
+    features, classes = (words_of(data, key, name) for key in NAMES)
     width, largest = graph.x.shape[1], int(graph.y.max()) + 1
     if features and len(features) != width:
         raise BadInput(f"{name}: feature_names has {len(features)} names for {width} features")
@@ -199,7 +213,12 @@ def _declared(data: Data, graph: Data, name: str) -> Declaration:
     return Declaration(width, len(classes) or largest, features, classes, weighted, columns)
 
 
-def _words(data: Data, key: str, name: str) -> tuple[str, ...]:
+def words_of(data: Data, key: str, name: str) -> tuple[str, ...]:
+    """The names in a field, none where the field is missing.
+
+    Raises:
+        BadInput: for anything but a list of different words.
+    """
     given = data.get(key)
     if given is None:
         return ()

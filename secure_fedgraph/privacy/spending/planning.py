@@ -17,6 +17,8 @@ from secure_fedgraph.protocol.channel import Channel
 WIDTH = 2**24
 """Values of an upload that a plan assumes: what they add to delta is far below anything else."""
 TRAINING = "training"
+SCORES = "metrics"
+"""The channel of owners' scores, :attr:`Algorithm.METRICS <secure_fedgraph.algorithm.Algorithm.METRICS>`."""
 """The name of clients' noisy steps in a plan, beside its channels and randomised inputs."""
 _AGAIN = 1e3
 """How many times more noise than the search gave is tried before planning gives up."""
@@ -295,13 +297,15 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
             raise BudgetExhausted(
                 f"channel {name!r} under {protection}: no noise protects one {budget.unit} "
                 f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
-                + _mend(protection, budget)
+                + _mend(name, protection, budget)
             )
         costs[cost] += times
     return costs
 
 
-def _mend(protection: str, budget: Budget) -> str:
+def _mend(channel: str, protection: str, budget: Budget) -> str:
+    if channel == SCORES and budget.unit != "client":
+        return "evaluation=referee keeps scores outside of the federation"
     if protection.startswith("central_dp") and budget.against == "server":
         return "the server sees it before the noise; give --against outsider, or use distributed_dp"
     if budget.unit == "client":

@@ -78,6 +78,10 @@ def label(value: int) -> torch.Tensor:
         ({"edge_index": torch.zeros(5, 2, dtype=torch.long)}, r"shape \(5, 2\); give \[2, number of edges\]"),
         ({"edge_index": torch.zeros(2, 5)}, "edge_index has type torch.float32"),
         ({"edge_index": None}, "no tensor 'edge_index'"),
+        ({"x": torch.zeros(20, 0)}, "x has no columns"),
+        ({"x": torch.zeros(20, 4, device="meta")}, "x is a nested tensor or has no numbers"),
+        ({"x": torch.zeros(20, 4).to(torch.float8_e4m3fn)}, "x has type torch.float8_e4m3fn"),
+        ({"y": torch.zeros(20).to(torch.uint64)}, "y has type torch.uint64"),
     ],
 )
 def test_unusable_graphs_are_refused_in_words(changes: dict[str, object], words: str) -> None:

@@ -31,6 +31,10 @@ def test_numbers_and_names() -> None:
         ([0, "a", 0, 0], "mixes types"),
         ([0.0, 1.0, 0.0, 1.0], "mixes types"),
         (["a", "../b", "a", "a"], "owner '../b'"),
+        ([0, 1, 0, 2**70], "without gaps"),
+        (5, "owners is an int"),
+        (torch.tensor(1), "owners is a Tensor"),
+        ("abab", "owners is a str"),
     ],
 )
 def test_vectors_that_cannot_be_used(owners: list[object], words: str) -> None:

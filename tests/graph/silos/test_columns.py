@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import DataWarning
+from secure_fedgraph.graph.data.splits import MASKS
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.silos.given import silos_of
 from secure_fedgraph.graph.silos.result import Silos
@@ -101,12 +103,71 @@ def test_words_and_numbers_name_the_same_row() -> None:
             lambda g: g["a"].__setattr__("train_mask", torch.ones(ROWS, dtype=torch.bool)),
             "val_mask is missing",
         ),
+        (lambda g: g["b"].__setattr__("id", torch.arange(ROWS).to_sparse()), "b: id is no list"),
+        (lambda g: g["b"].__setattr__("id", np.array(5)), "b: id is no list"),
+        (lambda g: g["a"].__setattr__("y", 10**12 + shuffled(1) % 3), "a: label 1000000000002"),
+        (lambda g: g["a"].__setattr__("class_names", ["p", "q"]), "a: class_names has 2 names"),
     ],
 )
 def test_tables_that_cannot_be_used(change, words: str) -> None:
     given = two()
     change(given)
     with pytest.raises(BadInput, match=words):
+        silos_of(given, 0, rows="id")
+
+
+def both(**fields: object) -> dict[str, Data]:
+    """Two owners with labels and masks."""
+    given = two(**fields)
+    for one in given.values():
+        rows = torch.tensor(one.id)
+        one.y = rows % 2
+        for place, key in enumerate(MASKS):
+            one[key] = rows % 3 == place
+    return given
+
+
+@pytest.mark.parametrize("wrong", [torch.ones(5, dtype=torch.bool), torch.ones(ROWS), "x"])
+def test_masks_of_the_second_owner_of_labels(wrong: object) -> None:
+    given = both()
+    silos_of(given, 0, rows="id")
+    given["b"].test_mask = wrong
+    with pytest.raises(BadInput, match="b: test_mask is missing or no boolean"):
+        silos_of(given, 0, rows="id")
+
+
+def test_named_classes_get_one_numbering() -> None:
+    """Each labels half of the rows: nothing would show that 0 is another class at the other."""
+    given = both()
+    for one, (half, names) in zip(given.values(), ((0, ["p", "q"]), (1, ["q", "r"])), strict=True):
+        rows = torch.tensor(one.id)
+        one.y = torch.where(rows // 15 == half, rows % 2, -1)
+        one.class_names = names
+    silos = silos_of(given, 0, rows="id")
+    rows = aligned(silos)
+    assert torch.equal(silos.test_set.labels, rows % 2 + rows // 15) and silos.schema.classes == 3
+    del given["b"].class_names
+    with pytest.raises(BadInput, match="a names its classes and b numbers them"):
+        silos_of(given, 0, rows="id")
+
+
+def test_rows_with_labels_that_others_lack() -> None:
+    given = two()
+    given["a"].y = torch.where(torch.tensor(given["a"].id) < 10, 1, -1)
+    given["b"] = table(torch.arange(10, ROWS), 1)
+    with pytest.warns(DataWarning), pytest.raises(BadInput, match="a: no row that every owner has"):
+        silos_of(given, 0, rows="id")
+
+
+def test_more_classes_than_labelled_rows() -> None:
+    with pytest.raises(BadInput, match="classes = 1000000000"):
+        silos_of(two(), 0, classes=10**9, rows="id")
+
+
+def test_what_is_not_used_is_named_with_its_owner() -> None:
+    given = two(edge_weight=torch.ones(0))
+    given["b"].test_mask = torch.ones(ROWS, dtype=torch.bool)  # of an owner without labels
+    with pytest.warns(DataWarning, match="a: edge_weight is not used; b: test_mask is not used"):
         silos_of(given, 0, rows="id")
 
 

@@ -91,15 +91,22 @@ def test_no_pickle_of_a_file_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not Path("exploded").exists()
 
 
-def test_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "bank_of_mine.py").write_text(
         "import torch\nfrom torch_geometric.data import Data\n"
         "def load():\n    return Data(x=torch.ones(1, 1))\ndef fails():\n    return 1 / 0\n"
+        "def leaves():\n    raise SystemExit(0)\ndef speaks():\n    print('loading')\n    return load()\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert isinstance(read_silo("bank", "bank_of_mine:load"), Data)
     with pytest.raises(BadInput, match="fails: ZeroDivisionError"):
         read_silo("bank", "bank_of_mine:fails")
+    with pytest.raises(BadInput, match="fails: SystemExit"):
+        read_silo("bank", "bank_of_mine:leaves")
+    read_silo("bank", "bank_of_mine:speaks")
+    assert capsys.readouterr() == ("", "loading\n")  # --json prints one object and nothing else
 
 
 @pytest.mark.parametrize(
@@ -117,6 +124,18 @@ def test_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (NODES, "source,weight\nn1,1\n", "no column 'target'"),
         (NODES, "source,target\nn1,n2\nn1,n9\n", "row 2: target 'n9' is no node"),
         (NODES, "source,target,weight\nn1,n2,1\nn2,n1,2\n", "row 2: this link stands twice"),
+        (NODES, "source,target\nn1,n2\n,n2\n", "column 'source' is empty in row 2"),
+        (NODES, "Source,target\nn1,n2\n", "column 'Source'"),
+        ("id,label,age\nn1,0,3,9\nn2,1,4,9\n", EDGES, "more fields than"),  # age was read as the label
+        ("id;label;age\nn1;0;1,5\n", EDGES, "commas"),
+        ("id,age,age\nn1,3,4\n", EDGES, "column 'age' twice"),
+        ("id,label,label,age\nn1,0,0,3\n", EDGES, "column 'label' twice"),  # one was a feature
+        ("id, label,age\nn1,0,3\n", EDGES, "column ' label'"),
+        ("ID,label,age\n1,0,3\n", EDGES, "column 'ID'"),
+        (",id,label,age\n0,n1,0,3\n", EDGES, "column 1 has no name"),
+        ("id,age\nn1,3\n", EDGES, "no column 'label'"),
+        ("id,age,label\nn1,3,NA\nn2,3,EU\n", EDGES, "label 'NA'"),
+        ("id,age,label\nn1,nan,0\n", EDGES, "column 'age' holds 'nan'"),
     ],
 )
 def test_tables_with_mistakes(folder: Path, nodes: str, edges: str, words: str) -> None:
@@ -127,12 +146,16 @@ def test_tables_with_mistakes(folder: Path, nodes: str, edges: str, words: str) 
     assert "bank" in str(raised.value)
 
 
-@pytest.mark.parametrize("place", ["", "nowhere.csv", "a.csv,b.csv,c.csv", "/dev/null", "nodes.txt"])
+@pytest.mark.parametrize(
+    "place", ["", "nowhere.csv", "a.csv,b.csv,c.csv", "/dev/null", "nodes.txt", "x" * 5000]
+)
 def test_places_that_are_none(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     (folder / "nodes.txt").write_text(NODES)
     with pytest.raises(BadInput, match="--silo bank"):
         read_silo("bank", place)
+    with pytest.raises(BadInput, match="--silo bank"):
+        read_silos({"bank": place})
 
 
 def test_a_file_that_changes_is_read_again(folder: Path) -> None:
@@ -143,7 +166,86 @@ def test_a_file_that_changes_is_read_again(folder: Path) -> None:
     assert read_silos(places)["bank"] is not before and digest_of_places(places) != digest
 
 
+def test_words_of_another_encoding(folder: Path) -> None:
+    (folder / "nodes.csv").write_bytes("id,age,label\nn1,3,café\n".encode("latin-1"))
+    with pytest.raises(BadInput, match="UTF-8"):
+        read_silo("bank", str(folder))
+
+
+def test_ids_are_words_as_they_stand(folder: Path) -> None:
+    (folder / "nodes.csv").write_text("id,age,label\n7,3,0\n007,4,1\nNA,5,1\n")
+    (folder / "edges.csv").write_text("source,target\n007,NA\n")  # all numbers, or read as missing
+    data = read_silo("bank", str(folder), rows="id")
+    assert isinstance(data, Data) and data["id"] == ["7", "007", "NA"]
+    assert data.edge_index.tolist() == [[1, 2], [2, 1]]
+
+
+def test_numbers_of_parquet_name_the_nodes_of_a_csv(folder: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    (folder / "nodes.csv").unlink()
+    nodes = pandas.DataFrame(
+        {"age": [3, 4], "label": pandas.array([1, None], dtype="Int64")}, index=[8.0, 7.0]
+    )
+    (folder / "edges.csv").write_text("source,target\n7,7\n")
+    for name, words in (("id", None), (None, "no column 'id'")):
+        nodes.rename_axis(name).to_parquet(folder / "nodes.parquet")
+        if words is None:  # an index with a name is a column
+            data = read_silo("bank", str(folder))
+            assert isinstance(data, Data) and data.edge_index.tolist() == [[1], [1]]
+            assert data.y.tolist() == [1, -1] and "class_names" not in data
+        else:
+            with pytest.raises(BadInput, match=words):
+                read_silo("bank", str(folder))
+
+
+def test_a_parquet_file_that_unpacks_to_more_than_a_file_may_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    pandas.DataFrame({"age": [0] * 100_000}).to_parquet(tmp_path / "nodes.parquet")
+    monkeypatch.setattr("secure_fedgraph.graph.silos.reading.MOST", 100_000)
+    assert (tmp_path / "nodes.parquet").stat().st_size < 100_000
+    with pytest.raises(BadInput, match=r"nodes.parquet cannot be read: its 100000 rows"):
+        read_silo("bank", str(tmp_path))
+
+
+@pytest.mark.parametrize("other", ["Edges.csv", "edges.tsv", "edges.csv.gz"])
+def test_a_table_of_links_under_another_name_is_not_left_out(folder: Path, other: str) -> None:
+    (folder / "edges.csv").rename(folder / other)
+    with pytest.raises(BadInput, match=re.escape(other)):
+        read_silo("bank", str(folder))
+
+
+def test_a_link_to_nowhere_is_no_table_of_links(folder: Path) -> None:
+    (folder / "edges.csv").unlink()
+    (folder / "edges.csv").symlink_to(folder / "nowhere")
+    with pytest.raises(BadInput, match=r"edges\.csv"):
+        read_silo("bank", str(folder))
+
+
 def test_a_field_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
     torch.save({"x": torch.ones(1, 1), "more": {"of": "it"}}, tmp_path / "graph.pt")
     with pytest.raises(BadInput, match="field 'more' is of type dict"):
         read_silo("bank", str(tmp_path / "graph.pt"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("x", torch.ones(1, 1).expand(10**6, 10**6)),  # four bytes in the file
+        ("x", torch.ones(2, 2, device="meta")),
+        ("_mapping", 5),
+    ],
+)
+def test_fields_that_are_no_data(tmp_path: Path, field: str, value: object) -> None:
+    torch.save({field: value}, tmp_path / "graph.pt")
+    with pytest.raises(BadInput, match=r"bank: 'graph.pt' is no graph"):
+        read_silo("bank", str(tmp_path / "graph.pt"))
+
+
+def test_a_number_of_nodes_is_not_believed(tmp_path: Path) -> None:
+    torch.save({"x": torch.ones(2, 1), "num_nodes": 10**13}, tmp_path / "graph.pt")
+    data = read_silo("bank", str(tmp_path / "graph.pt"))
+    assert isinstance(data, Data) and data.num_nodes == 2
