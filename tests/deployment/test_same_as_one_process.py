@@ -1,0 +1,119 @@
+"""Over the way of a deployment a run is what it is in one process, bit for bit where no noise is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from banks import Calls, banks, clubs, federation_of
+from torch_geometric.data import Data
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.deployment.aligning import Aligner, row_names_in
+from secure_fedgraph.deployment.letters import ASK
+from secure_fedgraph.deployment.own_data import common_rows
+from secure_fedgraph.deployment.silos import Silos
+from secure_fedgraph.experiment.results import weights
+from secure_fedgraph.graph.data.synthetic import citation
+from secure_fedgraph.graph.seeds import sub_seed
+from secure_fedgraph.protocol.message import Message
+
+ROWS = [
+    ("fedsage", "masked", {"hidden": [8, 4]}),
+    ("fedsage+", "strictest", {"federated_epochs": 1, "hidden": [8, 4]}),
+    ("fedavg", "plaintext", {"hidden": [8, 4]}),
+    ("apflgate", "masked", {}),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "policy", "training"), ROWS)
+def test_weights_are_those_of_one_process(
+    tmp_path: Path, algorithm: str, policy: str, training: dict[str, Any]
+) -> None:
+    data = banks()
+    silos = federation_of(
+        tmp_path, data, algorithm=algorithm, policy=policy, rounds=2, training=training, allow_plaintext=True
+    )
+    result = silos.serve(silos.start_all())
+    run = sfg.train(
+        ALGORITHMS[algorithm](**training), sfg.federate(data), policy, rounds=2, allow_plaintext=True
+    )
+    assert result["weights"] == weights(run)
+    assert result["accuracy"]["local"] == run.accuracy["local"]
+    assert result["privacy"] == run.privacy()  # from the silos' signed reports
+
+
+def test_sets_of_graphs_too(tmp_path: Path) -> None:
+    data = clubs()
+    silos = federation_of(tmp_path, data, algorithm="fairgraphfl", policy="plaintext", rounds=2)
+    result = silos.serve(silos.start_all())
+    run = sfg.train(ALGORITHMS["fairgraphfl"](), sfg.federate(data), "plaintext", rounds=2)
+    assert result["weights"] == weights(run) and result["accuracy"]["local"] == run.accuracy["local"]
+
+
+def test_a_cohort_of_some_silos_is_asked_each_round(tmp_path: Path) -> None:
+    silos = federation_of(
+        tmp_path, banks(4), algorithm="fedsage", policy="masked", rounds=3, cohort=3, training={"hidden": [8, 4]}
+    )
+    post = silos.start_all()
+    silos.serve(post)
+    asked: list[set[str]] = [set() for _ in range(4)]
+    for name, letter in post.letters:
+        if letter.kind == ASK and (message := Message.from_bytes(letter.body)).channel == "update":
+            asked[message.round].add(name)
+    assert [len(one) for one in asked[1:]] == [3, 3, 3] and len(set.union(*asked)) == 4
+
+
+def columns() -> dict[str, Data]:
+    whole = citation(nodes=80, features=6, classes=2)
+    rows = [f"customer-{number}" for number in range(80)]
+    return {
+        "a-bank": Data(x=whole.x[:, :2], y=whole.y, edge_index=whole.edge_index, id=rows),
+        "phone": Data(x=whole.x[:, 2:4], id=rows),
+        "shop": Data(x=whole.x[:70, 4:].flip(0), id=rows[:70][::-1]),
+    }
+
+
+def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = columns()
+    silos = federation_of(
+        tmp_path,
+        dict(tables),
+        rows="id",
+        algorithm="glasu-one-label-holder",
+        policy="masked",
+        rounds=2,
+        training={"sampler": "public"},
+    )
+    for name in tables:
+        folder = silos.folder(name)
+        names = row_names_in(name, silos.place(name), silos.approved)
+        silos.residents[name] = Aligner(folder, folder.keys(), silos.approved, names)  # type: ignore[assignment]
+    way = Silos(Calls(silos), silos.approved)
+    way.gather(3, 0, 5)
+    way.align()
+    orders = {common_rows(silos.folder(name), silos.approved) for name in tables}
+    assert len(orders) == 1
+    (order,) = orders
+    assert set(order) == {f"customer-{number}" for number in range(70)}
+    result = silos.serve(silos.start_all())
+
+    class AsAligned:
+        """In one process the order is drawn from the seed; here it is the silos'."""
+
+        @staticmethod
+        def permutation(count: int) -> np.ndarray:
+            place = {row: number for number, row in enumerate(sorted(order))}
+            return np.array([place[row] for row in order])
+
+    drawn = np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: AsAligned if seed == sub_seed(0, "rows") else drawn(seed))
+    with pytest.warns(sfg.DataWarning):
+        federation = sfg.federate(dict(tables), rows="id")
+    monkeypatch.undo()
+    run = sfg.train(ALGORITHMS["glasu-one-label-holder"](sampler="public"), federation, "masked", rounds=2)
+    assert result["weights"] == weights(run)
+    assert result["accuracy"]["global"] == run.accuracy["global"]
