@@ -167,6 +167,8 @@ def _envelopes(made: Record) -> None:
     answered = made.requests[tell].exchange
     made.refuse("an exchange number that was answered", tell, later=answered, body=wire.encode({}))
     made.refuse("a lower exchange number", tell, later=answered - 1)
+    again = made.requests[upload].exchange
+    made.refuse("a number that was answered, at a step of no history", upload, {"other": 1}, later=again)
     made.refuse("a round below the last", upload, round=0)
     made.refuse("a second key agreement", made.at("west", "carrier/keys", "introduce", 0), later=LATER)
     made.refuse("a second key for the run", 0, later=LATER)
@@ -248,7 +250,8 @@ def _shares(made: Record) -> None:
         return {"carrier/senders": "\n".join(names), "carrier/shares": shares}
 
     made.refuse("shares of one neighbour, where two are needed", place, part(senders[:1], rows[:1]))
-    made.refuse("a sender twice", place, part([senders[0], senders[0], *senders[2:]], rows))
+    twice = [0, 0, *range(2, len(rows))]
+    made.refuse("a sender twice", place, part([senders[i] for i in twice], rows[twice]))
     made.refuse("the client itself as a sender", place, part(["west", *senders[1:]], rows))
     made.refuse("a stranger as a sender", place, part(["stranger", *senders[1:]], rows))
     made.refuse("a row too few", place, {"carrier/shares": rows[1:]})
@@ -300,8 +303,11 @@ def _signatures(made: Record) -> None:
         place,
         {"names": "\n".join(names[:2]), "signatures": rows[:2]},
     )
-    made.refuse("a signer twice", place, {"names": "\n".join([names[0], names[0], names[2]])})
-    made.refuse("a signer that is no survivor", place, {"names": "\n".join(["east", *names[1:]])})
+    twice = {"names": "\n".join([names[0], names[0], names[2]]), "signatures": rows[[0, 0, 2]]}
+    made.refuse("a signer twice", place, twice)
+    survivors = tuple(made.tree(made.at("west", "update", "agree", 2))["survivors"].split("\n"))
+    by_east = put(0, made.identities["east"].sign(advertisements.agreement(context, survivors)))
+    made.refuse("a signer that is no survivor", place, {"names": "\n".join(["east", *names[1:]]), **by_east})
     made.refuse("a wrong signature on the survivors", place, {"signatures": _flipped(rows, 0, 0)})
     made.refuse("signatures of 63 bytes", place, {"signatures": rows[:, :63]})
     made.refuse("a true signature on another list", place, put(0, made.identities[names[0]].sign(others)))
@@ -428,6 +434,13 @@ def _resealed(made: Record, delivery: wire.Tree, pad: Callable[[bytes], bytes]) 
     return wire.encode({"domain": "sealed", "content": content, "key/west": wrapped})
 
 
+def _to_the_brim(padded: bytes) -> bytes:
+    """A padded content that is a readable reply if nobody compares its length."""
+    tree = wire.decode(padded[: int.from_bytes(padded[-8:], "little")])
+    room = len(padded) - len(wire.encode({**tree, "more": b""}))
+    return wire.encode({**tree, "more": bytes(room - 8) + (len(padded) + 1).to_bytes(8, "little")})
+
+
 def _key_and_content(made: Record, tree: wire.Tree, scope: Scope) -> tuple[bytes, bytes]:
     pair = key_agreement.shared_key(made.parties["west"], "North", scope, "parcel from North")
     binding = sealed._binding(scope, "North", "west", tree["content"])
@@ -462,6 +475,7 @@ def _deliveries(made: Record) -> None:
         "a parcel whose length is above what it holds": lambda padded: (
             padded[:-8] + len(padded).to_bytes(8, "little")
         ),
+        "a parcel that is a body up to its last byte, with a length above it": _to_the_brim,
         "a parcel whose length cuts its body": lambda padded: (
             padded[:-8] + (int.from_bytes(padded[-8:], "little") - 1).to_bytes(8, "little")
         ),

@@ -332,12 +332,16 @@ def masked(words: Sequence[int], bits: int, keys: Sequence[tuple[bytes, int]]) -
 
 
 class History:
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, once: Sequence[str] = ()) -> None:
         self.head = sha(b"history of the run ", run.encode())
+        self.once, self.used = once, frozenset[str]()
         self.last, self.round = -1, 0
 
     def add(self, exchange: int, round: int, channel: str, digest: bytes) -> None:
         need(exchange > self.last and round >= self.round, "exchanges rise, rounds do not fall")
+        used = self.used if round == self.round else frozenset[str]()
+        need(channel not in used, "twice in a round")
+        self.used = used | ({channel} & set(self.once))
         place = sha(encode({"exchange": exchange, "round": round, "channel": channel}))
         self.head, self.last, self.round = sha(self.head, place, digest), exchange, round
 

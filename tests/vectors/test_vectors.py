@@ -79,15 +79,18 @@ class TestTheCode:
 
         def use(one: Entry) -> None:
             listed = history.from_bytes(octets(one, "missed"))
-            alike = held["missed"]["channels_that_give_alike"]
-            History("run-1").catch_up(listed, held["refused_missed_before"], alike)
+            alike, once = (held["missed"][f"channels_that_give_{how}"] for how in ("alike", "once_a_round"))
+            History("run-1", once).catch_up(listed, held["refused_missed_before"], alike)
 
         assert taken(held["refused_missed"], use) == []
 
     def test_it_refuses_the_public_keys(self) -> None:
         held = stored("key_agreement")
         own = party(held, held["refused_public_keys"][0]["own"]).secrets["agreement"]
-        use = lambda one: own.shared_with(octets(one, "public"), b"any")  # noqa: E731
+
+        def use(one: Entry) -> None:
+            own.shared_with(octets(one, "public"), b"any")
+
         assert taken(held["refused_public_keys"], use) == []
 
     def test_it_refuses_the_introductions(self) -> None:
@@ -101,7 +104,9 @@ class TestTheCode:
         assert taken(held["refused_introductions"], use) == []
 
     def test_it_refuses_the_seals(self) -> None:
-        use = lambda one: crypto.unseal(*(octets(one, key) for key in ("key", "sealed", "bound")))  # noqa: E731
+        def use(one: Entry) -> None:
+            crypto.unseal(*(octets(one, key) for key in ("key", "sealed", "bound")))
+
         assert taken(stored("key_agreement")["refused_seals"], use) == []
 
     def test_it_counts_no_number_beyond_the_field_as_a_share(self) -> None:
@@ -209,8 +214,11 @@ class TestTheIndependentReader:
         assert len(caught.catch_up(missed, 5, alike)) == 2
         assert caught.catch_up(missed, 6, alike) == []
         assert caught.head.hex() == held["missed"]["head"]
-        before = held["refused_missed_before"]
-        use = lambda one: reader.History("run-1").catch_up(octets(one, "missed"), before, alike)  # noqa: E731
+        before, once = held["refused_missed_before"], held["missed"]["channels_that_give_once_a_round"]
+
+        def use(one: Entry) -> None:
+            reader.History("run-1", once).catch_up(octets(one, "missed"), before, alike)
+
         assert taken(held["refused_missed"], use, reader.Refused) == []
 
     def test_keys(self) -> None:

@@ -283,7 +283,7 @@ def _layouts() -> Vectors:
 
 def history_json() -> Vectors:
     """Heads, one exchange after the other, and lists of what was missed."""
-    run, alike = "run-1", ("tell", "update")
+    run, alike, once = "run-1", ("tell", "update", "vocabulary"), ("vocabulary",)
     followed = History(run)
     start, steps = followed.head, []
     given: list[tuple[int, int, str, tuple[str, ...], wire.Tree]] = [
@@ -339,6 +339,10 @@ def history_json() -> Vectors:
         "a number above the request's": [replace(one, number=9)],
         "a channel that gives each client its own": [replace(one, channel="own")],
         "a round that falls": [replace(one, round=2), two],
+        "twice in a round on a channel that gives once a round": [
+            replace(one, channel="vocabulary"),
+            replace(two, channel="vocabulary"),
+        ],
     }
     return {
         "page": "docs/wire_format.md#the-history-of-a-run",
@@ -347,6 +351,7 @@ def history_json() -> Vectors:
         "exchanges": steps,
         "missed": {
             "channels_that_give_alike": list(alike),
+            "channels_that_give_once_a_round": list(once),
             "exchanges": [{**vars(exchange), "digest": exchange.digest.hex()} for exchange in (one, two)],
             "bytes": history.to_bytes([one, two]).hex(),
             "head": caught.head,
@@ -498,7 +503,7 @@ def _refused_introductions(introduced: wire.Tree, identities: Mapping[str, crypt
         "a key as an array": {"public/North": np.frombuffer(public, np.uint8)},
         "the client's own key is another": {
             "public/west": public,
-            "signature/west": introduced["signature/west"],
+            "signature/west": signed("west", public, name="west"),
         },
     }
     return [
