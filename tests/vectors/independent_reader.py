@@ -1,4 +1,4 @@
-"""A silo and a server of masked sums, written from ``docs/wire_format.md`` alone.
+"""A silo, and a server of masked sums, written to ``docs/wire_format.md``.
 
 It imports nothing of this package: the standard library, numpy and ``cryptography`` do. It is plain rather
 than fast, and it trusts nobody's lengths.

@@ -1,4 +1,4 @@
-"""The public vectors: the code makes them and refuses what it must; a reader of the page alone agrees."""
+"""The public vectors: the code makes them and refuses what it must; an independent reader agrees."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def party(held: Entry, name: str) -> Party:
 
 
 class TestTheIndependentReader:
-    """What was written from the page alone reads, makes and refuses the same."""
+    """What is written to the page reads, makes and refuses the same."""
 
     def test_it_imports_nothing_of_ours(self) -> None:
         tree = ast.parse(Path(reader.__file__).read_text(encoding="utf-8"))
