@@ -77,10 +77,8 @@ class Blinding(Secret):
     Needs:
         - the package ``openmined-psi``.
 
-    >>> hub, member = Blinding(), Blinding()
-    >>> one, other = hub.of_texts(["ann"]), member.of_texts(["ann"])
-    >>> bool((member.of_points(one) == hub.of_points(other)).all())
-    True
+    Raises:
+        BadInput: where it is not installed.
     """
 
     __slots__ = ("_client", "_request", "_server")

@@ -144,6 +144,40 @@ def test_a_sealed_letter_as_another_step(step: str) -> None:
     refused(change, "out of turn")
 
 
+@pytest.mark.parametrize("place", LETTERS[3:], ids="-".join)
+def test_an_earlier_letter_as_a_later_step(place: tuple[str, str, str]) -> None:
+    """The last one of the same sender and recipient, under the name of the step that comes next."""
+    seen: list[Letter] = []
+
+    def change(letter: Letter) -> Sequence[Letter]:
+        seen.append(letter)
+        if (letter.sender, letter.recipient, letter.step) != place:
+            return [letter]
+        before = [one for one in seen if (one.sender, one.recipient) == place[:2]][-2]
+        return [replace(before, step=letter.step)]
+
+    refused(change, "does not open")
+
+
+def test_a_seal_is_bound_to_its_place() -> None:
+    owner, other = sides()["shop"], sides(agreed=terms(alignment="alignment-2"))["shop"]
+    contexts = [
+        owner._letter_context("check", "shop", "bank"),
+        owner._letter_context("receipt", "shop", "bank"),
+        owner._letter_context("check", "phone", "bank"),
+        owner._letter_context("check", "shop", "phone"),
+        other._letter_context("check", "shop", "bank"),
+    ]
+    assert len(set(contexts)) == len(contexts)
+
+
+def test_a_name_is_another_text_in_another_alignment() -> None:
+    """Points of one say nothing in another, even if an exponent were used twice."""
+    owner, other = sides()["shop"], sides(agreed=terms(alignment="alignment-2"))["shop"]
+    assert owner._texts([0]) == owner._texts([0]) != other._texts([0])
+    assert owner._texts([-1]) != owner._texts([-1])
+
+
 def test_a_key_of_the_servers_own() -> None:
     key, identity = AgreementKey.generate(), Identity.generate()
     for place in LETTERS[:2]:
@@ -275,7 +309,7 @@ def test_other_fields_are_no_letter(tree: wire.Tree) -> None:
 
 def test_the_relay_passes_on_letters_of_their_writers_alone() -> None:
     for letter in (
-        Letter(REQUEST, "shop", "bank", b""),
+        Letter(REQUEST, "shop", "phone", b""),
         Letter(REQUEST, "bank", "mill", b""),
         Letter(REQUEST, "bank", "bank", b""),
     ):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+from pathlib import Path
+
 import numpy as np
-import private_set_intersection.python as psi
 import pytest
 import torch
 from aligning import COMMON, NAMES, TABLES, aligned, numbered, sides, terms
@@ -11,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secure_fedgraph.deployment.alignment import align_together
+from secure_fedgraph.deployment.alignment.points import Blinding
 from secure_fedgraph.deployment.alignment.rows import row_names
 from secure_fedgraph.errors import BadInput, HostileMessage
 
@@ -42,6 +46,7 @@ def test_three_owners_keep_what_all_have() -> None:
 
 
 def test_the_library_that_compares_for_itself_finds_the_same() -> None:
+    psi = importlib.import_module("private_set_intersection.python")
     client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
     request = client.CreateRequest(TABLES["bank"])
     setup = server.CreateSetupMessage(1e-9, len(TABLES["bank"]), TABLES["shop"], psi.DataStructure.RAW)
@@ -106,3 +111,19 @@ def test_owners_that_do_not_all_come_have_no_alignment() -> None:
     del owners["shop"]
     with pytest.raises(HostileMessage, match="bank wrote a letter that is not from it to another owner"):
         align_together(owners)
+
+
+def test_exponents_commute_and_other_names_have_other_points() -> None:
+    hub, member = Blinding(), Blinding()
+    one, other = hub.of_texts(["ann", "bob"]), member.of_texts(["ann", "carl"])
+    assert (member.of_points(one) == hub.of_points(other)).all(axis=1).tolist() == [True, False]
+    assert not (one == other).all(axis=1).any()
+
+
+def test_the_page_shows_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test of all pages leaves its block out: the library is an extra."""
+    page = Path(__file__).parents[3] / "docs" / "aligning_rows.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, str(page), "exec"), {"__name__": "__main__"})
+    assert (tmp_path / "alignment.json").is_file()

@@ -59,7 +59,7 @@ class TestMembersThatLieAboutPoints:
             "shop",
             ANSWER,
             lambda tree: {**tree, "request": np.roll(tree["request"], 1, axis=0)},
-            r"shop says that it has a name that bank invented|shop has other rows than bank",
+            "shop says that it has a name that bank invented",
         )
 
     def test_answers_in_another_order_are_noticed_where_nothing_is_invented(self) -> None:
@@ -117,6 +117,12 @@ class TestMembersThatLieAboutPoints:
             return {**tree, "points": points}
 
         refused("shop", ANSWER, lie, "no point of the curve")
+
+    def test_what_is_no_point_does_not_reach_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        blinding = Blinding()
+        monkeypatch.setattr(blinding, "_server", None)
+        with pytest.raises(HostileMessage, match="no point of the curve"):
+            blinding.of_points(np.zeros((1, 33), dtype=np.uint8))
 
     def test_what_is_not_on_the_curve(self) -> None:
         points = np.array(POINTS[:64])
@@ -217,6 +223,16 @@ class TestAHubThatLiesAboutPlaces:
             PLACES,
             lambda tree: {**tree, "count": 40, "places": np.arange(64, dtype=np.uint32)},
             "bank told shop of 40 common rows, and they are not rows of its own",
+        )
+
+    def test_a_row_twice(self) -> None:
+        """None of shop's 64 names is invented."""
+        refused(
+            "bank",
+            PLACES,
+            lambda tree: {**tree, "count": 2, "places": np.zeros(64, dtype=np.uint32)},
+            "bank told shop of 2 common rows, and they are not rows of its own, each once",
+            shop=numbered(*range(64)),
         )
 
     def test_rows_that_the_hub_does_not_have(self) -> None:
@@ -377,6 +393,11 @@ class TestComparisons:
         assert digest_of_rows(b"terms", b"one", ["b", "a"]) != reference
         assert digest_of_rows(b"other", b"one", ["a", "b"]) != reference
         assert digest_of_rows(b"terms", b"one", ["a"]) != reference
+        assert (
+            digest_of_rows(b"terms", b"one", ["ab"])
+            != reference
+            != digest_of_rows(b"termso", b"ne", ["a", "b"])
+        )
 
 
 def test_a_signature_is_written_only_after_the_hubs_proof() -> None:
