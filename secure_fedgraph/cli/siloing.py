@@ -204,15 +204,14 @@ def status(folder: Path, as_json: bool, debug: bool) -> None:
     approved: Approved | None = None
     if files.size_of(folder / "approval.json") is not None:
         approved = home.approved()
-        run, begun = home.run_noted(approved)
         path = home.ledgers().get(approved.digest[:16])
         charges = read_ledger(path) if path else []
         said |= {
             "name": home.name_in(approved),
             "approved": approved.digest,
             "server": approved.federation.server.address,
-            "run": run,
-            "begun": begun,
+            "run": approved.run,
+            "begun": home.times_begun(approved),
             "round": max((charge.round for charge in charges), default=0),
             "uploads": len(charges),
             "running": _is_running(home),

@@ -225,6 +225,11 @@ class Approved:
         """SHA-256 of the bytes, in hexadecimal digits: a byte more or less is another file."""
         return hashlib.sha256(self.content).hexdigest()
 
+    @property
+    def run(self) -> str:
+        """The name of its run, of which there is one: what silos answered in it, they do not answer again."""
+        return self.digest[:16]
+
 
 def read_federation(path: Path) -> Approved:
     """A federation's file.

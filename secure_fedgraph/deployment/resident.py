@@ -104,7 +104,7 @@ class Resident:
             return reply
         order = wire.decode(letter.body)
         if letter.kind == SAVE:
-            self._client.save(_label(order, "label"), _label(order, "committed"))
+            self._client.save(_label(order, "label"), self._label_here(_label(order, "committed")))
             self._say("memory kept: %s", order["label"])
             return b""
         if letter.kind == CHARGES:
@@ -120,12 +120,12 @@ class Resident:
             raise HostileMessage(f"{run[:40]!r} is no name of a run, or {after} no exchange number")
         check_digest(self._terms.approved, self.name, digest, asked.get("file"))
         approved = self._terms.approved
-        noted, begun = self._folder.run_noted(approved)
-        if noted and run != noted:
+        begun = self._folder.times_begun(approved)
+        if run != approved.run:
             raise Refused(
-                f"{self.name} approved one run of this file and took part in {noted}: for another, make a "
-                "new file "
-                "with 'federation init', which every silo approves"
+                f"{self.name} approved one run, {approved.run}, and was asked to begin {run}: for another, "
+                "make a new "
+                "file with 'federation init', which every silo approves"
             )
         if begun > approved.federation.resumptions:
             raise Refused(
@@ -134,7 +134,7 @@ class Resident:
                 "resumptions: make a new file"
             )
         graph = self._data if isinstance(self._data, Data) else self._data.graph(_mask(asked.get("train")))
-        self._folder.note_run(approved, run, begun + 1)
+        self._folder.note_begun(approved, begun + 1)
         self._client = self._made(run, int(after), graph)
         self._run = run
         wanted = _label(asked, "label") if label else ""
@@ -166,15 +166,18 @@ class Resident:
         Returns:
             The label, or nothing where this silo has kept no memory yet.
         """
-        if not wanted or self._client is None:
-            return ""
+        label = self._label_here(wanted)
+        if label and self._client is not None:
+            self._client.load(label)
+        return label
+
+    def _label_here(self, wanted: str) -> str:
+        """A label of the server; the newest that this silo has where it was away then, or nothing."""
         folder = self._folder.run_folder(self._terms.approved) / MEMORY
-        labels = sorted(path.stem for path in folder.glob("*.json")) if folder.is_dir() else []
+        labels = sorted(path.stem for path in folder.glob("*.json")) if wanted and folder.is_dir() else []
         if not labels:
             return ""
-        label = wanted if wanted in labels else labels[-1]
-        self._client.load(label)
-        return label
+        return wanted if wanted in labels else labels[-1]
 
     def _exam(self, asked: wire.Tree) -> bytes:
         """The labels of validation and test rows, for the referee: the file says that they are given away."""

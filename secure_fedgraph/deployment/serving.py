@@ -93,9 +93,9 @@ def serve(
             on_round(row)
 
     while True:
+        here = silos.gather(least, how.grace, how.wait)
+        on_event(f"{len(here)} of {len(silos.names)} silos are here: {', '.join(here)}")
         try:
-            here = silos.gather(least, how.grace, how.wait)
-            on_event(f"{len(here)} of {len(silos.names)} silos are here: {', '.join(here)}")
             owners = _owners(approved, silos)
             run = execute(
                 terms.experiment,
@@ -107,6 +107,7 @@ def serve(
                 federation=owners,
                 connect=silos.connect,
                 sampler=terms.sampler,
+                run_name=approved.run,
             )
             break
         except (Lost, Rejoined, OSError) as error:

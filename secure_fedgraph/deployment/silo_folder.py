@@ -198,23 +198,26 @@ class SiloFolder:
             ) from None
         return taken
 
-    def run_noted(self, approved: Approved) -> tuple[str, int]:
-        """The run that an approval was used for, and how often it was begun; nothing before the first."""
+    def times_begun(self, approved: Approved) -> int:
+        """How often the run of a file was begun here.
+
+        Raises:
+            BadInput: where the note of it is damaged.
+        """
         path = self.run_folder(approved) / RUN
         try:
-            noted = json.loads(files.read(path, most=2**16, root=self.path))
-            return str(noted["run"]), int(noted["begun"])
+            return int(json.loads(files.read(path, most=2**16, root=self.path))["begun"])
         except FileNotFoundError:
-            return "", 0
+            return 0
         except (ValueError, KeyError, TypeError):
             raise BadInput(
                 f"{path} is damaged: put a copy back, or ask the operator for a new file"
             ) from None
 
-    def note_run(self, approved: Approved, run: str, begun: int) -> None:
-        """Notes, before anything is answered, which run an approval is used for, and its begins so far."""
+    def note_begun(self, approved: Approved, times: int) -> None:
+        """Notes, before anything is answered, how often the run of a file was begun here."""
         path = self.run_folder(approved) / RUN
-        noted = json.dumps({"run": run, "begun": begun})
+        noted = json.dumps({"run": approved.run, "begun": times})
         files.write(path, [noted.encode()], private=True, root=self.path, settle=True)
 
 

@@ -80,6 +80,7 @@ def execute(
     federation: Federation | None = None,
     connect: Connect | None = None,
     sampler: Sampler = everyone,
+    run_name: str | None = None,
 ) -> Run:
     """Runs one experiment with one seed.
 
@@ -87,6 +88,7 @@ def execute(
         federation, connect: of owners on machines of their own: who they are, and the way to them. By default
             the federation that the experiment names, in this process.
         sampler: picks the cohort of a round.
+        run_name: the run's public name; drawn by default.
         on_form: called after all checks with one line: what is about to run, and in which form.
         checkpoints: write checkpoints, and resume from an existing one.
         on_start: as :func:`~secure_fedgraph.running.loop.train`'s.
@@ -135,6 +137,7 @@ def execute(
         allow_plaintext=experiment.allow_plaintext,
         connect=connect,
         sampler=sampler,
+        run=run_name,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ class Named(TypedDict, total=False):
     ledger: Path | str | None
     allow_plaintext: bool
     connect: Connect | None
+    run: str | None
 
 
 IN_PYTHON = {
@@ -83,6 +85,7 @@ class RunOptions:
             to it; by default such a run is refused.
         connect: reaches clients that exist already, each on its owner's machine
             (:mod:`~secure_fedgraph.deployment`), in place of making them here. Each charges its own ledger.
+        run: the run's public name, where clients know it beforehand; drawn by default.
 
     Raises:
         BadInput: for an option of another type or out of range.
@@ -105,6 +108,7 @@ class RunOptions:
     ledger: Path | str | None = None
     allow_plaintext: bool = False
     connect: Connect | None = None
+    run: str | None = None
 
     def __post_init__(self) -> None:
         for key, least in (("rounds", 1), ("seed", 0), ("checkpoint_every", 0)):
@@ -140,6 +144,8 @@ class RunOptions:
             raise wrong_type(
                 "budget", self.budget, "say whose data it is about, such as sfg.Budget(8.0, unit='client')"
             )
+        if self.run is not None and not re.fullmatch("[0-9a-f]{16}", str(self.run)):
+            raise BadInput(f"run = {str(self.run)[:40]!r}: give 16 hexadecimal digits, or leave it out")
         for key in ("out", "ledger"):
             if not isinstance(getattr(self, key), str | Path | None):
                 raise wrong_type(key, getattr(self, key), "give a path")

@@ -152,7 +152,7 @@ class Session:
 
     @property
     def _run(self) -> str:
-        return self._kept.progress.run
+        return self.options.run or self._kept.progress.run
 
     def _seconds(self) -> float:
         return self._kept.progress.seconds + time.perf_counter() - self._started

@@ -85,7 +85,9 @@ class Silos:
         """What a fresh process of a silo is made of."""
         folder = self.folder(name)
         terms = terms_in(folder.approved())
-        self.residents[name] = Resident(folder, folder.keys(), terms, own_part(terms, name, self.place(name), folder))
+        self.residents[name] = Resident(
+            folder, folder.keys(), terms, own_part(terms, name, self.place(name), folder)
+        )
         return self.residents[name]
 
     def start_all(self) -> Calls:

@@ -56,7 +56,13 @@ def test_sets_of_graphs_too(tmp_path: Path) -> None:
 
 def test_a_cohort_of_some_silos_is_asked_each_round(tmp_path: Path) -> None:
     silos = federation_of(
-        tmp_path, banks(4), algorithm="fedsage", policy="masked", rounds=3, cohort=3, training={"hidden": [8, 4]}
+        tmp_path,
+        banks(4),
+        algorithm="fedsage",
+        policy="masked",
+        rounds=3,
+        cohort=3,
+        training={"hidden": [8, 4]},
     )
     post = silos.start_all()
     silos.serve(post)
@@ -110,7 +116,9 @@ def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             return np.array([place[row] for row in order])
 
     drawn = np.random.default_rng
-    monkeypatch.setattr(np.random, "default_rng", lambda seed: AsAligned if seed == sub_seed(0, "rows") else drawn(seed))
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda seed: AsAligned if seed == sub_seed(0, "rows") else drawn(seed)
+    )
     with pytest.warns(sfg.DataWarning):
         federation = sfg.federate(dict(tables), rows="id")
     monkeypatch.undo()

@@ -449,8 +449,8 @@ def verify(public: bytes, signature: bytes, statement: bytes) -> None:
         raise Refused("a wrong signature") from None
 
 
-def key_statement(run: str, name: str, public: bytes) -> bytes:
-    return encode({"purpose": "advertise", "run": run, "name": name, "public": public})
+def key_statement(run: str, exchange: int, name: str, public: bytes) -> bytes:
+    return encode({"purpose": "advertise", "run": run, "exchange": exchange, "name": name, "public": public})
 
 
 def pair_info(purpose: str, run: str, low: str, high: str, **where: Any) -> bytes:
@@ -616,6 +616,7 @@ class Silo:
         self.asked, self.round = -1, 0
         self.last: tuple[bytes, bytes] = (b"", b"")
         self.agreement: X25519PrivateKey | None = None
+        self.advertised = 0
         self.peers: dict[str, bytes] = {}
         self.pairs: dict[str, bytes] = {}
         self.sum: dict[str, Any] = {}
@@ -715,7 +716,8 @@ class Silo:
             need(self.agreement is None, "a second key")
             self.agreement = X25519PrivateKey.from_private_bytes(self.draw("agreement key"))
             public = self.agreement.public_key().public_bytes_raw()
-            statement = key_statement(self.run, self.name, public)
+            self.advertised = request.exchange
+            statement = key_statement(self.run, request.exchange, self.name, public)
             return {"public": public, "signature": self.crypto.sign(self.identity, statement)}
         need(request.step == "introduce", "no such step")
         need(self.agreement is not None and not self.peers, "out of order")
@@ -725,7 +727,7 @@ class Silo:
             public, signature = tree.get(f"public/{name}"), tree.get(f"signature/{name}")
             need(isinstance(public, bytes) and isinstance(signature, bytes), "no signed key")
             assert isinstance(public, bytes) and isinstance(signature, bytes)
-            verify(self.roster[name], signature, key_statement(self.run, name, public))
+            verify(self.roster[name], signature, key_statement(self.run, self.advertised, name, public))
             peers[name] = public
         need(peers[self.name] == self.agreement.public_key().public_bytes_raw(), "the own key is another")
         self.peers = peers

@@ -229,7 +229,7 @@ class TestTheIndependentReader:
         for name, one in held["advertised"].items():
             identity = reader.Ed25519PrivateKey.from_private_bytes(drawn[name][0])
             assert identity.public_key().public_bytes_raw().hex() == held["roster"][name]
-            statement = reader.key_statement(held["run"], name, public[name])
+            statement = reader.key_statement(held["run"], held["exchange"], name, public[name])
             assert (one["public"], one["signed"]) == (public[name].hex(), statement.hex())
             assert one["signature"] == identity.sign(statement).hex()
         for one in held["pairs"]:

@@ -402,6 +402,7 @@ def key_agreement_json() -> Vectors:
     return {
         "page": "docs/wire_format.md#key-agreement",
         "run": parties.RUN,
+        "exchange": place.exchange,
         "clients": list(THREE),
         "roster": {name: key.hex() for name, key in roster.items()},
         "drawn": {name: draws.made[name] for name in THREE},

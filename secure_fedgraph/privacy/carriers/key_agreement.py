@@ -1,7 +1,8 @@
 """Signed key agreement between clients, with the server as courier: masks and sealed keys derive from it.
 
-Two steps before round 1. *Advertise*: every client makes an X25519 key for this run only and signs it with
-the identity key that the roster names. *Introduce*: the server hands all of them to everybody, and each
+Two steps before round 1. *Advertise*: every client makes an X25519 key for this run only and signs it, for
+this exchange, with the identity key that the roster names. A run that is taken up again agrees anew, and a
+key of the session before is not accepted. *Introduce*: the server hands all of them to everybody, and each
 client checks each signature against its own roster. A server that hands out its own keys is caught here.
 """
 
@@ -16,7 +17,7 @@ from secure_fedgraph.protocol.wire import BYTES, Tree, encode
 NAME = "keys"
 STEPS = ("advertise", "introduce")
 SIZES = {"public": 32, "signature": 64}
-_OWN, _PEERS = "agreement", "peers"
+_OWN, _PEERS, _ADVERTISED = "agreement", "peers", "advertised"
 
 
 def set_up(ask: Ask, clients: tuple[str, ...]) -> None:
@@ -82,13 +83,16 @@ def _advertise(scope: Scope, party: Party) -> Tree:
     if _OWN in party.secrets:
         raise HostileMessage(f"{party.name} has already advertised a key in this run")
     key = party.secrets[_OWN] = AgreementKey.generate()
-    return {"public": key.public, "signature": party.identity.sign(_statement(scope, party.name, key.public))}
+    party.secrets[_ADVERTISED] = scope.exchange
+    statement = _statement(scope, scope.exchange, party.name, key.public)
+    return {"public": key.public, "signature": party.identity.sign(statement)}
 
 
 def _introduce(given: Tree, scope: Scope, party: Party) -> Tree:
     if _OWN not in party.secrets or _PEERS in party.secrets:
         raise HostileMessage(f"{party.name} was introduced to its peers out of order")
     peers: dict[str, bytes] = {}
+    exchange: int = party.secrets[_ADVERTISED]
     for name in scope.cohort:
         public, signature = given.get(f"public/{name}"), given.get(f"signature/{name}")
         if name not in party.roster:
@@ -97,7 +101,7 @@ def _introduce(given: Tree, scope: Scope, party: Party) -> Tree:
             raise HostileMessage(f"{party.name} was introduced to {name!r} without a signed key")
         public, signature = bytes(public), bytes(signature)
         try:
-            party.verify(name, signature, _statement(scope, name, public))
+            party.verify(name, signature, _statement(scope, exchange, name, public))
         except HostileMessage as error:
             raise HostileMessage(
                 f"{party.name} was introduced to {name!r} with a key that {name} did not sign: {error}"
@@ -109,5 +113,8 @@ def _introduce(given: Tree, scope: Scope, party: Party) -> Tree:
     return {}
 
 
-def _statement(scope: Scope, name: str, public: bytes) -> bytes:
-    return encode({"purpose": "advertise", "run": scope.run, "name": name, "public": public})
+def _statement(scope: Scope, exchange: int, name: str, public: bytes) -> bytes:
+    """What a client signs. The exchange in which all were asked keeps out a key of an earlier session."""
+    return encode(
+        {"purpose": "advertise", "run": scope.run, "exchange": exchange, "name": name, "public": public}
+    )

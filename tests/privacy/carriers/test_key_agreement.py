@@ -67,6 +67,21 @@ def test_out_of_order():
         answer("reveal", {}, PLACE, first)
 
 
+def test_a_key_of_an_earlier_session_of_the_run_is_refused():
+    # the run keeps its name when it is taken up again, and so do the owners' identities
+    before = people()
+    old = {name: answer("advertise", {}, PLACE, party) for name, party in before.items()}
+    again = {name: dataclasses.replace(party, secrets={}) for name, party in before.items()}
+    later = dataclasses.replace(PLACE, exchange=PLACE.exchange + 300)
+    new = {name: answer("advertise", {}, later, party) for name, party in again.items()}
+    first, *others = NAMES
+    mixed = {
+        f"{kind}/{name}": (new if name == first else old)[name][kind] for name in NAMES for kind in old[name]
+    }
+    with pytest.raises(HostileMessage, match=f"{others[0]} did not sign"):
+        answer("introduce", mixed, dataclasses.replace(later, exchange=later.exchange + 1), again[first])
+
+
 def test_a_stranger():
     parties = people()
     keys = advertised(parties)
@@ -112,7 +127,8 @@ def test_its_own_key_changed():
     me = parties["owner-0"]
     other = AgreementKey.generate()
     keys["public/owner-0"] = other.public
-    keys["signature/owner-0"] = me.identity.sign(key_agreement._statement(PLACE, "owner-0", other.public))
+    statement = key_agreement._statement(PLACE, PLACE.exchange, "owner-0", other.public)
+    keys["signature/owner-0"] = me.identity.sign(statement)
     with pytest.raises(HostileMessage, match="owner-0's own key came back changed"):
         answer("introduce", keys, PLACE, me)
 
