@@ -40,8 +40,10 @@ from secure_fedgraph.protocol.transport import Answer, Lost
 
 _LOG = logging.getLogger("secure_fedgraph.server")
 
-SOON, LATER = 0.02, 0.25
-"""Seconds from one look for answers to the next: at first, and at most."""
+SOON, LATER, MUCH_LATER = 0.01, 0.1, 0.5
+"""Seconds from one look for answers to the next: at first, for the first seconds, and at most."""
+AT_ONCE = 10.0
+"""Seconds in which most answers come."""
 ASK_AFTER = 2.0
 """Seconds after which a silo that has not answered is asked whether it is still there."""
 GONE_AFTER = 20.0
@@ -164,7 +166,7 @@ class Silos:
                     "start', and the "
                     "server again"
                 )
-            time.sleep(LATER)
+            time.sleep(MUCH_LATER)
 
     def connect(self, run: str, after: int, label: str) -> Silos:
         """Begins a run, or takes it up again, at every silo that is there."""
@@ -421,7 +423,7 @@ class Silos:
                 self._ping(open_, now)
             if open_:
                 time.sleep(pause)
-                pause = min(pause * 1.3, LATER)
+                pause = min(pause * 1.5, LATER if now - start < AT_ONCE else MUCH_LATER)
         return answers
 
     def _ping(self, open_: Mapping[str, _Waiting], now: float) -> None:

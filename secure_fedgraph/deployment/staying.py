@@ -16,8 +16,10 @@ from secure_fedgraph.deployment.silo_folder import Keys
 from secure_fedgraph.errors import HostileMessage
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
-BUSY, IDLE = 0.02, 0.25
-"""Seconds from one look for letters to the next: after one came, and at most."""
+BUSY, IDLE, ASLEEP = 0.01, 0.1, 0.5
+"""Seconds from one look for letters to the next: after one came, for :data:`AWAKE` more, and later."""
+AWAKE = 10.0
+"""Seconds after a letter in which another is likely."""
 AGAIN = 1.0
 """Seconds before a broken way is tried again; doubled each time up to :data:`LONGEST`."""
 LONGEST = 10.0
@@ -96,14 +98,15 @@ class Staying:
             worker.join(timeout=5)
 
     def _stay(self, fleet: Fleet, node: int) -> None:
-        pause = BUSY
+        pause, last = BUSY, time.monotonic()
         while not self._ended.is_set():
             came = fleet.receive()
             if came is None:
                 time.sleep(pause)
-                pause = min(pause * 1.3, IDLE)
+                awake = time.monotonic() - last < AWAKE
+                pause = min(pause * 1.5, IDLE if awake else ASLEEP)
                 continue
-            pause = BUSY
+            pause, last = BUSY, time.monotonic()
             message, letter = came
             if isinstance(letter, HostileMessage):
                 _LOG.warning("refused: %s", letter)

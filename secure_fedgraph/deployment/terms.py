@@ -72,8 +72,8 @@ class Terms:
 def cohorts_of(size: int) -> Sampler:
     """A sampler of so many clients a round, each round's drawn from the seed.
 
-    >>> cohorts_of(2)(1, ("a", "b", "c"), 0)
-    ('a', 'b')
+    >>> cohorts_of(2)(1, ("a", "b", "c"), 0), cohorts_of(2)(2, ("a", "b", "c"), 0)
+    (('b', 'c'), ('a', 'b'))
     """
 
     def sample(round: int, clients: tuple[str, ...], seed: int) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextlib import chdir, contextmanager, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
-from pickle import UnpicklingError
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +147,8 @@ def _saved(name: str, path: Path) -> OwnData:
         with torch.serialization.safe_globals(_PYG):
             made = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise anything; torch's advice is to run the pickle
-        why = "" if isinstance(error, UnpicklingError) else (str(error).splitlines() or [""])[0][:160]
+        advice = type(error).__name__ == "UnpicklingError"
+        why = "" if advice else (str(error).splitlines() or [""])[0][:160]
         raise BadInput(
             f"--silo {name}: {path.name!r} is no file of tensors alone ({type(error).__name__}"
             f"{why and ': '}{why}); save it with torch.save(data.to_dict(), ...)"
