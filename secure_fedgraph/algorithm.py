@@ -245,7 +245,7 @@ class Algorithm:
         Args:
             clients: how many.
             split: what the partition says about itself (``facts["partition"]``).
-            evaluation: ``referee`` or ``in_band``.
+            evaluation: ``referee``, ``in_band`` or ``at_home``.
 
         Raises:
             BadInput: in a sentence that names the key, the value and the mend.

@@ -254,6 +254,31 @@ class Client:
         self._last, self._last_round = (request_digest, reply), request.round
         return reply
 
+    def score(self, released: Mapping[str, torch.Tensor]) -> dict[str, float]:
+        """What a released model makes of this owner's own test nodes, for the owner. Nothing leaves.
+
+        Args:
+            released: name -> tensor; empty where the model is this client's own.
+
+        Returns:
+            What it would upload about it in band: the measure by its name, and whether it has any test items.
+        """
+        channel = self._algorithm.METRICS
+        algorithm = (
+            copied(self._algorithm, f"algorithm {self._algorithm.name!r}")
+            if self._foreign
+            else self._algorithm
+        )
+        before = Before(self.memory, self.scratch, deep=True)
+        answer: Answer = getattr(algorithm, algorithm.answers[channel.name])
+        graph = self.graph
+        self.graph = copy.deepcopy(self._own)
+        try:
+            return {name: float(value) for name, value in answer(self, dict(released)).values.items()}
+        finally:
+            self.graph = graph
+            before.restore(self.memory, self.scratch)
+
     def _abandon_if_skipped(self, request: Message) -> None:
         """A request that is not the next step of an unconfirmed sum shows that the sum was abandoned."""
         if self._unconfirmed is not None:

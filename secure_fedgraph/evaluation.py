@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from secure_fedgraph.protocol import Channel
     from secure_fedgraph.round import Round
 
-MODES = ("referee", "in_band")
+MODES = ("referee", "in_band", "at_home")
 NOTES = {
     "referee": "test data outside the guarantee: a referee outside the federation holds it",
+    "at_home": "nobody scores in the federation: what an owner makes of the model on its own test nodes "
+    "stays with it",
     "in_band": "scored by the clients on their own test nodes; uploads like any other, protected and charged",
 }
 

@@ -27,7 +27,7 @@ from secure_fedgraph.deployment.federation_file import (
 from secure_fedgraph.deployment.flower.pinned import check_flower
 from secure_fedgraph.deployment.own_data import own_part
 from secure_fedgraph.deployment.resident import Resident
-from secure_fedgraph.deployment.silo_folder import CARD, Keys, SiloFolder, check_name
+from secure_fedgraph.deployment.silo_folder import CARD, SCORES, Keys, SiloFolder, check_name
 from secure_fedgraph.deployment.spending import spending_page, spending_rows
 from secure_fedgraph.deployment.staying import Answering, Staying
 from secure_fedgraph.deployment.terms import terms_in
@@ -215,6 +215,7 @@ def status(folder: Path, as_json: bool, debug: bool) -> None:
             "round": max((charge.round for charge in charges), default=0),
             "uploads": len(charges),
             "running": _is_running(home),
+            **_scores(home, approved),
         }
     if as_json:
         click.echo(json.dumps(said))
@@ -223,6 +224,17 @@ def status(folder: Path, as_json: bool, debug: bool) -> None:
         click.echo(f"{key} {value}")
     if approved is None:
         click.echo("approved nothing yet: look at a file with 'silo check', then 'silo approve'")
+
+
+def _scores(home: SiloFolder, approved: Approved) -> dict[str, Any]:
+    """What the trained model scores on this silo's own test items, where there is one."""
+    path = home.run_folder(approved) / SCORES
+    if files.size_of(path) is None:
+        return {}
+    try:
+        return {"own_tests": json.loads(files.read(path, most=2**16, root=home.path))}
+    except ValueError:
+        raise BadInput(f"{path} is damaged: delete it") from None
 
 
 def _is_running(home: SiloFolder) -> bool:

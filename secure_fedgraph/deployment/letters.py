@@ -9,7 +9,8 @@ from typing import Protocol
 from secure_fedgraph.errors import HostileMessage
 
 HELLO, BEGIN, ASK, SAVE, CHARGES, EXAM, ALIGN = "hello", "begin", "ask", "save", "charges", "exam", "align"
-KINDS = (HELLO, BEGIN, ASK, SAVE, CHARGES, EXAM, ALIGN)
+RELEASE = "release"
+KINDS = (HELLO, BEGIN, ASK, SAVE, CHARGES, EXAM, ALIGN, RELEASE)
 """What a server may send."""
 DONE, FAILED = "done", "failed"
 ANSWERS = (DONE, FAILED)

@@ -3,22 +3,38 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import secrets
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from secure_fedgraph import files
+from secure_fedgraph.algorithm import TESTED
 from secure_fedgraph.backends.failures import failure_body
 from secure_fedgraph.backends.worker import LABEL
 from secure_fedgraph.client import Client
 from secure_fedgraph.deployment.charge_report import signed_report
 from secure_fedgraph.deployment.greeting import check_digest, greeted
-from secure_fedgraph.deployment.letters import ASK, BEGIN, CHARGES, DONE, EXAM, FAILED, HELLO, SAVE, Letter
-from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, Keys, SiloFolder
+from secure_fedgraph.deployment.letters import (
+    ASK,
+    BEGIN,
+    CHARGES,
+    DONE,
+    EXAM,
+    FAILED,
+    HELLO,
+    RELEASE,
+    SAVE,
+    Letter,
+)
+from secure_fedgraph.deployment.silo_folder import LEDGER, MEMORY, MODEL, SCORES, Keys, SiloFolder
 from secure_fedgraph.deployment.terms import Terms
 from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.graph.data.store import digest_of_data
@@ -107,10 +123,35 @@ class Resident:
             self._client.save(_label(order, "label"), self._label_here(_label(order, "committed")))
             self._say("memory kept: %s", order["label"])
             return b""
+        if letter.kind == RELEASE:
+            self._take_model(order)
+            return b""
         if letter.kind == CHARGES:
             path = self._folder.run_folder(self._terms.approved) / LEDGER
             return signed_report(self._keys.identity, self._terms.approved.digest, self._run, self.name, path)
         raise HostileMessage(f"a letter of kind {letter.kind!r} out of turn")
+
+    def _take_model(self, released: wire.Tree) -> None:
+        """Keeps the trained model in the run's folder, and what it scores on this silo's own test items."""
+        tensors = {}
+        for name, value in released.items():
+            if not isinstance(value, np.ndarray):
+                raise HostileMessage("a released model with something else than tensors")
+            tensors[name] = torch.from_numpy(value.copy())
+        folder = self._folder.run_folder(self._terms.approved)
+        buffer = io.BytesIO()
+        torch.save(tensors, buffer)
+        files.write(folder / MODEL, [buffer.getbuffer()], private=True, root=self._folder.path)
+        assert self._client is not None
+        try:
+            scores = self._client.score(tensors)
+        except Exception as error:  # a model of other shapes; nobody but this owner learns of it
+            _LOG.warning("the released model does not run here: %s", type(error).__name__)
+            return
+        tested = scores.pop(TESTED, 0.0)
+        kept = json.dumps(scores if tested else {})
+        files.write(folder / SCORES, [kept.encode()], private=True, root=self._folder.path)
+        self._say("the trained model is in %s, its scores on this silo's own tests beside it", folder / MODEL)
 
     def _begin(self, asked: wire.Tree) -> bytes:
         digest, run, after, label = (asked.get(key) for key in ("digest", "run", "after", "label"))
@@ -196,8 +237,6 @@ def _label(order: wire.Tree, key: str) -> str:
 
 
 def _mask(given: object) -> torch.Tensor:
-    import numpy as np
-
     if not isinstance(given, np.ndarray) or given.dtype != np.uint8 or given.ndim != 1:
         raise HostileMessage("an order to begin without the training rows")
     return torch.from_numpy(given.astype(bool))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from collections.abc import Callable
@@ -15,12 +16,14 @@ from torch_geometric.data import Data
 
 from secure_fedgraph import files
 from secure_fedgraph.deployment.federation_file import Approved
+from secure_fedgraph.deployment.silo_folder import MODEL
 from secure_fedgraph.deployment.silos import PATIENCE, NodePost, Rejoined, Silos
 from secure_fedgraph.deployment.terms import Terms, owners_in, terms_in
 from secure_fedgraph.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.experiment.results import begin, execute, finish, run_result, write_json
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
 from secure_fedgraph.protocol.transport import Lost
+from secure_fedgraph.running.run import Run
 
 _LOG = logging.getLogger("secure_fedgraph.server")
 REPORTS = "charges"
@@ -120,10 +123,26 @@ def serve(
                 ) from None
             on_event(f"{error}: the run is taken up again at its last round")
     result = run_result(run, terms.experiment, command)
+    _release(run, silos, out)
     write_json(out / "result.json", result)
     _keep_reports(silos, out)
     finish(out)
     return result
+
+
+def _release(run: Run, silos: Silos, out: Path) -> None:
+    """Gives the trained model to the silos, and keeps it beside the result; personal models stay where "
+    "they are."""
+    released = run.algorithm.released(run.state)
+    if released is None:
+        return
+    tensors = {name: value for name, value in released.items() if isinstance(value, torch.Tensor)}
+    if len(tensors) < len(released):
+        return
+    buffer = io.BytesIO()
+    torch.save(tensors, buffer)
+    files.write(out / MODEL, [buffer.getbuffer()], private=True, root=out)
+    silos.release(tensors)
 
 
 def _owners(approved: Approved, silos: Silos) -> Any:

@@ -24,6 +24,7 @@ from secure_fedgraph.graph.silos.agreement import check_names
 
 IDENTITY, NODE, APPROVAL = "identity.key", "node.key", "approval.json"
 LEDGER, MEMORY, RUN, CARD = "ledger.jsonl", "memory", "run.json", "card.toml"
+MODEL, SCORES = "model.pt", "scores.json"
 RUNS = "runs"
 
 

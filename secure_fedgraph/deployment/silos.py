@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from secure_fedgraph.backends.failures import failure_in
 from secure_fedgraph.crypto import verify
@@ -27,6 +28,7 @@ from secure_fedgraph.deployment.letters import (
     DONE,
     EXAM,
     HELLO,
+    RELEASE,
     SAVE,
     Letter,
     Post,
@@ -253,6 +255,15 @@ class Silos:
                 self.reports[name] = report
                 charges += report.charges
         return charges
+
+    def release(self, model: Mapping[str, torch.Tensor]) -> None:
+        """Gives the trained model to every silo that is there; who does not take it is named and left out."""
+        tree: wire.Tree = {name: value.detach() for name, value in model.items()}
+        for name, answer in self._ask(
+            dict.fromkeys(self.present, Letter(RELEASE, wire.encode(tree)))
+        ).items():
+            if isinstance(answer, Exception):
+                self._say(f"{name} did not take the trained model: {answer}")
 
     def exam(self) -> dict[str, np.ndarray]:
         """The split and the labels of validation and test rows, from the first silo; all are given the split.

@@ -90,7 +90,7 @@ class Experiment(BaseModel):
         feature_range: what features lie between, which is public; randomised ones need it.
         ledger: a file that runs over the same data share, so that what they spend adds up.
         relation: the neighbouring relation of sensitivities.
-        evaluation: ``referee`` (outside the guarantee) or ``in_band``.
+        evaluation: ``referee`` (outside the guarantee), ``in_band``, or ``at_home`` (no score leaves).
         transcript: ``sizes`` and digests only, or every message in ``full``.
         isolated: every client in a process of its own.
         allow_plaintext: run although ``strictest`` leaves a channel in plaintext.
@@ -132,7 +132,7 @@ class Experiment(BaseModel):
     labels: float | None = Field(None, gt=0)
     features: float | None = Field(None, gt=0)
     feature_range: tuple[float, float] = (0.0, 1.0)
-    evaluation: Literal["referee", "in_band"] = "referee"
+    evaluation: Literal["referee", "in_band", "at_home"] = "referee"
     transcript: Literal["sizes", "full"] = "sizes"
     isolated: bool = False
     allow_plaintext: bool = False

@@ -437,6 +437,7 @@ def _budget(run: Run, experiment: Experiment) -> dict[str, Any] | None:
 
 _SCORED = {
     "referee": "of the model on a graph that holds every protected training row beside the test nodes",
+    "at_home": "none, since owners keep their scores",
     "in_band": "as the clients sent them, with the noise of their channel where it has any",
 }
 

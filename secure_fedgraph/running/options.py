@@ -61,7 +61,8 @@ class RunOptions:
             protects data.
         sampler: picks the cohort of a round.
         evaluation: ``"referee"`` or ``"in_band"``; by default ``"in_band"`` where owners came with data of
-            their own and no referee has any, and otherwise ``"referee"``.
+            their own and no referee has any, and otherwise ``"referee"``. With ``"at_home"`` no score
+            leaves an owner, so none costs anything, and the run has none.
         out: folder for the ledger, the transcript and the checkpoints; in memory without one.
         keep: which messages the transcript keeps in full.
         on_round: called with each round's scores; on resume with those of the earlier rounds first.

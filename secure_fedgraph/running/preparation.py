@@ -198,9 +198,11 @@ def fitted(
 def channels_of(algorithm: Algorithm, federation: Federation, evaluation: str) -> tuple[Channel, ...]:
     """Every channel that a run opens, the referee's included."""
     channels = (*algorithm.in_use, *federation.referee.channels(algorithm))
-    if evaluation == "in_band":  # there is no referee, so a request in its name is not answered
-        return (*(c for c in channels if c.to != REFEREE), algorithm.METRICS)
-    return channels
+    if evaluation == "referee":
+        return channels
+    # there is no referee, so a request in its name is not answered
+    scores = (algorithm.METRICS,) if evaluation == "in_band" else ()
+    return (*(c for c in channels if c.to != REFEREE), *scores)
 
 
 def _check_inside(bound: BoundPolicy, algorithm: Algorithm, federation: Federation) -> None:

@@ -103,14 +103,17 @@ class Session:
         return Round(number, here, self.prepared.bound, self.courier)
 
     def scores(self, round: Round, state: State) -> dict[str, Any]:
-        """A round's row of the history: by the referee, or in band.
+        """A round's row of the history: by the referee, in band, or without scores.
 
         The referee works with copies: no guarantee covers what it reads, so nothing that it keeps on the
         algorithm or changes in the state may get into training.
         """
         algorithm, federation = self.prepared.algorithm, self.prepared.federation
-        if self.prepared.evaluation == "in_band":
-            scores = in_band(algorithm, state, round)
+        scores: dict[str, Any]
+        if self.prepared.evaluation == "at_home":
+            scores = {}
+        elif self.prepared.evaluation == "in_band":
+            scores = dict(in_band(algorithm, state, round))
         else:
             names = federation.names
             referee_round = Round(round.number, names, self.prepared.bound, self.courier, reader=REFEREE)

@@ -305,7 +305,7 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
 
 def _mend(channel: str, protection: str, budget: Budget) -> str:
     if channel == SCORES and budget.unit != "client":
-        return "evaluation=referee keeps scores outside of the federation"
+        return "evaluation=at_home leaves each owner's scores with it, evaluation=referee puts them outside"
     if protection.startswith("central_dp") and budget.against == "server":
         return "the server sees it before the noise; give --against outsider, or use distributed_dp"
     if budget.unit == "client":
