@@ -92,7 +92,7 @@ RULES: dict[str, Rule] = {
                                       "algorithms", "algorithm", "graph", "privacy", "protocol", "crypto",
                                       "backends", "storage", "files")),
     "deployment.letters":   Rule(outside=()),
-    "deployment.flower":    Rule(may=("deployment",)),
+    "deployment.flower":    Rule(may=("deployment", "privacy")),
     "deployment.alignment": Rule(may=("deployment", "crypto", "protocol", "files", "storage")),
     # the outside
     "report":      Rule(may=("files", "protocol.guarantee", "experiment.schema")),

@@ -39,6 +39,7 @@ def make_certificates(folder: Path, host: str, days: int = DAYS) -> None:
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "secure-fedgraph authority")])
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
     now = datetime.datetime.now(datetime.UTC)
+    end = now + datetime.timedelta(days=days)
 
     def begun(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         return (
@@ -47,8 +48,8 @@ def make_certificates(folder: Path, host: str, days: int = DAYS) -> None:
             .issuer_name(issuer)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + datetime.timedelta(days=days))
+            .not_valid_before(min(now, end) - datetime.timedelta(minutes=5))
+            .not_valid_after(end)
         )
 
     of_authority = begun(issuer, authority_key).add_extension(x509.BasicConstraints(True, 0), critical=True)

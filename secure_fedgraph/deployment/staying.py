@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from secure_fedgraph.backends.failures import failure_body
 from secure_fedgraph.deployment.federation_file import Approved
-from secure_fedgraph.deployment.flower.fleet import Fleet, Unreachable
+from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
 from secure_fedgraph.deployment.letters import FAILED, HELLO, Letter
 from secure_fedgraph.deployment.silo_folder import Keys
 from secure_fedgraph.errors import HostileMessage
@@ -82,13 +82,18 @@ class Staying:
             while not self._ended.is_set():
                 place = self._approved.federation.server
                 fleet = Fleet(place.address, place.authority.encode(), self._keys.node)
+                signed_in = False
                 try:
                     node = fleet.connect()
+                    signed_in = True
                     _LOG.info("signed in at %s as %s", place.address, self._resident.name)
                     wait = AGAIN
                     self._stay(fleet, node)
-                except Unreachable as error:
-                    _LOG.info("waiting for the server: %s", error)
+                except (Unreachable, Refusal) as error:
+                    # a SuperLink that was started again has other numbers for the same keys
+                    if isinstance(error, Refusal) and not signed_in:
+                        raise
+                    _LOG.info("waiting for the server: %s", "it is away" if signed_in else error)
                     self._ended.wait(wait)
                     wait = min(2 * wait, LONGEST)
                 finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
 
 if TYPE_CHECKING:
     from flwr.app import Message
+    from flwr.supercore.protobuf.client import ProtobufClientInterceptor
 
 BEAT = 10.0
 """Seconds from one sign of life to the next; after three the SuperLink takes the silo for gone."""
@@ -53,18 +53,17 @@ class Fleet:
         if not isinstance(private, ec.EllipticCurvePrivateKey):
             raise BadInput("node.key is no key of an elliptic curve: make one with 'silo keygen'")
         self._public = public_key_to_bytes(private.public_key())
-        self._client = FleetHttpClient.from_server_address(
-            address,
-            False,
-            authority,
-            interceptors=[
-                RuntimeVersionHttpInterceptor(component_name="SuperNode"),
-                NodeAuthHttpInterceptor(private, private.public_key()),
-            ],
+        interceptors: list[ProtobufClientInterceptor] = [
+            RuntimeVersionHttpInterceptor(component_name="SuperNode"),
+            NodeAuthHttpInterceptor(private, private.public_key()),
+        ]
+        # an answer of many megabytes must not keep greetings waiting
+        self._client, self._sending = (
+            FleetHttpClient.from_server_address(address, False, authority, interceptors=interceptors)
+            for _ in range(2)
         )
         self._address = address
         self._node: Any = None
-        self._lock = threading.Lock()
         self._beaten = 0.0
 
     def connect(self) -> int:
@@ -135,14 +134,18 @@ class Fleet:
         from flwr.app.message import remove_content_from_message
         from flwr.common.serde import message_to_proto
         from flwr.proto.fleet_pb2 import PushMessagesRequest
-        from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+        from flwr.supercore.inflatable.inflatable_object import (
+            get_all_nested_objects,
+            get_object_tree,
+            no_object_id_recompute,
+        )
         from flwr.supercore.inflatable.inflatable_protobuf_utils import make_push_object_fn_protobuf
         from flwr.supercore.inflatable.inflatable_utils import push_objects
 
         reply = FlowerMessage(record_of(letter), reply_to=message)
-        reply.metadata.__dict__["_message_id"] = reply.object_id
-        with self._translated():
-            pushed = self._client.PushMessages(
+        with self._translated(), no_object_id_recompute():  # each is a digest of the whole body
+            reply.metadata.__dict__["_message_id"] = reply.object_id
+            pushed = self._sending.PushMessages(
                 PushMessagesRequest(
                     node=self._node,
                     messages_list=[message_to_proto(remove_content_from_message(reply))],
@@ -153,7 +156,7 @@ class Fleet:
             push_objects(
                 get_all_nested_objects(reply),
                 make_push_object_fn_protobuf(
-                    self._client.PushObject, self._node, message.metadata.run_id, pushed.session_id
+                    self._sending.PushObject, self._node, message.metadata.run_id, pushed.session_id
                 ),
                 object_ids_to_push=set(pushed.objects_to_push),
             )
@@ -169,31 +172,31 @@ class Fleet:
         except SecureFedGraphError:
             pass
         self._client.close()
+        self._sending.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """One caller at a time, and Flower's errors as this package's."""
+        """Flower's errors as this package's."""
         import httpx
         from flwr.supercore.inflatable.inflatable_utils import ObjectPullError
 
-        with self._lock:
-            try:
-                yield
-            except httpx.HTTPStatusError as error:
-                if error.response.status_code in (401, 403):
-                    raise Refusal(self._address) from None
-                raise Unreachable(f"{self._address}: status {error.response.status_code}") from None
-            except httpx.TransportError as error:
-                text = str(error)
-                if "CERTIFICATE_VERIFY_FAILED" in text:
-                    why = "expired" if "expired" in text else text.partition("failed: ")[2].partition(" (")[0]
-                    raise BadInput(
-                        f"the certificate of {self._address} is refused ({why}): ask the operator for a new "
-                        "certificate, or for a federation file that names its authority"
-                    ) from None
-                raise Unreachable(f"{self._address}: {type(error).__name__}") from None
-            except (ObjectPullError, ValueError, RuntimeError) as error:
-                raise Unreachable(f"{self._address}: {type(error).__name__}") from None
+        try:
+            yield
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code in (401, 403):
+                raise Refusal(self._address) from None
+            raise Unreachable(f"{self._address}: status {error.response.status_code}") from None
+        except httpx.TransportError as error:
+            text = str(error)
+            if "CERTIFICATE_VERIFY_FAILED" in text:
+                why = "expired" if "expired" in text else text.partition("failed: ")[2].partition(" (")[0]
+                raise BadInput(
+                    f"the certificate of {self._address} is refused ({why}): ask the operator for a new "
+                    "certificate, or for a federation file that names its authority"
+                ) from None
+            raise Unreachable(f"{self._address}: {type(error).__name__}") from None
+        except (ObjectPullError, ValueError, RuntimeError) as error:
+            raise Unreachable(f"{self._address}: {type(error).__name__}") from None
 
 
 class Refusal(BadInput):

@@ -111,16 +111,20 @@ class Grid:
         """Ends the SuperLink."""
         if self._grid is not None:
             self._grid.close()
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout=3)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    pipe.close()
+        self._end_process()
+
+    def _end_process(self) -> None:
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def _message(self, silo: str, letter: Letter) -> Any:
         from flwr.app.message.message import make_message
@@ -158,6 +162,7 @@ class Grid:
             keys[silo] = public_key_to_bytes(key).hex()
         if self._grid is not None:
             self._grid.close()
+        self._end_process()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "secure_fedgraph.deployment.flower.superlink"],
             stdin=subprocess.PIPE,
@@ -178,7 +183,7 @@ class Grid:
         line = self._process.stdout.readline()
         known: dict[str, Any] = json.loads(line) if line else {"error": "it ended at once; its log says why"}
         if "error" in known:
-            self._process.wait()
+            self._end_process()
             place = f"{self._address.host}:{self._address.port}"
             raise BadInput(
                 f"the SuperLink does not start on {place} ({known['error']}): free that port, or give another"

@@ -1,0 +1,526 @@
+"""Silos over Flower on this machine: results beside in-process, seconds an exchange, kills, and a soak.
+
+    python benchmarks/silos.py equal [--table]       # every family over TLS and node keys: the same weights?
+    python benchmarks/silos.py speed [--table]       # seconds a round beside other modes; large bodies
+    python benchmarks/silos.py kills --times 60 [--table]    # kill -9 of a silo, the server, the SuperLink
+    python benchmarks/silos.py soak --rounds 1000 [--table]  # memory, disk and files over many rounds
+
+Each silo and the server are processes of the command line, as their owners would start them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch_geometric.data import Data
+
+import secure_fedgraph as sfg
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
+from secure_fedgraph.deployment.flower.fleet import Fleet
+from secure_fedgraph.deployment.flower.grid import Address, Grid
+from secure_fedgraph.deployment.letters import ASK, DONE, HELLO, Letter
+from secure_fedgraph.deployment.silo_folder import SiloFolder
+from secure_fedgraph.experiment.results import weights
+from secure_fedgraph.graph.data.datasets import load
+from secure_fedgraph.graph.silos.given import OwnData
+from secure_fedgraph.privacy.spending.ledger import read_ledger
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+TYPED = [sys.executable, "-m", "secure_fedgraph"]
+LARGE = 60 * 10**6
+
+
+@dataclass
+class Deployment:
+    """A federation on this machine: folders, files, and the processes of its silos.
+
+    Args:
+        root: everything is below it.
+        data: each silo's.
+        rows: the column of row names, for silos of columns.
+    """
+
+    root: Path
+    data: Mapping[str, OwnData]
+    rows: str = ""
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def place(self, name: str) -> str:
+        return str(self.root / "data" / f"{name}.pt")
+
+    def make(self, *options: str) -> None:
+        """Writes data, keys and the federation's file, and has every silo approve it."""
+        (self.root / "data").mkdir(parents=True)
+        for name, one in self.data.items():
+            torch.save(one.to_dict() if isinstance(one, Data) else one, self.place(name))
+            rows = ["--rows", self.rows] if self.rows else []
+            typed("silo", "keygen", str(self.root / name), "--name", name, "--data", self.place(name), *rows)
+        cards = [str(self.root / name / "card.toml") for name in self.data]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        file = str(self.root / "federation.toml")
+        typed(
+            "federation", "init", *cards, "--host", "127.0.0.1", "--port", str(port), "--out", file, *options
+        )
+        for name in self.data:
+            typed("silo", "approve", str(self.root / name), file)
+
+    def start(self, name: str, command: str = "start") -> None:
+        """Starts one silo's process."""
+        with (self.root / f"{name}.log").open("ab") as log:
+            words = [*TYPED, "silo", command, str(self.root / name), "--data", self.place(name)]
+            self.processes[name] = subprocess.Popen(words, stdout=log, stderr=log, env=environment())
+
+    def serve(self, out: str = "out") -> subprocess.Popen[bytes]:
+        """Starts the server."""
+        with (self.root / "server.log").open("ab") as log:
+            words = [
+                *TYPED,
+                "server",
+                "start",
+                str(self.root / "federation.toml"),
+                "--out",
+                str(self.root / out),
+            ]
+            return subprocess.Popen([*words, "--wait", "120"], stdout=log, stderr=log, env=environment())
+
+    def align(self) -> None:
+        """Has all silos align their rows."""
+        for name in self.data:
+            self.start(name, "align")
+        typed("server", "align", str(self.root / "federation.toml"), "--log", str(self.root / "align"))
+        for name in self.data:
+            self.processes[name].wait(60)
+
+    def result(self, out: str = "out") -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.root / out / "result.json").read_text())
+        return found
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def deployment(data: Mapping[str, OwnData], *options: str, rows: str = "") -> Iterator[Deployment]:
+    """A deployment whose silos are running, in a folder that is removed at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Deployment(Path(folder), data, rows)
+        try:
+            made.make(*options)
+            if rows:
+                made.align()
+            for name in data:
+                made.start(name)
+            yield made
+        finally:
+            made.close()
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, **ONE_THREAD, "PYTHONWARNINGS": "ignore"}
+
+
+def typed(*words: str) -> str:
+    done = subprocess.run([*TYPED, *words], capture_output=True, text=True, env=environment())
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+    return done.stdout
+
+
+def cora_silos() -> dict[str, OwnData]:
+    """Cora by Louvain; the last silo has no label of two classes."""
+    owners = sfg.federate("cora", clients=3).owners
+    made: dict[str, OwnData] = {}
+    for number, graph in enumerate(owners.values(), start=1):
+        y = torch.where(torch.isin(graph.y, torch.tensor([5, 6])), -1, graph.y) if number == 3 else graph.y
+        made[f"silo-{number}"] = Data(x=graph.x, y=y, edge_index=graph.edge_index)
+    return made
+
+
+def small_silos(count: int = 3, nodes: int = 60) -> dict[str, OwnData]:
+    made: dict[str, OwnData] = {}
+    for number in range(count):
+        draw = torch.Generator().manual_seed(number)
+        y = torch.randint(0, 2, (nodes,), generator=draw)
+        ends = torch.randint(0, nodes, (2, 2 * nodes), generator=draw)
+        links = torch.cat([ends, ends.flip(0)], dim=1).unique(dim=1)
+        made[f"silo-{number + 1}"] = Data(
+            x=torch.randn(nodes, 4, generator=draw) + y[:, None], y=y, edge_index=links
+        )
+    return made
+
+
+def cora_columns() -> dict[str, OwnData]:
+    graph = load("cora").graph
+    width, made = graph.x.shape[1] // 3, {}
+    for number in range(3):
+        columns = slice(number * width, (number + 1) * width)
+        part = Data(x=graph.x[:, columns], edge_index=graph.edge_index, id=torch.arange(graph.num_nodes))
+        if number == 0:
+            part.y = graph.y
+        made[f"silo-{number + 1}"] = part
+    return made
+
+
+def graph_sets() -> dict[str, OwnData]:
+    made: dict[str, OwnData] = {}
+    for number in range(3):
+        graphs = [one for one in small_silos(20, 8).values() if isinstance(one, Data)]
+        for place, graph in enumerate(graphs):
+            graph.x = graph.x + number
+            graph.y = torch.tensor([place % 2])
+        made[f"silo-{number + 1}"] = graphs
+    return made
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the first show."""
+
+    algorithm: str
+    policy: str
+    rounds: int
+    data: str = "cora"
+    options: tuple[str, ...] = ()
+    training: Mapping[str, Any] = field(default_factory=dict)
+    exact: bool = True
+    """Whether nothing is drawn from the operating system that changes a weight."""
+
+
+CASES = (
+    Case("fedsage", "masked", 3),
+    Case("fedsage+", "strictest", 2, options=("--allow-plaintext",), training={"federated_epochs": 1}),
+    Case("fedego", "plaintext", 3, exact=False),
+    Case("glasu-one-label-holder", "masked", 2, data="columns", training={"sampler": "public"}, exact=False),
+    Case("apflgate", "masked", 2),
+    Case("fairgraphfl", "plaintext", 3, data="sets"),
+    Case(
+        "fedsage",
+        "masked",
+        3,
+        options=("--epsilon", "8", "--unit", "node", "--set", "evaluation=at_home"),
+        training={"fanout": [2], "hidden": [16]},
+        exact=False,
+    ),
+)
+DATA = {"cora": cora_silos, "columns": cora_columns, "sets": graph_sets}
+
+
+def equal(given: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for case in CASES:
+        data = DATA[case.data]()
+        sets = [f"training.{key}={json.dumps(value)}" for key, value in case.training.items()]
+        words = [word for one in sets for word in ("--set", one)]
+        asked = ["--algorithm", case.algorithm, "--policy", case.policy, "--rounds", str(case.rounds)]
+        columns = "id" if case.data == "columns" else ""
+        started = time.monotonic()
+        with deployment(data, *asked, *words, *case.options, rows=columns) as running:
+            server = running.serve()
+            status = server.wait(1800)
+            if status:
+                raise SystemExit((running.root / "server.log").read_text())
+            result = running.result()
+        row = {
+            "algorithm": case.algorithm,
+            "policy": case.policy,
+            "score over Flower": _score(result["accuracy"]),
+            "node epsilon": result["privacy"].get("node", {}).get("epsilon", ""),
+            "seconds": round(time.monotonic() - started),
+        }
+        if not case.options or case.options == ("--allow-plaintext",):
+            federation = sfg.federate(data, rows=columns or None)
+            run = sfg.train(
+                ALGORITHMS[case.algorithm](**case.training),
+                federation,
+                case.policy,
+                rounds=case.rounds,
+                allow_plaintext=True,
+            )
+            row["score in one process"] = _score(run.accuracy)
+            same = result["weights"] == weights(run)
+            row["weights"] = "the same" if same else "differ" if case.exact else "draws of its own"
+        rows.append(row)
+        print(json.dumps(row), file=sys.stderr, flush=True)
+    return rows
+
+
+def _score(accuracy: Mapping[str, Any]) -> str:
+    figure = accuracy.get("global", accuracy.get("local"))
+    return "" if figure is None else f"{figure:.4f}"
+
+
+def speed(given: argparse.Namespace) -> list[dict[str, Any]]:
+    data, rounds = cora_silos(), 6
+    settings = {"policy": "masked", "rounds": rounds}
+    rows = []
+    for way in ("one process", "isolated"):
+        started = time.monotonic()
+        run = sfg.train(
+            sfg.FedSage(), sfg.federate(data), **settings, isolated=way == "isolated", checkpoint_every=0
+        )
+        seconds = time.monotonic() - started
+        exchanges = len({one.exchange for one in run.transcript.sent})
+        rows.append(_timed(way, seconds / rounds, seconds / exchanges))
+    with deployment(data, "--algorithm", "fedsage", "--policy", "masked", "--rounds", str(rounds)) as running:
+        server = running.serve()
+        if server.wait(1800):
+            raise SystemExit((running.root / "server.log").read_text())
+        stamps = _stamps((running.root / "silo-1.log").read_text())
+        steps = [later - sooner for sooner, later in pairwise(stamps)]
+        rows.append(_timed("over Flower", sum(steps) / rounds, statistics.median(steps)))
+    base = rows[0]["seconds an exchange"]
+    rows[2]["beyond the work"] = round(rows[2]["seconds an exchange"] - base, 3)
+    return [*rows, large_bodies()]
+
+
+def _timed(way: str, a_round: float, an_exchange: float) -> dict[str, Any]:
+    return {"way": way, "seconds a round": round(a_round, 2), "seconds an exchange": round(an_exchange, 3)}
+
+
+def _stamps(log: str) -> list[float]:
+    """When a silo answered each message of a round."""
+    lines = [
+        line for line in log.splitlines() if ": " in line and "bytes in" in line and "round 0" not in line
+    ]
+    times = [line.split()[1].replace(",", ".").split(":") for line in lines]
+    return [3600 * int(h) + 60 * int(m) + float(s) for h, m, s in times]
+
+
+def large_bodies() -> dict[str, Any]:
+    """Seconds to carry 60 MB to each of three silos, and back from each."""
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "wb") as log:
+        root = Path(folder)
+        make_certificates(root, "127.0.0.1")
+        keys = {f"silo-{number}": SiloFolder(root / str(number)).make_keys() for number in range(3)}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        address = Address("127.0.0.1", port, root / CERTIFICATE, root / KEY)
+        grid = Grid(address, {name: one.public_node for name, one in keys.items()}, log, 600)
+        ended = threading.Event()
+
+        def silo(name: str) -> None:
+            fleet = Fleet(f"127.0.0.1:{port}", (root / AUTHORITY).read_bytes(), keys[name].node)
+            fleet.connect()
+            while not ended.is_set():
+                came = fleet.receive()
+                if came is None:
+                    time.sleep(0.02)
+                elif isinstance(came[1], Letter):
+                    fleet.answer(came[0], Letter(DONE, came[1].body))
+
+        threads = [threading.Thread(target=silo, args=(name,), daemon=True) for name in keys]
+        for thread in threads:
+            thread.start()
+        for size in (10, LARGE):  # first until all are signed in
+            body, left = os.urandom(size), set(keys)
+            while left:
+                started = time.monotonic()
+                kind = HELLO if size == 10 else ASK
+                open_ = {
+                    ticket: name
+                    for name, ticket in grid.send(dict.fromkeys(left, Letter(kind, body))).items()
+                }
+                open_.pop("", None)
+                while open_:
+                    for ticket in grid.collect(open_):
+                        left.discard(open_.pop(ticket))
+                    time.sleep(0.02)
+        seconds = time.monotonic() - started
+        ended.set()
+        grid.close()
+    return {
+        "way": "60 MB to each of three and back",
+        "seconds an exchange": round(seconds, 1),
+        "MB a second": round(2 * len(keys) * LARGE / 1e6 / seconds, 1),
+    }
+
+
+def kills(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Kills one process at a random instant, again and again, until every run has ended."""
+    draw = random.Random(given.seed)
+    outcomes: list[dict[str, Any]] = []
+    while len(outcomes) < given.times:
+        victim = ("silo", "server", "SuperLink")[len(outcomes) % 3]
+        policy = ("masked", "plaintext")[len(outcomes) // 3 % 2]
+        asked = [
+            "--algorithm",
+            "fedavg",
+            "--policy",
+            policy,
+            "--rounds",
+            "4",
+            "--set",
+            "training.hidden=[8,4]",
+        ]
+        data = small_silos(4)
+        with deployment(data, *asked) as running:
+            server = running.serve()
+            outcome: dict[str, Any] = {"killed": victim, "policy": policy}
+            at = draw.uniform(4, 16)
+            time.sleep(at)
+            outcome["after"] = round(at, 1)
+            if server.poll() is not None:
+                continue  # the run was over
+            started = time.monotonic()
+            if victim == "silo":
+                name = draw.choice(list(data))
+                running.processes[name].send_signal(signal.SIGKILL)
+                running.processes[name].wait()
+                time.sleep(draw.uniform(0, 2))
+                running.start(name)
+            elif victim == "server":
+                server.kill()
+                server.wait()
+                server = running.serve()
+            else:
+                for child in psutil.Process(server.pid).children():
+                    if "superlink" in " ".join(child.cmdline()):
+                        child.kill()
+            try:
+                outcome["status"] = server.wait(300)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                outcome["status"] = "hangs"
+            outcome["seconds to the end"] = round(time.monotonic() - started, 1)
+            if outcome["status"] == 0:
+                result = running.result()
+                outcome["rounds"] = len(result["rounds"])
+                outcome["ledgers"] = _ledgers(running)
+                if policy == "plaintext":
+                    run = sfg.train(
+                        ALGORITHMS["fedavg"](hidden=[8, 4]), sfg.federate(data), "plaintext", rounds=4
+                    )
+                    outcome["weights"] = "the same" if weights(run) == result["weights"] else "differ"
+            else:
+                outcome["log"] = (running.root / "server.log").read_text()[-600:]
+        outcomes.append(outcome)
+        print(json.dumps(outcome), file=sys.stderr, flush=True)
+        if given.out:
+            given.out.write_text(json.dumps(outcomes, indent=1))
+    return _by_victim(outcomes)
+
+
+def _ledgers(running: Deployment) -> str:
+    """Whether each silo's ledger has a charge for every upload that its log says was sent."""
+    for name in running.data:
+        sent = (running.root / f"{name}.log").read_text().count(", answer:")
+        (path,) = SiloFolder(running.root / name).ledgers().values()
+        if len(read_ledger(path)) < sent:
+            return f"{name} below"
+    return "never below"
+
+
+def _by_victim(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for victim in ("silo", "server", "SuperLink"):
+        for policy in ("masked", "plaintext"):
+            of = [one for one in outcomes if (one["killed"], one["policy"]) == (victim, policy)]
+            if of:
+                ended = [one for one in of if one["status"] == 0]
+                seconds = sorted(one["seconds to the end"] for one in ended)
+                rows.append(
+                    {
+                        "killed": victim,
+                        "policy": policy,
+                        "kills": len(of),
+                        "ended right": sum(one["rounds"] == 4 for one in ended),
+                        "weights the same": sum(one.get("weights") == "the same" for one in ended)
+                        if policy == "plaintext"
+                        else "",
+                        "ledgers below": sum(one["ledgers"] != "never below" for one in ended),
+                        "median seconds to the end": statistics.median(seconds) if seconds else "",
+                    }
+                )
+    return rows
+
+
+def soak(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Memory, disk and files of every process, at the start and at the end of many rounds."""
+    asked = ["--algorithm", "fedavg", "--policy", "plaintext", "--rounds", str(given.rounds)]
+    rows: list[dict[str, Any]] = []
+    with deployment(small_silos(), *asked, "--set", "training.hidden=[8,4]") as running:
+        server, last = running.serve(), 0
+        while server.poll() is None:
+            time.sleep(2)
+            log = (running.root / "server.log").read_text()
+            number = log.count("\nround ")
+            if number - last >= max(given.rounds // 10, 1):
+                last = number
+                rows.append(_sizes(number, server, running))
+                print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        if server.returncode:
+            raise SystemExit((running.root / "server.log").read_text()[-2000:])
+    return rows
+
+
+def _sizes(number: int, server: subprocess.Popen[bytes], running: Deployment) -> dict[str, Any]:
+    process = psutil.Process(server.pid)
+    superlink = next(one for one in process.children() if "superlink" in " ".join(one.cmdline()))
+    silo = psutil.Process(running.processes["silo-1"].pid)
+    out, own = running.root / "out", running.root / "silo-1"
+    return {
+        "round": number,
+        "SuperLink MB": round(superlink.memory_info().rss / 1e6),
+        "server MB": round(process.memory_info().rss / 1e6),
+        "silo MB": round(silo.memory_info().rss / 1e6),
+        "SuperLink's open files": superlink.num_fds(),
+        "server's files": sum(1 for _ in out.rglob("*")),
+        "server's disk kB": _disk(out),
+        "silo's files": sum(1 for _ in own.rglob("*")),
+        "silo's disk kB": _disk(own),
+    }
+
+
+def _disk(folder: Path) -> int:
+    return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) // 1000
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    heads = list(dict.fromkeys(key for row in rows for key in row))
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    lines += ["| " + " | ".join(str(row.get(head, "")) for head in heads) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("what", choices=("equal", "speed", "kills", "soak"))
+    asked.add_argument("--times", type=int, default=60)
+    asked.add_argument("--rounds", type=int, default=1000)
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--out", type=Path, help="JSON of each kill, as they come")
+    asked.add_argument("--table", action="store_true", help="Markdown in place of JSON")
+    given = asked.parse_args()
+    os.environ.update(ONE_THREAD)
+    torch.set_num_threads(1)
+    rows = {"equal": equal, "speed": speed, "kills": kills, "soak": soak}[given.what](given)
+    print(table(rows) if given.table else json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The way over Flower itself: TLS, node keys, the SuperLink's process, and whole commands."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
+from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
+from secure_fedgraph.deployment.flower.grid import Address, Grid
+from secure_fedgraph.deployment.letters import ASK, DONE, Letter
+from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
+from secure_fedgraph.errors import BadInput
+
+pytestmark = pytest.mark.filterwarnings("ignore:Protobuf gencode version")
+
+
+class Way:
+    """A SuperLink for two silos, of which one is signed in and answers with what it gets."""
+
+    def __init__(self, root: Path) -> None:
+        make_certificates(root, "127.0.0.1")
+        self.root, self.keys = root, {name: SiloFolder(root / name).make_keys() for name in ("a", "b")}
+        self.authority = (root / AUTHORITY).read_bytes()
+        self.log = (root / "log").open("wb")
+        self.port = 0
+        for port in range(41000, 42000, 37):
+            address = Address("127.0.0.1", port, root / CERTIFICATE, root / KEY)
+            try:
+                nodes = {name: one.public_node for name, one in self.keys.items()}
+                self.grid = Grid(address, nodes, self.log, 60)
+            except BadInput:
+                continue
+            self.port = port
+            break
+        self._ended = threading.Event()
+        self._echo = threading.Thread(target=self._answer, daemon=True)
+        self._echo.start()
+
+    def fleet(self, keys: Keys, authority: bytes | None = None) -> Fleet:
+        return Fleet(f"127.0.0.1:{self.port}", authority or self.authority, keys.node)
+
+    def _answer(self) -> None:
+        while not self._ended.is_set():
+            fleet = self.fleet(self.keys["a"])
+            try:
+                fleet.connect()
+                while not self._ended.is_set():
+                    if (came := fleet.receive()) is None:
+                        time.sleep(0.02)
+                    elif isinstance(came[1], Letter):
+                        fleet.answer(came[0], Letter(DONE, came[1].body))
+            except (Unreachable, Refusal):  # a SuperLink that was started again has other numbers
+                time.sleep(0.2)
+            finally:
+                fleet.close()
+
+    def asked(self, body: bytes, seconds: float = 20) -> bytes:
+        """The answer of the silo that is signed in, asked again while letters are lost."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            try:
+                ticket = self.grid.send({"a": Letter(ASK, body)})["a"]
+                for _ in range(100):
+                    answer = self.grid.collect([ticket]).get(ticket) if ticket else None
+                    if answer is not None:
+                        return answer.body
+                    time.sleep(0.02)
+            except ConnectionError:
+                pass
+            time.sleep(0.1)
+        raise AssertionError("no answer came")
+
+    def close(self) -> None:
+        self._ended.set()
+        self._echo.join(5)
+        self.grid.close()
+        self.log.close()
+
+
+@pytest.fixture(scope="module")
+def way(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+    made = Way(tmp_path_factory.mktemp("way"))
+    yield made
+    made.close()
+
+
+def test_letters_go_and_come_as_they_were(way: Way) -> None:
+    for body in (b"", bytes(range(256)) * 4000):
+        assert way.asked(body) == body
+
+
+def test_a_silo_that_is_not_signed_in_gives_no_ticket(way: Way) -> None:
+    assert way.grid.send({"b": Letter(ASK, b"x")}) == {"b": ""}
+
+
+def test_a_key_that_is_not_in_the_file_is_refused(way: Way, tmp_path: Path) -> None:
+    keys = SiloFolder(tmp_path / "stranger").make_keys()
+    with closing(way.fleet(keys)) as fleet, pytest.raises((Refusal, Unreachable)):
+        fleet.connect()
+
+
+def test_another_authority_is_refused(way: Way, tmp_path: Path) -> None:
+    make_certificates(tmp_path, "127.0.0.1")
+    other = (tmp_path / AUTHORITY).read_bytes()
+    with closing(way.fleet(way.keys["b"], other)) as fleet, pytest.raises(BadInput, match="is refused"):
+        fleet.connect()
+
+
+def test_nothing_but_the_interface_for_silos_is_on_the_port(way: Way) -> None:
+    context = ssl.create_default_context(cadata=way.authority.decode())
+    context.check_hostname = False
+    for path in ("/v1/control/start-run", "/v1/runtime/pull-messages", "/docs", "/openapi.json", "/"):
+        connection = http.client.HTTPSConnection("127.0.0.1", way.port, context=context, timeout=10)
+        connection.request("POST", path, b"", {"content-type": "application/x-protobuf"})
+        assert connection.getresponse().status == 404, path
+        connection.close()
+
+
+def test_a_taken_port_is_named(way: Way) -> None:
+    address = Address("127.0.0.1", way.port, way.root / CERTIFICATE, way.root / KEY)
+    with pytest.raises(BadInput, match=rf"does not start on 127\.0\.0\.1:{way.port}.*free that port"):
+        Grid(address, {"a": way.keys["a"].public_node}, way.log, 60)
+
+
+def test_a_killed_superlink_is_started_again_and_silos_sign_in_again(way: Way) -> None:
+    before = way.grid.restarts
+    os.kill(way.grid.pid, signal.SIGKILL)
+    assert way.asked(b"after") == b"after"
+    assert way.grid.restarts == before + 1
