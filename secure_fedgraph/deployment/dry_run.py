@@ -108,6 +108,10 @@ def _released(terms: Terms) -> Iterable[str]:
     exact = [one.channel.name for one in sent if one.unprotected]
     if exact:
         yield f"in plaintext: {', '.join(exact)}"
+    noised = {one.channel.name for one in sent if one.releases()}
+    sums = [one.channel.name for one in sent if not one.unprotected and one.channel.name not in noised]
+    if sums and terms.prepared.bound.steps is None and not terms.prepared.bound.randomizers:
+        yield f"what the reader of each learns, hidden from the others: {', '.join(sums)}"
     if terms.approved.federation.data.rows:
         yield (
             "whoever runs the server has the labels of validation and test rows, and scores of them: it is "
