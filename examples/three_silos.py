@@ -1,8 +1,8 @@
 """Cuts Cora into the files of three silos: `python examples/three_silos.py [FOLDER] [--columns]`.
 
-Without a flag by Louvain, and the third has no label of two classes; with `--columns` each silo has a third of the
-words of all nodes, in an order of its own. Each folder is what `--data` of `secure-fedgraph silo` takes
-(docs/silos_on_machines.md).
+Without a flag by Louvain, and the third has no label of two classes; with `--columns` each silo has a third
+of the words of all nodes, in an order of its own. Each folder is what `--data` of `secure-fedgraph silo`
+takes (docs/silos_on_machines.md).
 """
 
 import sys

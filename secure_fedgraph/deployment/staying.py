@@ -23,6 +23,8 @@ AWAKE = 10.0
 AGAIN = 1.0
 """Seconds before a broken way is tried again; doubled each time up to :data:`LONGEST`."""
 LONGEST = 10.0
+LINGER = 3.0
+"""Seconds from the last answer to signing out: the SuperLink drops what a silo that is gone has answered."""
 
 
 class Answering(Protocol):
@@ -130,4 +132,5 @@ class Staying:
             except Exception as error:  # the way broke meanwhile: the server asks again
                 _LOG.info("an answer could not be sent: %s", type(error).__name__)
             if self._resident.ended:
+                self._ended.wait(LINGER)
                 self.stop()
