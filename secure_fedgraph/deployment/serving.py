@@ -22,6 +22,8 @@ from secure_fedgraph.deployment.terms import Terms, owners_in, terms_in
 from secure_fedgraph.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.experiment.results import begin, execute, finish, run_result, write_json
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
+from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.protocol.transport import Lost
 from secure_fedgraph.running.run import Run
 
@@ -85,7 +87,7 @@ def serve(
     """
     terms = terms_in(approved)
     _keep_file(approved, out)
-    silos = Silos(post, approved, how.patience, on_event)
+    silos = Silos(post, approved, how.patience, _is_tolerant(terms), on_event)
     least = _least(terms, how)
     losses, done = 0, -1
 
@@ -163,14 +165,12 @@ def _owners(approved: Approved, silos: Silos) -> Any:
 def _least(terms: Terms, how: Serving) -> int:
     """How many silos a run needs: all, where a protection survives no drop-out."""
     names, bounds = terms.prepared.federation.names, terms.prepared.bound.bounds.values()
-    tolerant = all(one.carrier.tolerates_dropouts for one in bounds if one.channel.reveal.name == "SUM")
-    tolerant = tolerant and any(one.carrier.tolerates_dropouts for one in bounds)
     if not how.start_with:
         return len(names)
     if how.start_with > len(names):
         raise BadInput(f"--start-with {how.start_with}: there are {len(names)} silos; give at most that many")
     quorum = max((one.quorum for one in bounds), default=1)
-    if how.start_with < len(names) and not tolerant:
+    if how.start_with < len(names) and not _is_tolerant(terms):
         raise BadInput(
             f"--start-with {how.start_with}: under {terms.experiment.policy} {terms.experiment.algorithm} "
             "needs every "
@@ -179,6 +179,16 @@ def _least(terms: Terms, how: Serving) -> int:
     if how.start_with < quorum:
         raise BadInput(f"--start-with {how.start_with}: the quorum is {quorum}; give that many or more")
     return how.start_with
+
+
+def _is_tolerant(terms: Terms) -> bool:
+    """Whether every upload of a run survives that a silo is away."""
+    answered = [
+        one
+        for one in terms.prepared.bound.bounds.values()
+        if one.channel.reveal is not Reveal.NOTHING and one.channel.to != REFEREE
+    ]
+    return all(one.carrier.tolerates_dropouts for one in answered)
 
 
 def _keep_file(approved: Approved, out: Path) -> None:

@@ -91,6 +91,8 @@ class Silos:
         post: the way.
         approved: the federation's file, which every silo has to have approved.
         patience: seconds that a silo has for one answer.
+        tolerant: whether the run goes on without silos that are away. Otherwise a round of which one kept no
+            memory is not kept.
         on_event: called with a line for people: who came, who left.
     """
 
@@ -99,11 +101,13 @@ class Silos:
         post: NodePost,
         approved: Approved,
         patience: float = PATIENCE,
+        tolerant: bool = False,
         on_event: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.lost: Mapping[str, Lost] = {}
         """Empty: a silo may always come back."""
         self._post, self._approved, self._patience, self._say = post, approved, patience, on_event
+        self._tolerant = tolerant
         self._federation = approved.federation
         self._sessions: dict[str, str] = {}
         self._begun: dict[str, str] = {}
@@ -213,19 +217,25 @@ class Silos:
         if self._rejoin:
             raise Rejoined("a silo is back")
         asked = {name: Letter(ASK, raw) for name, raw in requests.items() if name in self._begun}
-        answers: dict[str, Answer] = dict(self._ask(asked))
-        for name in requests:
-            answer = answers.setdefault(name, Lost(f"{name} is away"))
+        came = self._ask(asked)
+        answers: dict[str, Answer] = {name: came.get(name, Lost(f"{name} is away")) for name in requests}
+        for name, answer in answers.items():
             if isinstance(answer, Lost):
                 self._away(name, str(answer))
         return answers
 
     def save(self, label: str, committed: str) -> None:
-        """Has every silo that is there keep its memory, and looks who is back."""
+        """Has every silo that is there keep its memory, and looks who is back.
+
+        Raises:
+            Lost: where one kept none, and the run does not go on without it.
+        """
         order = Letter(SAVE, wire.encode({"label": label, "committed": committed}))
         for name, answer in self._ask(dict.fromkeys(self.present, order)).items():
             if isinstance(answer, Lost):
                 self._away(name, str(answer))
+                if not self._tolerant:
+                    raise answer
             elif isinstance(answer, Exception):
                 raise answer
         away = [name for name in self.names if name not in self._begun]
@@ -435,7 +445,8 @@ class Silos:
             if open_:
                 time.sleep(pause)
                 pause = min(pause * 1.5, LATER if now - start < AT_ONCE else MUCH_LATER)
-        return answers
+        # sums of floats depend on the order, which must not be that of the arrivals
+        return {name: answers[name] for name in letters}
 
     def _ping(self, open_: Mapping[str, _Waiting], now: float) -> None:
         due = [one for one in open_.values() if not one.pings and now - one.heard > ASK_AFTER]
