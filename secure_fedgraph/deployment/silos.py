@@ -175,7 +175,12 @@ class Silos:
             time.sleep(MUCH_LATER)
 
     def connect(self, run: str, after: int, label: str) -> Silos:
-        """Begins a run, or takes it up again, at every silo that is there."""
+        """Begins a run, or takes it up again, at every silo that is there.
+
+        Raises:
+            Lost: where one does not begin it, and the run does not go on without it.
+            SecureFedGraphError: what a silo refuses with.
+        """
         self._run, self._after, self._rejoin = run, after, False
         self._begun = {}
         order: wire.Tree = {
@@ -191,6 +196,9 @@ class Silos:
         for name, answer in answers.items():
             if isinstance(answer, Lost):
                 self._away(name, str(answer))
+                self._sessions.pop(name, None)
+                if not self._tolerant:
+                    raise answer
             elif isinstance(answer, Exception):
                 raise answer
             else:
