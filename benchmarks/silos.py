@@ -31,10 +31,12 @@ from typing import Any
 
 import psutil
 import torch
+from click.testing import CliRunner
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.cli.main import main as main_command
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
 from secure_fedgraph.deployment.flower.fleet import Fleet
 from secure_fedgraph.deployment.flower.grid import Address, Grid
@@ -109,7 +111,15 @@ class Deployment:
         """Has all silos align their rows."""
         for name in self.data:
             self.start(name, "align")
-        typed("server", "align", str(self.root / "federation.toml"), "--log", str(self.root / "align"))
+        words = [
+            *TYPED,
+            "server",
+            "align",
+            str(self.root / "federation.toml"),
+            "--log",
+            str(self.root / "align"),
+        ]
+        subprocess.run(words, env=environment(), check=True, capture_output=True)
         for name in self.data:
             self.processes[name].wait(60)
 
@@ -144,8 +154,8 @@ def environment() -> dict[str, str]:
 
 
 def typed(*words: str) -> str:
-    done = subprocess.run([*TYPED, *words], capture_output=True, text=True, env=environment())
-    if done.returncode:
+    done = CliRunner().invoke(main_command, list(words))
+    if done.exit_code:
         raise SystemExit(f"{' '.join(words)}: {done.stderr}")
     return done.stdout
 
