@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from secure_fedgraph.deployment.certificates import AUTHORITY, make_certificates
+from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, check_host, make_certificates
 from secure_fedgraph.deployment.federation_file import (
     SCHEMA,
     Approved,
@@ -59,6 +59,8 @@ def init(cards: tuple[Path, ...], out: Path, assignments: tuple[str, ...], debug
         click.echo(
             f"made certificates in {place.parent}: {AUTHORITY} is in the file, the rest is the server's"
         )
+    if not given["authority"]:
+        check_host(place.parent / CERTIFICATE, given["host"])
     approved = make_federation(by_name, experiment, place, out, given)
     click.echo(f"{out}: digest {approved.digest}")
     click.echo("give the file to every silo, and its digest by another way: each approves it by that")

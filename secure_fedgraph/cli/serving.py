@@ -24,6 +24,7 @@ from secure_fedgraph.deployment.certificates import (
     CERTIFICATE,
     KEY,
     check_certificate,
+    check_host,
     make_certificates,
 )
 from secure_fedgraph.deployment.federation_file import Approved, read_card, read_federation
@@ -89,6 +90,8 @@ def align(
 ) -> None:
     """Carry the letters of 'silo align' between the silos."""
     approved, address = _listening(file, listen, certificate, key)
+    if not approved.federation.data.rows:
+        raise BadInput(f"{file} is of silos that hold rows of their own: there is nothing to align")
     files.private_folder(out)
     with (out / LOG).open("ab") as log:
         grid = Grid(address, approved.federation.nodes, log, PATIENCE)
@@ -109,6 +112,7 @@ def _listening(
     beside = file.parent / CERTIFICATES
     certificate, key = certificate or beside / CERTIFICATE, key or beside / KEY
     check_certificate(certificate, key)
+    check_host(certificate, approved.federation.server.host)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     place = approved.federation.server
     return approved, Address(listen or place.host, place.port, certificate, key)

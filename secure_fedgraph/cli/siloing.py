@@ -25,7 +25,7 @@ from secure_fedgraph.deployment.federation_file import (
     write_card,
 )
 from secure_fedgraph.deployment.flower.pinned import check_flower
-from secure_fedgraph.deployment.own_data import own_part
+from secure_fedgraph.deployment.own_data import data_at, own_part
 from secure_fedgraph.deployment.resident import Resident
 from secure_fedgraph.deployment.silo_folder import CARD, SCORES, Keys, SiloFolder, check_name
 from secure_fedgraph.deployment.spending import spending_page, spending_rows
@@ -33,7 +33,6 @@ from secure_fedgraph.deployment.staying import Answering, Staying
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.silos.alone import declared_by
-from secure_fedgraph.graph.silos.reading import read_silo
 from secure_fedgraph.graph.silos.rows import words_of
 from secure_fedgraph.privacy.accounting.epsilon import Spent
 from secure_fedgraph.privacy.spending.ledger import number, read_ledger
@@ -43,7 +42,7 @@ from secure_fedgraph.protocol.guarantee import Reader
 def keygen(folder: Path, name: str, data: str, rows: str | None, debug: bool) -> None:
     """Make this silo's keys, and card.toml for the operator."""
     check_name(name)
-    held = read_silo(name, data, rows)
+    held = data_at(name, data, rows)
     if rows is not None:
         if not isinstance(held, Data):
             raise BadInput(f"--rows {rows}: give one table, not a list of graphs")
@@ -97,10 +96,8 @@ def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> No
                     "digest": approved.digest,
                     "name": name,
                     "channels": [vars(one) for one in made.leaving],
-                    "epsilon": {
-                        unit: {reader: number(one.epsilon) for reader, one in row.items()}
-                        for unit, row in made.spent.items()
-                    },
+                    "epsilon": _numbers(made.spent),
+                    "epsilon_of_this_run": _numbers(made.alone),
                     "released": list(made.released),
                 }
             )
@@ -121,9 +118,9 @@ def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> No
     for one in made.leaving:
         table.add_row(one.channel, one.to, one.reveal, one.protection, str(one.uploads))
     console.print(table)
-    console.print(
-        _epsilons(made.spent, experiment.delta, "what the whole run costs, with earlier runs of this silo")
-    )
+    console.print(_epsilons(made.alone, experiment.delta, "what the whole run costs"))
+    if before:
+        console.print(_epsilons(made.spent, experiment.delta, "the same, with earlier runs of this silo"))
     for line in made.released:
         console.print(f"without noise: {line}", soft_wrap=True)
     console.print("a dry run of two rounds on made-up data of this schema ended; nothing was sent")
@@ -276,6 +273,10 @@ def ledger(folder: Path, delta: float, page: Path | None, as_json: bool, debug: 
 
 def _shown(epsilon: float | str) -> str:
     return epsilon if isinstance(epsilon, str) else f"{epsilon:g}"
+
+
+def _numbers(spent: dict[str, dict[str, Spent]]) -> dict[str, dict[str, Any]]:
+    return {unit: {reader: number(one.epsilon) for reader, one in row.items()} for unit, row in spent.items()}
 
 
 def _epsilons(spent: dict[str, dict[str, Spent]], delta: float, title: str) -> Table:

@@ -13,10 +13,9 @@ from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.greeting import greeted
 from secure_fedgraph.deployment.letters import ALIGN, DONE, FAILED, Letter
-from secure_fedgraph.deployment.own_data import keep_alignment
+from secure_fedgraph.deployment.own_data import data_at, keep_alignment
 from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
 from secure_fedgraph.errors import BadInput, HostileMessage, SecureFedGraphError
-from secure_fedgraph.graph.silos.reading import read_silo
 from secure_fedgraph.protocol import wire
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
@@ -128,7 +127,7 @@ def row_names_in(name: str, data: str, approved: Approved) -> list[str]:
     rows = approved.federation.data.rows
     if not rows:
         raise BadInput("this federation is of rows that each silo has alone: there is nothing to align")
-    held = read_silo(name, data, rows)
+    held = data_at(name, data, rows)
     given = held.get(rows) if isinstance(held, Data) else None
     if given is None:
         raise BadInput(f"--data {data}: it has no column {rows!r} that names the rows")

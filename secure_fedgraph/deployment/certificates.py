@@ -97,6 +97,34 @@ def check_certificate(certificate: Path, key: Path) -> None:
         raise BadInput(f"{key} is not the key of {certificate}: give the pair")
 
 
+def check_host(certificate: Path, host: str) -> None:
+    """Checks that a server's certificate is for the name under which silos reach it.
+
+    Raises:
+        BadInput: for a certificate of other names, which every silo would refuse, and for no certificate.
+    """
+    try:
+        parsed = x509.load_pem_x509_certificate(files.read(certificate, most=2**20))
+        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError):
+        raise BadInput(f"{certificate} is no certificate in PEM: give another") from None
+    except x509.ExtensionNotFound:
+        raise BadInput(f"{certificate} names no host: get one with {host!r} as an alternative name") from None
+    ours = _alternative(host)
+    if isinstance(ours, x509.IPAddress):
+        fits = ours.value in names.get_values_for_type(x509.IPAddress)
+    else:
+        under = "*." + host.partition(".")[2]
+        known = [one.lower() for one in names.get_values_for_type(x509.DNSName)]
+        fits = host.lower() in known or under.lower() in known
+    if not fits:
+        given = ", ".join(str(one.value) for one in names)
+        raise BadInput(
+            f"{certificate} is for {given}, and silos reach the server under {host}, so they would refuse "
+            f"it: get one for {host}, or delete the folder of certificates that 'federation init' made"
+        )
+
+
 def _alternative(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))

@@ -55,12 +55,14 @@ class DryRun:
 
     Args:
         leaving: every channel.
-        spent: unit -> reader -> the epsilon of the whole run.
+        spent: unit -> reader -> the epsilon of the whole run and of this silo's earlier ones.
+        alone: the same of the whole run alone.
         released: what the run reveals without noise, in sentences.
     """
 
     leaving: tuple[Leaving, ...]
     spent: dict[str, dict[str, Spent]]
+    alone: dict[str, dict[str, Spent]]
     released: tuple[str, ...]
 
 
@@ -87,7 +89,9 @@ def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
     charges = [charge for charge, times in whole.items() for _ in range(max(times, 0))]
     experiment = terms.experiment
     together = [*charges, *(replace(charge, client=name) for charge in before)]
-    figures = spent(together, experiment.delta, owners.holders, owners.units)
+    figures, alone = (
+        spent(some, experiment.delta, owners.holders, owners.units) for some in (together, charges)
+    )
     uses = Counter(charge.channel for charge in charges)
     leaving = tuple(
         Leaving(
@@ -99,7 +103,7 @@ def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
         )
         for row, bound in zip(prepared.bound.describe(), prepared.bound.bounds.values(), strict=True)
     )
-    return DryRun(leaving, figures, tuple(_released(terms)))
+    return DryRun(leaving, figures, alone, tuple(_released(terms)))
 
 
 def _released(terms: Terms) -> Iterable[str]:

@@ -16,6 +16,7 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.data.own_graph import DataWarning
 from secure_fedgraph.graph.silos.aligned import AlignedTable, aligned
 from secure_fedgraph.graph.silos.alone import owned
+from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.graph.silos.reading import read_silo
 from secure_fedgraph.graph.silos.rows import in_numbers_of, words_of
 from secure_fedgraph.privacy.spending.budget import warn_of_delta
@@ -42,7 +43,7 @@ def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None
     """
     federation = terms.approved.federation
     held, names = federation.data, federation.names
-    data = read_silo(name, place, held.rows or None)
+    data = data_at(name, place, held.rows or None)
     if held.rows:
         if not isinstance(data, Data):
             raise BadInput(f"{name} has a list of graphs, and this federation is of columns: give one table")
@@ -72,6 +73,19 @@ def own_part(terms: Terms, name: str, place: str, home: SiloFolder | None = None
     if terms.experiment.adds_noise:
         warn_of_delta(terms.experiment.delta, {"node": int(graph.num_nodes or 0)})
     return graph
+
+
+def data_at(name: str, place: str, rows: str | None = None) -> OwnData:
+    """As :func:`~secure_fedgraph.graph.silos.reading.read_silo`, for the option ``--data``.
+
+    Raises:
+        BadInput: naming the option as it was typed, the file, the column and the row.
+    """
+    try:
+        return read_silo(name, place, rows)
+    except BadInput as error:
+        text = str(error).replace(f"--silo {name}=", "--data ", 1).replace(f"--silo {name}:", "--data:", 1)
+        raise BadInput(text) from error.__cause__
 
 
 def keep_alignment(home: SiloFolder, approved: Approved, alignment: Alignment) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,16 @@ from click.testing import CliRunner
 from torch_geometric.data import Data
 
 from secure_fedgraph.cli.main import main
-from secure_fedgraph.deployment.certificates import CERTIFICATE, KEY, check_certificate, make_certificates
+from secure_fedgraph.deployment.certificates import (
+    CERTIFICATE,
+    KEY,
+    check_certificate,
+    check_host,
+    make_certificates,
+)
 from secure_fedgraph.deployment.federation_file import parsed, read_card, read_federation
 from secure_fedgraph.deployment.flower import pinned
-from secure_fedgraph.deployment.own_data import own_part
+from secure_fedgraph.deployment.own_data import data_at, own_part
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.errors import BadInput
@@ -166,6 +173,37 @@ def test_certificates_that_cannot_serve_are_refused(tmp_path: Path) -> None:
     assert datetime.datetime.now().year and "BEGIN CERTIFICATE" in authority()
 
 
+@pytest.mark.parametrize(
+    ("made_for", "asked", "fits"),
+    [
+        ("bank.example", "bank.example", True),
+        ("bank.example", "BANK.example", True),
+        ("*.example", "bank.example", True),
+        ("*.example", "a.bank.example", False),
+        ("bank.example", "shop.example", False),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "127.0.0.2", False),
+        ("127.0.0.1", "bank.example", False),
+    ],
+)
+def test_a_certificate_is_for_the_host_of_the_file(
+    tmp_path: Path, made_for: str, asked: str, fits: bool
+) -> None:
+    make_certificates(tmp_path, made_for)
+    if fits:
+        check_host(tmp_path / CERTIFICATE, asked)
+        return
+    with pytest.raises(BadInput, match=f"is for {re.escape(made_for)}, and silos reach"):
+        check_host(tmp_path / CERTIFICATE, asked)
+
+
+def test_data_that_cannot_be_read_are_named_by_the_option_that_was_typed(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"^--data: '.*nowhere' is no file$"):
+        data_at("bank-a", str(tmp_path / "nowhere"))
+    with pytest.raises(BadInput, match=r"^--data a,b,c: give a folder"):
+        data_at("bank-a", "a,b,c")
+
+
 def test_another_release_of_flower_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinned.metadata, "version", lambda name: "1.42.0")
     with pytest.raises(BadInput, match=r"flwr 1.42.0 is installed.*works with flwr 1.41.0: run: pip install"):
@@ -219,6 +257,7 @@ def test_check_prints_what_would_leave_and_sends_nothing(tmp_path: Path) -> None
     # the next check counts what was spent
     again = json.loads(CliRunner().invoke(main, [*typed, "--json"]).stdout)
     assert again["epsilon"]["client"]["server"] > said["epsilon"]["client"]["server"]
+    assert again["epsilon_of_this_run"] == said["epsilon_of_this_run"] == said["epsilon"]
 
 
 def test_ledger_and_status_say_how_far_a_silo_came(tmp_path: Path) -> None:
