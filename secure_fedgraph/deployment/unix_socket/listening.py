@@ -119,7 +119,8 @@ class Listening:
     def _send(self, way: socket.socket, letter: Letter, node: int) -> None:
         way.settimeout(TO_TAKE)
         for part in framed(letter, node):
-            way.sendall(part)
+            if part:  # the other side hangs up once it has all, and sending nothing would then break
+                way.sendall(part)
         way.settimeout(SILENCE)
 
     def _work(self) -> None:

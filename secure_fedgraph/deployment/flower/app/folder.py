@@ -17,6 +17,7 @@ _PROJECT = """\
 name = "{name}"
 version = "1.0.0"
 description = "Carries letters between a server of secure-fedgraph and its silos."
+license = "Apache-2.0"
 dependencies = ["flwr=={flower}"]
 
 [tool.flwr.app]
