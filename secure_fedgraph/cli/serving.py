@@ -1,4 +1,4 @@
-"""The work of ``server start`` and ``server dev``."""
+"""The work of ``server start``, ``align``, ``dev`` and ``flower-app``."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from secure_fedgraph.deployment.certificates import (
     make_certificates,
 )
 from secure_fedgraph.deployment.federation_file import Approved, read_card, read_federation
+from secure_fedgraph.deployment.flower.app.folder import write_app
 from secure_fedgraph.deployment.flower.grid import Address, Grid
 from secure_fedgraph.deployment.flower.pinned import check_flower
 from secure_fedgraph.deployment.serving import Serving, serve
 from secure_fedgraph.deployment.silo_folder import CARD
 from secure_fedgraph.deployment.silos import PATIENCE, Silos
+from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.experiment.schema import RunResult, as_read
 from secure_fedgraph.federation import federate
@@ -102,6 +104,15 @@ def align(
         finally:
             grid.close()
     click.echo("every silo has the common rows, in one order")
+
+
+def flower_app(file: Path, out: Path, debug: bool) -> None:
+    """Write a Flower app for a federation that runs its own SuperLink and SuperNodes."""
+    approved = read_federation(file)
+    terms_in(approved)  # what cannot run is refused here, and not in Flower's log
+    write_app(approved, file, out)
+    click.echo(f"{out}: a Flower app for {', '.join(approved.federation.names)}")
+    click.echo(f"run it: flwr run {out} SUPERLINK --stream --run-config 'out=\"/folder/for/results\"'")
 
 
 def _listening(

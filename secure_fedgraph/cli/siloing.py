@@ -31,6 +31,7 @@ from secure_fedgraph.deployment.silo_folder import CARD, SCORES, Keys, SiloFolde
 from secure_fedgraph.deployment.spending import spending_page, spending_rows
 from secure_fedgraph.deployment.staying import Answering, Staying
 from secure_fedgraph.deployment.terms import terms_in
+from secure_fedgraph.deployment.unix_socket.listening import Listening
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.silos.alone import declared_by
 from secure_fedgraph.graph.silos.rows import words_of
@@ -145,9 +146,12 @@ def approve(folder: Path, file: Path, digest: str | None, debug: bool) -> None:
     click.echo(f"{name} approved {approved.digest}")
 
 
-def start(folder: Path, data: str, debug: bool) -> None:
+def start(folder: Path, data: str, socket_path: Path | None, socket_group: str | None, debug: bool) -> None:
     """Answer the federation's server until the command is ended."""
-    check_flower()
+    if socket_path is None:
+        check_flower()  # behind a socket this process knows nothing of Flower
+        if socket_group is not None:
+            raise BadInput(f"--socket-group {socket_group}: it is for a socket: give --socket too")
     _log_to_stderr()
     home = SiloFolder(folder)
     lock = home.lock()
@@ -156,7 +160,11 @@ def start(folder: Path, data: str, debug: bool) -> None:
         with plain_warnings():
             terms = terms_in(approved)
             own = own_part(terms, home.name_in(approved), data, home)
-        _stay(Resident(home, keys, terms, own), approved, keys)
+        resident = Resident(home, keys, terms, own)
+        if socket_path is None:
+            _stay(resident, approved, keys)
+        else:
+            _listen(resident, approved, socket_path, socket_group or "")
     finally:
         lock.release()
 
@@ -182,6 +190,14 @@ def align(folder: Path, data: str, debug: bool) -> None:
 def _log_to_stderr() -> None:
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("secure_fedgraph").setLevel(logging.INFO)
+
+
+def _listen(resident: Answering, approved: Approved, path: Path, group: str) -> None:
+    listening = Listening(resident, path, group)
+    for end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(end, lambda *_: listening.stop())
+    click.echo(f"{resident.name} answers on {path.absolute()} under {approved.digest[:16]}…", err=True)
+    listening.run()
 
 
 def _stay(resident: Answering, approved: Approved, keys: Keys) -> None:

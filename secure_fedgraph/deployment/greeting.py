@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import tomllib
+from dataclasses import dataclass
 
-from secure_fedgraph.backends.failures import failure_body
-from secure_fedgraph.crypto import Identity
+from secure_fedgraph.backends.failures import failure_body, failure_in
+from secure_fedgraph.crypto import Identity, verify
 from secure_fedgraph.deployment.federation_file import LARGEST, Approved
 from secure_fedgraph.deployment.letters import DONE, FAILED, Letter
 from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.protocol import wire
+from secure_fedgraph.protocol.text import printable
 
 _LOG = logging.getLogger("secure_fedgraph.silo")
 PROOF = b"secure-fedgraph/hello/1 "
@@ -57,6 +59,58 @@ def greeted(
     except (SecureFedGraphError, ValueError) as error:
         _LOG.warning("refused: %s", error)
         return Letter(FAILED, failure_body(error))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a silo showed with its answer to a greeting.
+
+    Args:
+        name: its name; the roster's key of that name signed.
+        session: names its process.
+    """
+
+    name: str
+    session: str
+
+
+def nonce_in(letter: Letter) -> bytes:
+    """The nonce of a greeting of one's own."""
+    return bytes.fromhex(str(wire.decode(letter.body)["nonce"]))
+
+
+def claim_in(letter: Letter, node: int, nonce: bytes, approved: Approved, whose: str) -> Claim:
+    """What an answer to a greeting shows, once its signature was verified.
+
+    Args:
+        letter: the answer.
+        node: the number of the connection that it came by; it is part of what is signed.
+        nonce: the greeting's.
+        approved: the federation's file.
+        whose: who was greeted, for an error.
+
+    Raises:
+        HostileMessage: for an answer that cannot be read, a name that is not in the file, and a signature
+            that is not that silo's, over this nonce, connection and file.
+        SecureFedGraphError: what the silo refuses the greeting with.
+    """
+    if letter.kind != DONE:
+        raise failure_in(letter.body, whose, "its own log says more")
+    said = wire.decode(letter.body)
+    name, session, signature = (said.get(key) for key in ("name", "session", "signature"))
+    if not isinstance(name, str) or not isinstance(session, str) or not isinstance(signature, str):
+        raise HostileMessage(f"{whose}'s greeting cannot be read")
+    key = approved.federation.roster.get(name)
+    if key is None:
+        raise HostileMessage(
+            f"{whose} calls itself {printable(name, 40)!r}, and no silo of the file is called so"
+        )
+    try:
+        signed = bytes.fromhex(signature)
+    except ValueError:
+        raise HostileMessage(f"{whose}'s greeting cannot be read") from None
+    verify(key, signed, proof_of(approved.digest, node, nonce, session, name))
+    return Claim(name, printable(session, 40))
 
 
 def check_digest(approved: Approved, name: str, digest: str, file: object) -> None:

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from secure_fedgraph import files
 from secure_fedgraph.deployment.federation_file import Approved
 from secure_fedgraph.deployment.silo_folder import MODEL
-from secure_fedgraph.deployment.silos import PATIENCE, NodePost, Rejoined, Silos
+from secure_fedgraph.deployment.silos import PATIENCE, NodePost, Pace, Rejoined, Silos
 from secure_fedgraph.deployment.terms import Terms, owners_in, terms_in
 from secure_fedgraph.errors import BadInput, SecureFedGraphError
 from secure_fedgraph.experiment.results import begin, execute, finish, run_result, write_json
@@ -43,6 +43,7 @@ class Serving:
         grace: seconds that the others have once enough are there.
         patience: seconds that a silo has for one answer.
         most_losses: how often in a row a round may be begun again without being finished.
+        pace: how long the way to the silos takes.
     """
 
     start_with: int = 0
@@ -50,6 +51,7 @@ class Serving:
     grace: float = 15.0
     patience: float = PATIENCE
     most_losses: int = 20
+    pace: Pace = field(default_factory=Pace)
 
 
 def serve(
@@ -87,7 +89,7 @@ def serve(
     """
     terms = terms_in(approved)
     _keep_file(approved, out)
-    silos = Silos(post, approved, how.patience, _is_tolerant(terms), on_event)
+    silos = Silos(post, approved, how.patience, _is_tolerant(terms), on_event, how.pace)
     least = _least(terms, how)
     losses, done = 0, -1
 

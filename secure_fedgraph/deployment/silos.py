@@ -13,13 +13,12 @@ import numpy as np
 import torch
 
 from secure_fedgraph.backends.failures import failure_in
-from secure_fedgraph.crypto import verify
 from secure_fedgraph.deployment.aligning import END, packed, unpacked
 from secure_fedgraph.deployment.alignment import Letter as AlignmentLetter
 from secure_fedgraph.deployment.alignment import new_alignment, relay
 from secure_fedgraph.deployment.charge_report import ChargeReport, report_in
 from secure_fedgraph.deployment.federation_file import Approved
-from secure_fedgraph.deployment.greeting import NONCE, proof_of
+from secure_fedgraph.deployment.greeting import NONCE, claim_in
 from secure_fedgraph.deployment.letters import (
     ALIGN,
     ASK,
@@ -37,7 +36,6 @@ from secure_fedgraph.errors import HostileMessage, Refused, SecureFedGraphError
 from secure_fedgraph.privacy.spending.ledger import Charge
 from secure_fedgraph.protocol import wire
 from secure_fedgraph.protocol.guarantee import Relation, Unit
-from secure_fedgraph.protocol.text import printable
 from secure_fedgraph.protocol.transport import Answer, Lost
 
 _LOG = logging.getLogger("secure_fedgraph.server")
@@ -52,6 +50,25 @@ GONE_AFTER = 20.0
 """Seconds without any sign after which it counts as away."""
 PATIENCE = 3600.0
 """Seconds that a silo has for one answer."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a way takes, and what says on it that a silo is gone.
+
+    Args:
+        greeting: seconds that a silo has to answer a greeting.
+        back: the same for one that was away, at the end of a round.
+        ask_after: seconds after which a silo that has not answered is greeted meanwhile; infinite for a way
+            on which a greeting waits behind the question.
+        gone_after: seconds without any sign after which it counts as away; infinite where the way itself
+            says so.
+    """
+
+    greeting: float = 3.0
+    back: float = ASK_AFTER
+    ask_after: float = ASK_AFTER
+    gone_after: float = GONE_AFTER
 
 
 class Rejoined(SecureFedGraphError):
@@ -94,6 +111,7 @@ class Silos:
         tolerant: whether the run goes on without silos that are away. Otherwise a round of which one kept no
             memory is not kept.
         on_event: called with a line for people: who came, who left.
+        pace: how long the way takes.
     """
 
     def __init__(
@@ -103,12 +121,13 @@ class Silos:
         patience: float = PATIENCE,
         tolerant: bool = False,
         on_event: Callable[[str], None] = lambda line: None,
+        pace: Pace = Pace(),
     ) -> None:
         self.lost: Mapping[str, Lost] = {}
         """Empty: a silo may always come back."""
         self._post, self._approved, self._patience, self._say = post, approved, patience, on_event
         self._tolerant = tolerant
-        self._federation = approved.federation
+        self._federation, self._pace = approved.federation, pace
         self._sessions: dict[str, str] = {}
         self._begun: dict[str, str] = {}
         """Silo -> the session that the run was begun in."""
@@ -155,7 +174,7 @@ class Silos:
         """
         start, enough = time.monotonic(), None
         while True:
-            self._greet(self.names)
+            self._greet(self.names, self._pace.greeting)
             if refusal := next(iter(self._refusals.values()), ""):
                 raise Refused(refusal)
             here, now = self.here, time.monotonic()
@@ -248,7 +267,7 @@ class Silos:
                 raise answer
         away = [name for name in self.names if name not in self._begun]
         if away:
-            self._greet(away, ASK_AFTER)
+            self._greet(away, self._pace.back)
             self._rejoin = any(name in self._sessions for name in away)
 
     def load(self, label: str) -> None:
@@ -348,7 +367,7 @@ class Silos:
         self._begun.pop(name, None)
         self._sessions.pop(name, None)
 
-    def _greet(self, names: Iterable[str], patience: float = 3.0) -> None:
+    def _greet(self, names: Iterable[str], patience: float) -> None:
         """Asks who is there; each answers with a signature over a fresh nonce."""
         nonce = secrets.token_bytes(NONCE)
         letter = Letter(HELLO, self._greeting(nonce))
@@ -377,19 +396,10 @@ class Silos:
         )
 
     def _session_in(self, name: str, letter: Letter, nonce: bytes) -> str:
-        if letter.kind != DONE:
-            raise failure_in(letter.body, name, "its own log says more")
-        said = wire.decode(letter.body)
-        session, signature = said.get("session"), said.get("signature")
-        if not isinstance(session, str) or not isinstance(signature, str) or said.get("name") != name:
-            raise HostileMessage(f"{name}'s greeting cannot be read")
-        try:
-            signed = bytes.fromhex(signature)
-        except ValueError:
-            raise HostileMessage(f"{name}'s greeting cannot be read") from None
-        proof = proof_of(self._approved.digest, self._post.node_of(name), nonce, session, name)
-        verify(self.roster[name], signed, proof)
-        return printable(session, 40)
+        claim = claim_in(letter, self._post.node_of(name), nonce, self._approved, name)
+        if claim.name != name:
+            raise HostileMessage(f"{name}'s greeting is {claim.name}'s")
+        return claim.session
 
     def _ask(self, letters: Mapping[str, Letter]) -> dict[str, bytes | Exception]:
         """Each silo's answer, or its error, or that it is away."""
@@ -445,10 +455,10 @@ class Silos:
                         answers[one.silo] = Lost(f"{one.silo} was started again")
                         del open_[ticket]
             for ticket, one in list(open_.items()):
-                if now - one.heard > GONE_AFTER or now - start > patience:
+                if now - one.heard > self._pace.gone_after or now - start > patience:
                     answers[one.silo] = Lost(f"{one.silo} gave no answer for {now - start:.0f} s")
                     del open_[ticket]
-            if patience > ASK_AFTER * 2:
+            if patience > self._pace.ask_after * 2:
                 self._ping(open_, now)
             if open_:
                 time.sleep(pause)
@@ -457,7 +467,7 @@ class Silos:
         return {name: answers[name] for name in letters}
 
     def _ping(self, open_: Mapping[str, _Waiting], now: float) -> None:
-        due = [one for one in open_.values() if not one.pings and now - one.heard > ASK_AFTER]
+        due = [one for one in open_.values() if not one.pings and now - one.heard > self._pace.ask_after]
         for one in due:
             nonce = secrets.token_bytes(NONCE)
             try:

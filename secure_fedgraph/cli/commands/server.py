@@ -1,4 +1,4 @@
-"""The commands ``server start`` and ``server dev``."""
+"""The commands ``server start``, ``align``, ``dev`` and ``flower-app``."""
 
 from __future__ import annotations
 
@@ -89,3 +89,16 @@ def dev(**given: Any) -> None:
     from secure_fedgraph.cli import serving
 
     serving.dev(**given)
+
+
+@server.command(
+    "flower-app", epilog="\b\nExample:\n  secure-fedgraph server flower-app federation.toml --out app"
+)
+@click.argument("file", type=_PATH)
+@click.option("--out", type=_PATH, required=True, help="Folder for the app; 'flwr run' takes it.")
+@debug
+def flower_app(**given: Any) -> None:
+    """Write a Flower app, for a federation whose SuperLink and SuperNodes run already."""
+    from secure_fedgraph.cli import serving
+
+    serving.flower_app(**given)

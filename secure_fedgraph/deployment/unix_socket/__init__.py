@@ -1,0 +1,1 @@
+"""A silo's letters over a Unix socket, for federations that run official SuperNodes."""
