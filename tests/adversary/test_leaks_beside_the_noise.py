@@ -439,7 +439,8 @@ def test_classes_of_its_own_get_past_neither_noise_nor_layout(kind: Any, federat
     rows = [Message.from_bytes(run.transcript.body(sent.number)).tree() for sent in run.transcript.sent]
     sent = [tree["data"] for tree in rows if "layout" in tree]
     assert len(sent) == 3 and all(values.std() > 0 or values.size == 1 for values in sent)
-    assert not any((values == 1).any() for values in sent)
+    # Noise lies on a grid of 1/1024: one of these 90 values is a one by chance in a percent of all runs.
+    assert not any((values == 1).sum() > 1 for values in sent)
 
 
 @pytest.mark.parametrize("kind", [FailsByLabel, EndsByLabel])
