@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from ways import Ask, way
 
 import secure_fedgraph as sfg
 from secure_fedgraph.client import Client
@@ -34,17 +35,19 @@ class Door:
 
     Args:
         client: behind it.
+        ask: hands it a request.
         lengths: whether lengths are noted; those of compressed ciphertexts vary by themselves.
     """
 
     client: Client
+    ask: Ask
     lengths: bool = True
     noticed: list[Noticed] = field(default_factory=list)
 
     def __call__(self, raw: bytes) -> bytes:
         step = Message.from_bytes(raw).step
         try:
-            reply = self.client.handle(raw)
+            reply = self.ask(raw)
         except Exception as error:
             said = re.sub(r"\d+", "0", str(error))  # numbers of rounds and exchanges go up by themselves
             self.noticed.append((step, f"{type(error).__name__}: {said}", 0))
@@ -111,7 +114,8 @@ def lying_server(
     bound, ledger = policy.bind(algorithm.in_use, federation.names), Ledger()
     transcript = Transcript(keep=keep, public={"clients": list(federation.names)})
     clients = federation.make_clients(algorithm, bound, RUN, ledger, 0, transcript.record_opened, **more)
-    doors = {c.name: Door(c, policy.name != "homomorphic") for c in clients}
+    asks = way.get()({c.name: c for c in clients})
+    doors = {c.name: Door(c, asks[c.name], policy.name != "homomorphic") for c in clients}
     transport = DirectCalls(dict(doors))
     transport.roster = clients[0].roster  # type: ignore[attr-defined]
     courier = Courier(RUN, transport, transcript)

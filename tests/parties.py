@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from ways import Ask, way
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.client import Client
@@ -72,13 +73,14 @@ class Session:
     courier: Courier
     transcript: Transcript
     ledger: Ledger
+    asks: Mapping[str, Ask]
     passed: list[tuple[str, bytes, bytes]] = field(default_factory=list)
     tamper: Callable[[str, Message], Message | None] | None = None
 
     def exchange(self, requests: Mapping[str, bytes]) -> dict[str, bytes]:
         replies = {}
         for name, raw in requests.items():
-            reply = self.clients[name].handle(raw)
+            reply = self.asks[name](raw)
             self.passed.append((name, raw, reply))
             if self.tamper is not None:
                 changed = self.tamper(name, Message.from_bytes(reply))
@@ -125,7 +127,7 @@ class Session:
 
     def tell(self, message: Message) -> wire.Tree:
         """The reply's body to a request that is handed to its recipient's door."""
-        raw = self.clients[message.recipient].handle(message.to_bytes())
+        raw = self.asks[message.recipient](message.to_bytes())
         return wire.decode(Message.from_bytes(raw).body)
 
 
@@ -173,7 +175,8 @@ def session(
         keep=everything,
         public={"clients": list(names), "channels": {row["name"]: row for row in bound.describe()}},
     )
-    made = Session(clients, parties, bound, None, transcript, ledger)  # type: ignore[arg-type]
+    asks = way.get()(clients)
+    made = Session(clients, parties, bound, None, transcript, ledger, asks)  # type: ignore[arg-type]
     made.courier = Courier(RUN, made, transcript)
     return made
 
