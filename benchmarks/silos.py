@@ -22,13 +22,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import torch
 from click.testing import CliRunner
@@ -38,12 +39,15 @@ import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
 from secure_fedgraph.cli.main import main as main_command
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
+from secure_fedgraph.deployment.federation_file import Approved, read_federation
 from secure_fedgraph.deployment.flower.fleet import Fleet
 from secure_fedgraph.deployment.flower.grid import Address, Grid
 from secure_fedgraph.deployment.letters import ASK, DONE, HELLO, Letter
+from secure_fedgraph.deployment.own_data import common_rows
 from secure_fedgraph.deployment.silo_folder import SiloFolder
 from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.graph.data.datasets import load
+from secure_fedgraph.graph.seeds import sub_seed
 from secure_fedgraph.graph.silos.given import OwnData
 from secure_fedgraph.privacy.spending.ledger import read_ledger
 
@@ -122,6 +126,13 @@ class Deployment:
         subprocess.run(words, env=environment(), check=True, capture_output=True)
         for name in self.data:
             self.processes[name].wait(60)
+
+    def folder(self, name: str) -> SiloFolder:
+        return SiloFolder(self.root / name)
+
+    @property
+    def approved(self) -> Approved:
+        return read_federation(self.root / "federation.toml")
 
     def result(self, out: str = "out") -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.root / out / "result.json").read_text())
@@ -216,15 +227,15 @@ class Case:
     data: str = "cora"
     options: tuple[str, ...] = ()
     training: Mapping[str, Any] = field(default_factory=dict)
-    exact: bool = True
-    """Whether nothing is drawn from the operating system that changes a weight."""
+    noise: bool = False
+    """Whether noise is drawn, so that no two runs are alike."""
 
 
 CASES = (
     Case("fedsage", "masked", 3),
     Case("fedsage+", "strictest", 2, options=("--allow-plaintext",), training={"federated_epochs": 1}),
-    Case("fedego", "plaintext", 3, exact=False),
-    Case("glasu-one-label-holder", "masked", 2, data="columns", training={"sampler": "public"}, exact=False),
+    Case("fedego", "plaintext", 3),
+    Case("glasu-one-label-holder", "masked", 2, data="columns", training={"sampler": "public", "steps": 8}),
     Case("apflgate", "masked", 2),
     Case("fairgraphfl", "plaintext", 3, data="sets"),
     Case(
@@ -233,7 +244,7 @@ CASES = (
         3,
         options=("--epsilon", "8", "--unit", "node", "--set", "evaluation=at_home"),
         training={"fanout": [2], "hidden": [16]},
-        exact=False,
+        noise=True,
     ),
 )
 DATA = {"cora": cora_silos, "columns": cora_columns, "sets": graph_sets}
@@ -241,7 +252,7 @@ DATA = {"cora": cora_silos, "columns": cora_columns, "sets": graph_sets}
 
 def equal(given: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
-    for case in CASES:
+    for case in (one for one in CASES if given.algorithm in (None, one.algorithm)):
         data = DATA[case.data]()
         sets = [f"training.{key}={json.dumps(value)}" for key, value in case.training.items()]
         words = [word for one in sets for word in ("--set", one)]
@@ -254,6 +265,7 @@ def equal(given: argparse.Namespace) -> list[dict[str, Any]]:
             if status:
                 raise SystemExit((running.root / "server.log").read_text())
             result = running.result()
+            order = common_rows(running.folder("silo-1"), running.approved) if columns else ()
         row = {
             "algorithm": case.algorithm,
             "policy": case.policy,
@@ -261,26 +273,51 @@ def equal(given: argparse.Namespace) -> list[dict[str, Any]]:
             "node epsilon": result["privacy"].get("node", {}).get("epsilon", ""),
             "seconds": round(time.monotonic() - started),
         }
-        if not case.options or case.options == ("--allow-plaintext",):
-            federation = sfg.federate(data, rows=columns or None)
-            run = sfg.train(
-                ALGORITHMS[case.algorithm](**case.training),
-                federation,
-                case.policy,
-                rounds=case.rounds,
-                allow_plaintext=True,
-            )
+        if not case.noise:
+            here = in_the_order(data, order) if columns else data
+            run = in_one_process(case, here, columns)
             row["score in one process"] = _score(run.accuracy)
-            same = result["weights"] == weights(run)
-            row["weights"] = "the same" if same else "differ" if case.exact else "draws of its own"
+            over_flower = result["weights"], result["accuracy"]
+            if over_flower == (weights(run), json.loads(json.dumps(run.accuracy))):
+                row["weights"] = "at home; every score the same" if columns else "the same"
+            elif weights(in_one_process(case, here, columns)) != weights(run):
+                row["weights"] = "differ, as two runs in one process do"
+            else:
+                row["weights"] = "differ"
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
     return rows
 
 
+def in_one_process(case: Case, data: Mapping[str, OwnData], columns: str) -> sfg.Run:
+    return sfg.train(
+        ALGORITHMS[case.algorithm](**case.training),
+        sfg.federate(data, rows=columns or None),
+        case.policy,
+        rounds=case.rounds,
+        allow_plaintext=True,
+    )
+
+
+def in_the_order(data: Mapping[str, OwnData], order: Sequence[str]) -> dict[str, OwnData]:
+    """The same tables under other names of rows: in one process they come into the order of the silos.
+
+    One process puts sorted names into an order that follows from the seed; names are chosen to undo that.
+    """
+    drawn = np.random.default_rng(sub_seed(0, "rows")).permutation(len(order))
+    place = torch.empty(len(order), dtype=torch.long)
+    place[torch.tensor([int(name) for name in order])] = torch.from_numpy(drawn)
+    made: dict[str, OwnData] = {}
+    for name, table in data.items():
+        assert isinstance(table, Data)
+        made[name] = table.clone()
+        made[name].id = [f"{number:06d}" for number in place[table.id].tolist()]
+    return made
+
+
 def _score(accuracy: Mapping[str, Any]) -> str:
     figure = accuracy.get("global", accuracy.get("local"))
-    return "" if figure is None else f"{figure:.4f}"
+    return "at home" if figure is None else f"{figure:.4f}"
 
 
 def speed(given: argparse.Namespace) -> list[dict[str, Any]]:
@@ -374,6 +411,9 @@ def kills(given: argparse.Namespace) -> list[dict[str, Any]]:
     """Kills one process at a random instant, again and again, until every run has ended."""
     draw = random.Random(given.seed)
     outcomes: list[dict[str, Any]] = []
+    if given.out and given.out.exists():
+        outcomes = json.loads(given.out.read_text())
+        draw.seed(given.seed + len(outcomes))
     while len(outcomes) < given.times:
         victim = ("silo", "server", "SuperLink")[len(outcomes) % 3]
         policy = ("masked", "plaintext")[len(outcomes) // 3 % 2]
@@ -439,7 +479,7 @@ def _ledgers(running: Deployment) -> str:
     """Whether each silo's ledger has a charge for every upload that its log says was sent."""
     for name in running.data:
         sent = (running.root / f"{name}.log").read_text().count(", answer:")
-        (path,) = SiloFolder(running.root / name).ledgers().values()
+        (path,) = running.folder(name).ledgers().values()
         if len(read_ledger(path)) < sent:
             return f"{name} below"
     return "never below"
@@ -520,10 +560,11 @@ def table(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("what", choices=("equal", "speed", "kills", "soak"))
+    asked.add_argument("--algorithm", help="of 'equal', this one alone")
     asked.add_argument("--times", type=int, default=60)
     asked.add_argument("--rounds", type=int, default=1000)
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--out", type=Path, help="JSON of each kill, as they come")
+    asked.add_argument("--out", type=Path, help="JSON of each kill, as they come; those that are there count")
     asked.add_argument("--table", action="store_true", help="Markdown in place of JSON")
     given = asked.parse_args()
     os.environ.update(ONE_THREAD)

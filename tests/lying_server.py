@@ -145,6 +145,16 @@ def with_secret(federation: sfg.Federation, victim: str, words: torch.Tensor) ->
     return replace(federation, owners={**federation.owners, victim: graph})
 
 
+def huge_at(state: dict[str, torch.Tensor], word: int) -> dict[str, torch.Tensor]:
+    """Finite weights on which a node without the word stays at zero, and one with it leaves float32."""
+    found = {name: torch.full_like(value, 1e10) for name, value in state.items() if value.dim() == 2}
+    found |= {name: torch.zeros_like(value) for name, value in state.items() if value.dim() == 1}
+    for name in ("layers.0.own.weight", "layers.0.neighbour.weight"):
+        found[name] = torch.zeros_like(state[name])
+        found[name][:, word] = 3e38
+    return found
+
+
 def bits_read(noticed: list[tuple[Noticed, ...]], secret: torch.Tensor) -> int:
     """How many of the secret's bits whoever noticed this has right, guessing by the best rule there is.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -123,5 +124,4 @@ def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         federation = sfg.federate(dict(tables), rows="id")
     monkeypatch.undo()
     run = sfg.train(ALGORITHMS["glasu-one-label-holder"](sampler="public"), federation, "masked", rounds=2)
-    assert result["weights"] == weights(run)
-    assert result["accuracy"]["global"] == run.accuracy["global"]
+    assert result["accuracy"] == json.loads(json.dumps(run.accuracy))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from lying_server import LyingServer, bits_read, citation, guessing, lying_server, with_secret
+from lying_server import LyingServer, bits_read, citation, guessing, huge_at, lying_server, with_secret
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms.training import local_training, optimizers
@@ -31,16 +31,6 @@ def secret_of(words: int) -> torch.Tensor:
     """Half of the words, drawn."""
     order = torch.randperm(words, generator=torch.Generator().manual_seed(7))
     return torch.isin(torch.arange(words), order[: words // 2])
-
-
-def huge_at(state: dict[str, torch.Tensor], word: int) -> dict[str, torch.Tensor]:
-    """Finite weights on which a node without the word stays at zero, and one with it leaves float32."""
-    found = {name: torch.full_like(value, 1e10) for name, value in state.items() if value.dim() == 2}
-    found |= {name: torch.zeros_like(value) for name, value in state.items() if value.dim() == 1}
-    for name in ("layers.0.own.weight", "layers.0.neighbour.weight"):
-        found[name] = torch.zeros_like(state[name])
-        found[name][:, word] = 3e38
-    return found
 
 
 def played(policy: Policy, optimizer: str, words: int) -> tuple[LyingServer, list[Any], torch.Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 import torch
 from result_parts import conformance
 from scipy.stats import binom
+from scripts import script
 
 import secure_fedgraph as sfg
 from secure_fedgraph.audits.empirical_dp.worst_cases import client_rows
@@ -32,18 +32,6 @@ from secure_fedgraph.protocol.channel import UnitContribution
 from secure_fedgraph.protocol.guarantee import Unit
 from secure_fedgraph.protocol.upload import ContributionRows, Upload
 from secure_fedgraph.report.sections.conformance import conformance_section
-
-
-def script(name: str) -> Any:
-    """A module of ``benchmarks/``, which is no package."""
-    path = Path(__file__).resolve().parents[3] / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"script_{name}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
 
 mutants = script("mutants")
 P = sfg.policies
