@@ -277,9 +277,8 @@ def equal(given: argparse.Namespace) -> list[dict[str, Any]]:
             here = in_the_order(data, order) if columns else data
             run = in_one_process(case, here, columns)
             row["score in one process"] = _score(run.accuracy)
-            over_flower = result["weights"], result["accuracy"]
-            if over_flower == (weights(run), json.loads(json.dumps(run.accuracy))):
-                row["weights"] = "at home; every score the same" if columns else "the same"
+            if (result["weights"], _rounds(result["rounds"])) == (weights(run), _rounds(run.history)):
+                row["weights"] = "at home; every loss and score the same" if columns else "the same"
             elif weights(in_one_process(case, here, columns)) != weights(run):
                 row["weights"] = "differ, as two runs in one process do"
             else:
@@ -287,6 +286,11 @@ def equal(given: argparse.Namespace) -> list[dict[str, Any]]:
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
     return rows
+
+
+def _rounds(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Loss and scores of every round, digit by digit."""
+    return json.dumps([[row["loss"], row["accuracy"]] for row in rows], sort_keys=True)
 
 
 def in_one_process(case: Case, data: Mapping[str, OwnData], columns: str) -> sfg.Run:

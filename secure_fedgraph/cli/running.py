@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -73,6 +74,8 @@ def resume(
         result = read_json(folder / "result.json", "run")
         if epsilon is not None:
             raise BadInput(f"--epsilon {epsilon:g}: {folder} is finished, and no budget changes it; drop it")
+        if silos:
+            raise BadInput(f"--silo {next(iter(silos))}=…: {folder} is finished, and reads no data; drop it")
         finish(folder)
         if not (folder / "report.html").exists():
             check_printed(folder)
@@ -102,8 +105,13 @@ def _can_go_on(out: Path, experiment: Experiment) -> Iterator[None]:
             f"{error.strerror or error} ({error.filename or out}): mend that, then {go_on}"
         ) from error
     finally:
-        if out.is_dir() and not any(out.iterdir()):
-            out.rmdir()
+        if out.is_dir() and not is_begun(out) and not _holds_anything(out):
+            shutil.rmtree(out)
+
+
+def _holds_anything(folder: Path) -> bool:
+    """Whether a file below it has a byte: locks and empty folders are nothing."""
+    return any(one.lstat().st_size for one in folder.rglob("*") if one.is_symlink() or not one.is_dir())
 
 
 def _with_budget(experiment: Experiment, epsilon: float) -> Experiment:

@@ -176,6 +176,8 @@ class Experiment(BaseModel):
             return values
         if values.get("silos"):
             return _with_silos(values)
+        if "silos" in values and "data" not in values:
+            raise BadInput("silos is empty: name owners and their files, or the key data")
         for key in OF_SILOS:
             if values.get(key) not in (None, cls.model_fields[key].default):
                 raise BadInput(

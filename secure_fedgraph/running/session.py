@@ -65,14 +65,15 @@ class Session:
     def start(self) -> tuple[State, list[dict[str, Any]]]:
         """The state before the next round, and the scores of the rounds before; clients agree on keys."""
         options, past, algorithm = self.options, self._kept.progress, self.prepared.algorithm
+        if not options.resume:  # refuses settings that fit no such data: before anything is written
+            seed = sub_seed(options.seed, "initialisation")
+            state, history = algorithm.init(self.prepared.federation.schema, seed), list[dict[str, Any]]()
         if options.on_start is not None:
             options.on_start()
         if options.resume:
             self._clients.load(self._kept.label)
             state, history = past.state, list(past.history)
         else:
-            seed = sub_seed(options.seed, "initialisation")
-            state, history = algorithm.init(self.prepared.federation.schema, seed), []
             self._kept.commit(0, state, history, 0.0, self._clients, self._ledger.mark())
         if options.on_round is not None:
             for row in history:

@@ -117,6 +117,11 @@ def test_without_out_a_folder_of_its_own_is_made() -> None:
     assert re.fullmatch(r"run-fedsage-synthetic-citation-\d{8}-\d{6}", folder.name)
 
 
+def test_a_network_that_does_not_fit_leaves_no_folder() -> None:
+    fails(run("--algorithm", "fedavg", "--set", "training.network=gcn", "--out", "out"), 2, "'gcn'")
+    assert not Path("out").exists()
+
+
 def test_the_default_policy_is_the_strictest_that_binds() -> None:
     assert run("--quiet", "--out", "out").exit_code == 0
     result = json.loads(Path("out/result.json").read_text())

@@ -144,3 +144,10 @@ def test_a_comparison_runs_again_where_a_file_changed() -> None:
     Path("a/nodes.csv").write_text("\n".join([nodes[0], *nodes[:0:-1]]) + "\n")
     assert call(*compared).exit_code == 0
     assert first and all(path.stat().st_mtime_ns > stamp for path, stamp in first.items())
+
+
+def test_a_file_whose_silos_are_empty_runs_on_no_other_data(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text('algorithm = "fedavg"\npolicy = "plaintext"\n[silos]\n')
+    done = call("run", str(file), "--out", str(tmp_path / "out"))
+    assert done.exit_code == 2 and "silos is empty" in done.stderr and not (tmp_path / "out").exists()

@@ -74,6 +74,8 @@ def test_a_finished_run_says_so(tmp_path: Path) -> None:
     assert "is finished: nothing to resume" in done.stdout
     assert json.loads(call("resume", tmp_path, "--json").stdout) == json.loads(before)
     assert (tmp_path / "result.json").read_bytes() == before
+    refused = call("resume", tmp_path, "--silo", "bank-a=elsewhere.pt")
+    assert refused.exit_code == 2 and "--silo bank-a" in refused.stderr
 
 
 def test_several_seeds_go_on_with_the_one_that_was_stopped(tmp_path: Path) -> None:
