@@ -54,6 +54,8 @@ from secure_fedgraph.privacy.spending.ledger import read_ledger
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 TYPED = [sys.executable, "-m", "secure_fedgraph"]
 LARGE = 60 * 10**6
+VICTIMS = ("silo", "server", "SuperLink")
+NEVER_BELOW = "never below"
 
 
 @dataclass
@@ -412,38 +414,34 @@ def large_bodies() -> dict[str, Any]:
 
 
 def kills(given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Kills one process at a random instant, again and again, until every run has ended."""
-    draw = random.Random(given.seed)
-    outcomes: list[dict[str, Any]] = []
+    """Kills processes at random instants, several in a run, until as many were killed as asked."""
+    runs: list[dict[str, Any]] = []
     if given.out and given.out.exists():
-        outcomes = json.loads(given.out.read_text())
-        draw.seed(given.seed + len(outcomes))
-    while len(outcomes) < given.times:
-        victim = ("silo", "server", "SuperLink")[len(outcomes) % 3]
-        policy = ("masked", "plaintext")[len(outcomes) // 3 % 2]
-        asked = [
-            "--algorithm",
-            "fedavg",
-            "--policy",
-            policy,
-            "--rounds",
-            "4",
-            "--set",
-            "training.hidden=[8,4]",
-        ]
-        data = small_silos(4)
-        with deployment(data, *asked) as running:
-            server = running.serve()
-            outcome: dict[str, Any] = {"killed": victim, "policy": policy}
-            at = draw.uniform(4, 16)
-            time.sleep(at)
-            outcome["after"] = round(at, 1)
+        runs = json.loads(given.out.read_text())
+    while (left := given.times - sum(len(run["kills"]) for run in runs)) > 0:
+        policy = ("masked", "plaintext")[len(runs) % 2]
+        runs.append(killed_run(policy, min(left, 6), random.Random(f"{given.seed}/{len(runs)}")))
+        print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
+        if given.out:
+            given.out.write_text(json.dumps(runs, indent=1))
+    return _by_policy(runs)
+
+
+def killed_run(policy: str, times: int, draw: random.Random) -> dict[str, Any]:
+    """One run to its end, in which so many processes are killed: silos, servers and SuperLinks in turn."""
+    data, rounds = small_silos(4), 16
+    asked = ["--algorithm", "fedavg", "--policy", policy, "--rounds", str(rounds)]
+    run: dict[str, Any] = {"policy": policy, "kills": []}
+    with deployment(data, *asked, "--set", "training.hidden=[8,4]") as running:
+        server, started = running.serve(), time.monotonic()
+        for victim in draw.sample(VICTIMS * times, times):
+            time.sleep(draw.uniform(2, 12))
             if server.poll() is not None:
-                continue  # the run was over
-            started = time.monotonic()
+                break  # the run is over, or failed
+            run["kills"].append({"of": victim, "after": round(time.monotonic() - started, 1)})
             if victim == "silo":
                 name = draw.choice(list(data))
-                running.processes[name].send_signal(signal.SIGKILL)
+                running.processes[name].kill()
                 running.processes[name].wait()
                 time.sleep(draw.uniform(0, 2))
                 running.start(name)
@@ -455,28 +453,23 @@ def kills(given: argparse.Namespace) -> list[dict[str, Any]]:
                 for child in psutil.Process(server.pid).children():
                     if "superlink" in " ".join(child.cmdline()):
                         child.kill()
-            try:
-                outcome["status"] = server.wait(300)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                outcome["status"] = "hangs"
-            outcome["seconds to the end"] = round(time.monotonic() - started, 1)
-            if outcome["status"] == 0:
-                result = running.result()
-                outcome["rounds"] = len(result["rounds"])
-                outcome["ledgers"] = _ledgers(running)
-                if policy == "plaintext":
-                    run = sfg.train(
-                        ALGORITHMS["fedavg"](hidden=[8, 4]), sfg.federate(data), "plaintext", rounds=4
-                    )
-                    outcome["weights"] = "the same" if weights(run) == result["weights"] else "differ"
-            else:
-                outcome["log"] = (running.root / "server.log").read_text()[-600:]
-        outcomes.append(outcome)
-        print(json.dumps(outcome), file=sys.stderr, flush=True)
-        if given.out:
-            given.out.write_text(json.dumps(outcomes, indent=1))
-    return _by_victim(outcomes)
+        try:
+            run["status"] = server.wait(600)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            run["status"] = "hangs"
+        run["seconds"] = round(time.monotonic() - started)
+        run["right"] = False
+        if run["status"] == 0:
+            result = running.result()
+            run["ledgers"] = _ledgers(running)
+            run["right"] = len(result["rounds"]) == rounds
+            if policy == "plaintext":
+                alone = sfg.train(sfg.FedAvg(hidden=[8, 4]), sfg.federate(data), policy, rounds=rounds)
+                run["the same weights"] = weights(alone) == result["weights"]
+        else:
+            run["log"] = (running.root / "server.log").read_text()[-600:]
+    return run
 
 
 def _ledgers(running: Deployment) -> str:
@@ -486,30 +479,23 @@ def _ledgers(running: Deployment) -> str:
         (path,) = running.folder(name).ledgers().values()
         if len(read_ledger(path)) < sent:
             return f"{name} below"
-    return "never below"
+    return NEVER_BELOW
 
 
-def _by_victim(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _by_policy(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
-    for victim in ("silo", "server", "SuperLink"):
-        for policy in ("masked", "plaintext"):
-            of = [one for one in outcomes if (one["killed"], one["policy"]) == (victim, policy)]
-            if of:
-                ended = [one for one in of if one["status"] == 0]
-                seconds = sorted(one["seconds to the end"] for one in ended)
-                rows.append(
-                    {
-                        "killed": victim,
-                        "policy": policy,
-                        "kills": len(of),
-                        "ended right": sum(one["rounds"] == 4 for one in ended),
-                        "weights the same": sum(one.get("weights") == "the same" for one in ended)
-                        if policy == "plaintext"
-                        else "",
-                        "ledgers below": sum(one["ledgers"] != "never below" for one in ended),
-                        "median seconds to the end": statistics.median(seconds) if seconds else "",
-                    }
-                )
+    for policy in ("masked", "plaintext"):
+        of = [one for one in runs if one["policy"] == policy]
+        killed = [kill["of"] for one in of for kill in one["kills"]]
+        if of:
+            row: dict[str, Any] = {"policy": policy, "runs": len(of)}
+            row |= {f"kills of a {victim}": killed.count(victim) for victim in VICTIMS}
+            row["runs that ended right"] = sum(one["right"] for one in of)
+            same = sum(one.get("the same weights", False) for one in of)
+            row["with the weights of one process"] = same if policy == "plaintext" else ""
+            row["ledgers below what was sent"] = sum(one.get("ledgers") != NEVER_BELOW for one in of)
+            row["median seconds"] = statistics.median(one["seconds"] for one in of)
+            rows.append(row)
     return rows
 
 
@@ -568,7 +554,9 @@ def main() -> None:
     asked.add_argument("--times", type=int, default=60)
     asked.add_argument("--rounds", type=int, default=1000)
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--out", type=Path, help="JSON of each kill, as they come; those that are there count")
+    asked.add_argument(
+        "--out", type=Path, help="JSON of each run with kills, as they end; those that are there count"
+    )
     asked.add_argument("--table", action="store_true", help="Markdown in place of JSON")
     given = asked.parse_args()
     os.environ.update(ONE_THREAD)
