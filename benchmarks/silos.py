@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import socket
 import statistics
 import subprocess
@@ -554,9 +553,7 @@ def main() -> None:
     asked.add_argument("--times", type=int, default=60)
     asked.add_argument("--rounds", type=int, default=1000)
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument(
-        "--out", type=Path, help="JSON of each run with kills, as they end; those that are there count"
-    )
+    asked.add_argument("--out", type=Path, help="JSON of runs with kills; those in it count")
     asked.add_argument("--table", action="store_true", help="Markdown in place of JSON")
     given = asked.parse_args()
     os.environ.update(ONE_THREAD)
