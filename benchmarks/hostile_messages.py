@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / folder) for folder in (".", "tests/attackers", "tests/federations")]
 
 import torch  # noqa: E402
 from damaged_files import files_summed  # noqa: E402

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VECTORS = ROOT / "tests" / "vectors"
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(VECTORS)]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/federations"), str(VECTORS)]
 
 from vector_files import MADE, written  # noqa: E402
 
