@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import http.client
 import os
 import signal
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 pytest.importorskip("flwr")
 
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
 from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
 from secure_fedgraph.deployment.flower.grid import Address, Grid
+from secure_fedgraph.deployment.flower.superlink import Receive, _at_most
 from secure_fedgraph.deployment.letters import ASK, DONE, Letter
 from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
 from secure_fedgraph.errors import BadInput
@@ -126,6 +133,46 @@ def test_nothing_but_the_interface_for_silos_is_on_the_port(way: Way) -> None:
         connection.request("POST", path, b"", {"content-type": "application/x-protobuf"})
         assert connection.getresponse().status == 404, path
         connection.close()
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_stranger_is_refused_before_its_body_is_read(way: Way, tmp_path: Path, signed: bool) -> None:
+    from flwr.common.constant import TIMESTAMP_HEADER
+    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+    own, time_given = ec.generate_private_key(ec.SECP384R1()), "2026-11-23T18:00:00+00:00"
+    signature = own.sign(time_given.encode(), ec.ECDSA(hashes.SHA256()))
+    of_a_silo = public_key_to_bytes(load_ssh_public_key(way.keys["b"].public_node.encode()))
+    headers = {
+        FLEET_HTTP_PUBLIC_KEY_HEADER: base64.b64encode(of_a_silo).decode(),
+        FLEET_HTTP_SIGNATURE_HEADER: base64.b64encode(signature).decode(),
+        TIMESTAMP_HEADER: time_given,
+    }
+    context = ssl.create_default_context(cadata=way.authority.decode())
+    to_it = http.client.HTTPSConnection("127.0.0.1", way.port, timeout=20, context=context)
+    with closing(to_it) as connection:
+        connection.putrequest("POST", "/v1/fleet/push-object")
+        for name, value in headers.items() if signed else ():
+            connection.putheader(name, value)
+        connection.putheader("Content-Length", str(2**30))
+        connection.endheaders()
+        assert connection.getresponse().status == 401
+
+
+@pytest.mark.parametrize(("parts", "read"), [((6, 4), 2), ((6, 5), 1), ((11,), 0)])
+def test_no_longer_body_is_kept(parts: Sequence[int], read: int) -> None:
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": bytes(sizes.pop(0)), "more_body": True}
+
+    sizes, bounded = list(parts), _at_most(receive, 10)
+    kinds = [asyncio.run(_one(bounded))["type"] for _ in parts]
+    assert kinds.count("http.request") == read
+    assert kinds[read:] == ["http.disconnect"] * (len(parts) - read)
+
+
+async def _one(receive: Receive) -> MutableMapping[str, Any]:
+    return await receive()
 
 
 def test_a_taken_port_is_named(way: Way) -> None:

@@ -15,7 +15,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from typing import Any
 
 from secure_fedgraph.deployment.flower.pinned import check_flower
@@ -31,34 +32,85 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Admits = Callable[[Mapping[bytes, bytes]], bool]
 
 
 class Only:
-    """An application that answers requests under one path, and nothing else.
+    """An application that answers requests under one path, of known callers, and nothing else.
 
     Guarantees:
         - silos reach the Fleet interface alone: Flower's control interface, which starts runs and registers
-          nodes without a login, is on no port.
+          nodes without a login, is on no port;
+        - with a check of callers, a request of somebody else is answered 401 before a byte of its body is
+          read: Flower itself reads the whole body first;
+        - no request of more than ``LARGEST`` bytes is kept.
 
     Args:
         app: Flower's application.
         path: where its requests begin.
         starts: whether it starts the application and ends it.
+        admits: whether a request with these headers is of a node of the federation.
     """
 
-    def __init__(self, app: Application, path: str, starts: bool) -> None:
-        self._app, self._path, self._starts = app, path, starts
+    def __init__(self, app: Application, path: str, starts: bool, admits: Admits | None = None) -> None:
+        self._app, self._path, self._starts, self._admits = app, path, starts, admits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             if self._starts:
                 await self._app(scope, receive, send)
-            return
-        if scope["type"] == "http" and scope["path"].startswith(self._path):
-            await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await send({"type": "http.response.start", "status": 404, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
+            if not scope["path"].startswith(self._path):
+                await _refuse(send, 404)
+            elif self._admits is not None and not self._admits(dict(scope["headers"])):
+                await _refuse(send, 401)
+            else:
+                await self._app(scope, _at_most(receive, LARGEST), send)
+
+
+def _at_most(receive: Receive, most: int) -> Receive:
+    """Reads a body of at most so many bytes; a longer one ends as if its caller had gone."""
+    read = 0
+
+    async def receive_some() -> MutableMapping[str, Any]:
+        nonlocal read
+        part = await receive()
+        read += len(part.get("body", b""))
+        return part if read <= most else {"type": "http.disconnect"}
+
+    return receive_some
+
+
+async def _refuse(send: Send, status: int) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def nodes_only(keys: Collection[bytes]) -> Admits:
+    """Admits requests whose time is signed with one of these keys; how old they may be is Flower's to check.
+
+    Args:
+        keys: public keys of the federation's nodes, as Flower's headers carry them.
+    """
+    from flwr.common.constant import TIMESTAMP_HEADER
+    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+    from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
+
+    known = {key: bytes_to_public_key(key) for key in keys}
+    names = [
+        name.lower().encode()
+        for name in (FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TIMESTAMP_HEADER)
+    ]
+
+    def admits(headers: Mapping[bytes, bytes]) -> bool:
+        key, signed, timestamp = (headers.get(name, b"") for name in names)
+        try:
+            node = known.get(b64decode(key, validate=True))
+            return node is not None and verify_signature(node, timestamp, b64decode(signed, validate=True))
+        except ValueError:
+            return False
+
+    return admits
 
 
 def main() -> None:
@@ -100,10 +152,8 @@ def main() -> None:
     )
     app = create_app(config, SuperLinkLifespan)
     state = app.state.linkstate_factory.state()
-    nodes = {
-        name: state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, bytes.fromhex(key), 0)
-        for name, key in settings["nodes"].items()
-    }
+    keys = {name: bytes.fromhex(key) for name, key in settings["nodes"].items()}
+    nodes = {name: state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0) for name, key in keys.items()}
     run = state.create_run(None, None, None, {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, TaskType.SERVER_APP)
     (task,) = state.get_tasks(run_ids=[run])
     token = state.claim_task(task.task_id)
@@ -116,7 +166,7 @@ def main() -> None:
     inner = uvicorn.Server(uvicorn.Config(Only(app, RUNTIME, starts=False), lifespan="off", **quiet))
     outer = uvicorn.Server(
         uvicorn.Config(
-            Only(app, FLEET, starts=True),
+            Only(app, FLEET, starts=True, admits=nodes_only(keys.values())),
             ssl_certfile=settings["certificate"],
             ssl_keyfile=settings["key"],
             **quiet,
