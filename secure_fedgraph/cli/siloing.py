@@ -89,7 +89,7 @@ def check(folder: Path, file: Path, data: str, as_json: bool, debug: bool) -> No
     if not approved.federation.data.rows:
         own_part(terms, name, data)
     before = [charge for path in home.ledgers().values() for charge in read_ledger(path)]
-    made = dry_run(terms, before)
+    made = dry_run(terms, name, before)
     if as_json:
         click.echo(
             json.dumps(

@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch_geometric.data import Data
@@ -23,9 +24,12 @@ from secure_fedgraph.graph.stand_in import stand_in
 from secure_fedgraph.privacy.accounting.epsilon import Spent
 from secure_fedgraph.privacy.spending.ledger import Charge, spent
 from secure_fedgraph.protocol.channel import Reveal
+from secure_fedgraph.protocol.message import ANSWER
 from secure_fedgraph.protocol.transcript import REFEREE
 from secure_fedgraph.running.loop import train
+from secure_fedgraph.running.run import Run
 
+T = TypeVar("T")
 NODES, GRAPHS = 60, 20
 """How large a stand-in is: what leaves does not depend on it, but for numbers of rows."""
 
@@ -66,7 +70,7 @@ class DryRun:
     released: tuple[str, ...]
 
 
-def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
+def dry_run(terms: Terms, name: str, before: Iterable[Charge] = ()) -> DryRun:
     """Runs two rounds among stand-ins of all silos, and counts what the whole run would charge.
 
     Charges follow from public facts, so stand-ins are charged what the silos will be. What the second round
@@ -74,34 +78,23 @@ def dry_run(terms: Terms, before: Iterable[Charge] = ()) -> DryRun:
 
     Args:
         terms: of the file.
+        name: the silo's; one that holds labels sends more than one that does not.
         before: what this silo was charged by earlier runs; it adds up.
     """
     prepared = terms.prepared
     owners = _stand_ins(terms)
-    name = owners.names[0]
-    one, two = (_charges(terms, owners, rounds, name) for rounds in (1, 2))
-    rounds = prepared.rounds
-    later = Counter(two)
-    later.subtract(one)
-    whole = Counter(one)
-    for charge, times in later.items():
-        whole[charge] += times * (rounds - 1)
-    charges = [charge for charge, times in whole.items() for _ in range(max(times, 0))]
+    shorter, longer = (_run(terms, owners, rounds) for rounds in (1, 2))
+    whole = _in_all(_charges(shorter, name), _charges(longer, name), prepared.rounds)
+    uses = _in_all(_answers(shorter, name), _answers(longer, name), prepared.rounds)
+    charges = list(whole.elements())
     experiment = terms.experiment
     together = [*charges, *(replace(charge, client=name) for charge in before)]
     figures, alone = (
         spent(some, experiment.delta, owners.holders, owners.units) for some in (together, charges)
     )
-    uses = Counter(charge.channel for charge in charges)
     leaving = tuple(
-        Leaving(
-            row["name"],
-            row["to"],
-            row["reveal"],
-            row["policy"],
-            uses.get(row["name"], prepared.algorithm.uses(bound.channel, rounds, len(owners.names))),
-        )
-        for row, bound in zip(prepared.bound.describe(), prepared.bound.bounds.values(), strict=True)
+        Leaving(row["name"], row["to"], row["reveal"], row["policy"], uses[row["name"]])
+        for row in prepared.bound.describe()
     )
     return DryRun(leaving, figures, alone, tuple(_released(terms)))
 
@@ -126,11 +119,11 @@ def _released(terms: Terms) -> Iterable[str]:
     yield "sizes and times of messages, and who takes part in which round"
 
 
-def _charges(terms: Terms, owners: Federation, rounds: int, name: str) -> Counter[Charge]:
+def _run(terms: Terms, owners: Federation, rounds: int) -> Run:
     prepared = terms.prepared
     with torch.random.fork_rng(devices=()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = train(
+        return train(
             copy.deepcopy(prepared.algorithm),
             owners,
             prepared.bound.policy,
@@ -140,11 +133,23 @@ def _charges(terms: Terms, owners: Federation, rounds: int, name: str) -> Counte
             checkpoint_every=0,
             allow_plaintext=True,
         )
+
+
+def _charges(run: Run, name: str) -> Counter[Charge]:
     return Counter(
         replace(charge, run="", round=0, exchange=0, data="")
         for charge in run.charges
         if charge.client == name
     )
+
+
+def _answers(run: Run, name: str) -> Counter[str]:
+    return Counter(one.channel for one in run.transcript.sent if one.sender == name and one.step == ANSWER)
+
+
+def _in_all(one: Counter[T], two: Counter[T], rounds: int) -> Counter[T]:
+    """How often each comes in so many rounds, of which all but the first are alike."""
+    return Counter({key: one[key] + (two[key] - one[key]) * (rounds - 1) for key in one | two})
 
 
 def _stand_ins(terms: Terms) -> Federation:

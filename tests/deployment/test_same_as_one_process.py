@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from banks import Calls, banks, clubs, federation_of
+from banks import Calls, Silos, banks, clubs, federation_of
 from torch_geometric.data import Data
 
 import secure_fedgraph as sfg
 from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.deployment import silos as way_to_silos
 from secure_fedgraph.deployment.aligning import Aligner, row_names_in
+from secure_fedgraph.deployment.dry_run import dry_run
 from secure_fedgraph.deployment.letters import ASK
 from secure_fedgraph.deployment.own_data import common_rows
-from secure_fedgraph.deployment.silos import Silos
+from secure_fedgraph.deployment.terms import terms_in
 from secure_fedgraph.experiment.results import weights
 from secure_fedgraph.graph.data.synthetic import citation
 from secure_fedgraph.graph.seeds import sub_seed
-from secure_fedgraph.protocol.message import Message
+from secure_fedgraph.protocol.message import ANSWER, Message
 
 ROWS = [
     ("fedsage", "masked", {"hidden": [8, 4]}),
@@ -38,7 +41,9 @@ def test_weights_are_those_of_one_process(
     silos = federation_of(
         tmp_path, data, algorithm=algorithm, policy=policy, rounds=2, training=training, allow_plaintext=True
     )
-    result = silos.serve(silos.start_all())
+    post = silos.start_all()
+    result = silos.serve(post)
+    said_before_is_what_left(silos, post, result)
     run = sfg.train(
         ALGORITHMS[algorithm](**training), sfg.federate(data), policy, rounds=2, allow_plaintext=True
     )
@@ -47,10 +52,45 @@ def test_weights_are_those_of_one_process(
     assert result["privacy"] == run.privacy()  # from the silos' signed reports
 
 
+def said_before_is_what_left(silos: Silos, post: Calls, result: dict[str, Any]) -> None:
+    """What ``silo check`` says of each silo is what it sent and was charged."""
+    terms = terms_in(silos.approved)
+    asked = [(name, Message.from_bytes(letter.body)) for name, letter in post.letters if letter.kind == ASK]
+    for name in silos.data:
+        said = dry_run(terms, name)
+        left = Counter(message.channel for to, message in asked if to == name and message.step == ANSWER)
+        assert {one.channel: one.uploads for one in said.leaving if one.uploads} == left
+        for unit, readers in said.alone.items():
+            reached = {reader: spent.epsilon for reader, spent in readers.items()}
+            figures = result["privacy"][unit]["readers"]
+            assert reached == pytest.approx({reader: float(figures[reader]) for reader in reached}, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "policy", "more"),
+    [
+        ("fedsage+", "local_dp", {"training": {"federated_epochs": 1, "hidden": [8, 4]}}),
+        ("fedego", "distributed_dp", {"training": {"batch": 8}}),
+        ("fedsage", "masked", {"epsilon": 8.0, "unit": "node", "evaluation": "at_home"}),
+    ],
+)
+def test_what_noise_will_cost_is_said_before(
+    tmp_path: Path, algorithm: str, policy: str, more: dict[str, Any]
+) -> None:
+    given = {} if "epsilon" in more else {"protection": {"norm": 1.0, "multiplier": 1.0}}
+    silos = federation_of(
+        tmp_path, banks(), algorithm=algorithm, policy=policy, rounds=3, allow_plaintext=True, **given, **more
+    )
+    post = silos.start_all()
+    said_before_is_what_left(silos, post, silos.serve(post))
+
+
 def test_sets_of_graphs_too(tmp_path: Path) -> None:
     data = clubs()
     silos = federation_of(tmp_path, data, algorithm="fairgraphfl", policy="plaintext", rounds=2)
-    result = silos.serve(silos.start_all())
+    post = silos.start_all()
+    result = silos.serve(post)
+    said_before_is_what_left(silos, post, result)
     run = sfg.train(ALGORITHMS["fairgraphfl"](), sfg.federate(data), "plaintext", rounds=2)
     assert result["weights"] == weights(run) and result["accuracy"]["local"] == run.accuracy["local"]
 
@@ -93,20 +133,22 @@ def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         algorithm="glasu-one-label-holder",
         policy="masked",
         rounds=2,
-        training={"sampler": "public"},
+        training={"sampler": "public", "steps": 2},
     )
     for name in tables:
         folder = silos.folder(name)
         names = row_names_in(name, silos.place(name), silos.approved)
         silos.residents[name] = Aligner(folder, folder.keys(), silos.approved, names)  # type: ignore[assignment]
-    way = Silos(Calls(silos), silos.approved)
+    way = way_to_silos.Silos(Calls(silos), silos.approved)
     way.gather(3, 0, 5)
     way.align()
     orders = {common_rows(silos.folder(name), silos.approved) for name in tables}
     assert len(orders) == 1
     (order,) = orders
     assert set(order) == {f"customer-{number}" for number in range(70)}
-    result = silos.serve(silos.start_all())
+    post = silos.start_all()
+    result = silos.serve(post)
+    said_before_is_what_left(silos, post, result)
 
     class AsAligned:
         """In one process the order is drawn from the seed; here it is the silos'."""
@@ -123,5 +165,6 @@ def test_aligned_columns_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.warns(sfg.DataWarning):
         federation = sfg.federate(dict(tables), rows="id")
     monkeypatch.undo()
-    run = sfg.train(ALGORITHMS["glasu-one-label-holder"](sampler="public"), federation, "masked", rounds=2)
+    algorithm = ALGORITHMS["glasu-one-label-holder"](sampler="public", steps=2)
+    run = sfg.train(algorithm, federation, "masked", rounds=2)
     assert result["accuracy"] == json.loads(json.dumps(run.accuracy))
