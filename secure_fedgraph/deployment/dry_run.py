@@ -109,6 +109,12 @@ def _released(terms: Terms) -> Iterable[str]:
     sums = [one.channel.name for one in sent if not one.unprotected and one.channel.name not in noised]
     if sums and terms.prepared.bound.steps is None and not terms.prepared.bound.randomizers:
         yield f"what the reader of each learns, hidden from the others: {', '.join(sums)}"
+    excesses: dict[str, list[str]] = {}
+    for one in sent:
+        for sentence in one.excess:
+            excesses.setdefault(sentence, []).append(one.channel.name)
+    for sentence, channels in excesses.items():
+        yield f"beyond what {', '.join(channels)} declares: {sentence}"
     if terms.approved.federation.data.rows:
         yield (
             "whoever runs the server has the labels of validation and test rows, and scores of them: it is "

@@ -250,6 +250,9 @@ def test_check_prints_what_would_leave_and_sends_nothing(tmp_path: Path) -> None
 
     said = json.loads(done.stdout)
     assert {row["channel"]: row["uploads"] for row in said["channels"]} == {"update": 3, "metrics": 3}
+    assert set(terms_in(silos.approved).prepared.bound["update"].excess) <= {
+        line.split(": ", 1)[-1] for line in said["released"]
+    }
     result = silos.serve(silos.start_all())
     assert said["epsilon"]["client"]["server"] == result["privacy"]["client"]["readers"]["server"] <= 8
     shown = CliRunner().invoke(main, typed).stdout
