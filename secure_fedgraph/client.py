@@ -161,6 +161,11 @@ class Client:
         return self._party.name
 
     @property
+    def answered(self) -> int:
+        """The number of the last exchange that it answered in this run, in this process or an earlier one."""
+        return self._answered
+
+    @property
     def clients(self) -> tuple[str, ...]:
         """Everybody's public names, from its own roster."""
         return tuple(self._party.roster)

@@ -175,9 +175,14 @@ class Resident:
                 "resumptions: make a new file"
             )
         graph = self._data if isinstance(self._data, Data) else self._data.graph(_mask(asked.get("train")))
+        made = self._made(run, int(after), graph)
+        if made.answered > after:
+            raise Refused(
+                f"{self.name} has answered exchange {made.answered} of this run, and the server is at "
+                f"{after}: start it with the --out of before, or make a new file with 'federation init'"
+            )
         self._folder.note_begun(approved, begun + 1)
-        self._client = self._made(run, int(after), graph)
-        self._run = run
+        self._client, self._run = made, run
         wanted = _label(asked, "label") if label else ""
         kept = self._load(wanted)
         self._say("run %s begun%s", run, f", memory of {kept}" if kept else "")

@@ -93,6 +93,15 @@ def test_a_run_is_taken_up_again_as_often_as_the_file_says(silos: Silos) -> None
     assert "begun 3 times" in refusal(silos.start("bank-a").answer(order(silos.approved)))[1]
 
 
+def test_a_run_does_not_begin_anew_in_another_folder(silos: Silos) -> None:
+    post = silos.start_all()
+    silos.serve(post)
+    begun = [silos.folder(name).times_begun(silos.approved) for name in silos.data]
+    with pytest.raises(Refused, match=r"has answered exchange \d+ of this run.*--out of before"):
+        silos.serve(post, out="elsewhere")
+    assert begun == [silos.folder(name).times_begun(silos.approved) for name in silos.data]
+
+
 def test_nothing_is_answered_before_a_run_is_begun(silos: Silos) -> None:
     resident = silos.start("bank-a")
     for kind in (ASK, SAVE, CHARGES):
