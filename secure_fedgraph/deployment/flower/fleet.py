@@ -27,6 +27,11 @@ class Unreachable(SecureFedGraphError):
     """The server cannot be reached, or not any more: try again."""
 
 
+SOON, LATER = 0.01, 0.2
+"""Seconds between two tries to get a part of a message that is announced and not there yet. Flower's are a
+second at first, and every exchange would wait for that."""
+
+
 class Fleet:
     """The connection of one silo.
 
@@ -113,6 +118,8 @@ class Fleet:
             contents = pull_objects(
                 [tree.object_id for tree in iterate_object_tree(pulled.message_object_trees[0])],
                 make_pull_object_fn_protobuf(self._client.PullObject, self._node, run),
+                initial_backoff=SOON,
+                backoff_cap=LATER,
             )
             self._client.ConfirmMessageReceived(
                 ConfirmMessageReceivedRequest(node=self._node, run_id=run, message_object_id=number)

@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from secure_fedgraph.deployment.flower.fleet import letter_in, record_of
+from secure_fedgraph.deployment.flower.fleet import LATER, SOON, letter_in, record_of
 from secure_fedgraph.deployment.flower.pinned import check_flower
 from secure_fedgraph.deployment.letters import ANSWERS, Letter
 from secure_fedgraph.errors import BadInput, HostileMessage
@@ -151,9 +152,10 @@ class Grid:
     def _start(self) -> None:
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+        from flwr.supercore.inflatable.inflatable_utils import pull_objects
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes
         from flwr.supercore.run import Run
-        from flwr.superlink.grid.http_grid import HttpGrid
+        from flwr.superlink.grid import http_grid
 
         keys = {}
         for silo, text in self._nodes.items():
@@ -190,7 +192,9 @@ class Grid:
             )
         self._ids = {silo: int(node) for silo, node in known["nodes"].items()}
         self._run = int(known["run"])
-        self._grid = HttpGrid(f"127.0.0.1:{known['port']}", insecure=True, token=known["token"])
+        # its own waits a second for a part that is not there yet, and so would every exchange
+        vars(http_grid)["pull_objects"] = partial(pull_objects, initial_backoff=SOON, backoff_cap=LATER)
+        self._grid = http_grid.HttpGrid(f"127.0.0.1:{known['port']}", insecure=True, token=known["token"])
         self._grid._retry_invoker = None  # Flower's tries for ever, and ends this process on some answers
         self._grid.set_run(Run.create_empty(self._run))
         self.restarts += 1

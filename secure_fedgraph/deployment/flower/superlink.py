@@ -161,6 +161,7 @@ def main() -> None:
 
     private = socket.socket()
     private.bind(("127.0.0.1", 0))
+    private.listen()  # who connects before the thread runs waits, and is not refused
     public = _bound(settings["host"], settings["port"])
     quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "timeout_keep_alive": 75}
     inner = uvicorn.Server(uvicorn.Config(Only(app, RUNTIME, starts=False), lifespan="off", **quiet))
