@@ -45,7 +45,8 @@ def by_letters(root: Path, clients: Mapping[str, Client]) -> dict[str, Ask]:
         silo.ready = client
     transport = silos.Silos(Calls(made), made.approved, tolerant=True)
     transport.gather(len(clients), grace=0, until=5)
-    transport.connect(made.approved.run, after=-1, label="")
+    after = max(client.answered for client in clients.values())
+    transport.connect(made.approved.run, after=after, label="")
 
     def ask(name: str, raw: bytes) -> bytes:
         answer = transport.reach({name: raw})[name]
