@@ -451,7 +451,7 @@ class Client:
         """
         channel = bound.channel
         try:
-            with self._for_the_reader(channel):
+            with self._for_the_reader(channel), self._seen_by(channel):
                 upload = answer(self, values)
             if channel.reveal is Reveal.NOTHING:
                 if upload is not None:
@@ -542,6 +542,22 @@ class Client:
         finally:
             self.graph, self.memory, self.scratch = graph, memory, scratch
 
+    @contextmanager
+    def _seen_by(self, channel: Channel) -> Iterator[None]:
+        """Its graph without links, while an upload is made that may not depend on any."""
+        if channel.links:
+            yield
+            return
+        graph = self.graph
+        self.graph = copy.copy(graph)
+        for key in graph.edge_attrs():
+            value = graph[key]
+            self.graph[key] = value[:, :0] if key == "edge_index" else value[:0]
+        try:
+            yield
+        finally:
+            self.graph = graph
+
     def _steps(self, channel: Channel, public: bool) -> dict[str, tuple[Event, ...]]:
         """The noisy steps that an upload is made of, where it is made of nothing else."""
         # steps are charged with the upload that shows them; no other upload may clear them
@@ -549,6 +565,8 @@ class Client:
         taken = taken if public else {}
         # what is computed from randomised inputs costs nothing more
         no_cost: dict[str, tuple[Event, ...]] = {one.unit: () for one in self._policy.randomizers}
+        if not channel.links and not self._foreign:  # others' code may have kept links in its memory
+            no_cost[Unit.EDGE] = ()
         return {**no_cost, **taken}
 
     def _given(self, given: wire.Tree, scope: Scope) -> tuple[dict[str, Any], str, int]:

@@ -139,6 +139,10 @@ class Total(Protocol):
         """How many of the uploads held values beyond what their protection carries, which were cut."""
 
     @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise on each value of the total: public, 0 without noise."""
+
+    @property
     def mean(self) -> dict[str, torch.Tensor]:
         """The sum divided by the number of contributors, float32."""
 

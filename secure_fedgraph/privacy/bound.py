@@ -13,12 +13,27 @@ import torch
 from secure_fedgraph.errors import HostileMessage
 from secure_fedgraph.privacy.accounting.epsilon import Event
 from secure_fedgraph.privacy.contracts import Ask, BindContext, Carrier, Chain, Scope, Sensitivity, Stage
+from secure_fedgraph.privacy.moments import moment_sums
 from secure_fedgraph.privacy.party import Party
 from secure_fedgraph.privacy.pooling import pooled
 from secure_fedgraph.privacy.pooling_trees import tree_sums, with_valid_table
-from secure_fedgraph.protocol.channel import Channel, Reveal, UnitContributionTrees
+from secure_fedgraph.protocol.channel import (
+    Channel,
+    Reveal,
+    UnitContribution,
+    UnitContributionMoments,
+    UnitContributionTrees,
+)
 from secure_fedgraph.protocol.guarantee import Reader, Unit
-from secure_fedgraph.protocol.upload import AnyUpload, ContributionRows, ContributionTrees, Layout, Upload
+from secure_fedgraph.protocol.upload import (
+    CLASSES,
+    AnyUpload,
+    ContributionMoments,
+    ContributionRows,
+    ContributionTrees,
+    Layout,
+    Upload,
+)
 from secure_fedgraph.protocol.wire import Tree
 
 NEARLY = 1 - 1e-6
@@ -27,6 +42,14 @@ NEARLY = 1 - 1e-6
 FROZEN = " on the frozen table"
 """The end of a relation's name where the other units' places stay as they were with the unit."""
 
+
+_UPLOAD_OF: Mapping[type[UnitContribution] | type[None], type[AnyUpload]] = {
+    type(None): Upload,
+    UnitContribution: ContributionRows,
+    UnitContributionTrees: ContributionTrees,
+    UnitContributionMoments: ContributionMoments,
+}
+"""What an answer returns, by what its channel declares of a unit's contribution."""
 
 Signature = tuple[Layout, str]
 """What all uploads of a sum share: the layout, and the mark of what they are bound to."""
@@ -44,6 +67,8 @@ class Sum:
     contributors: tuple[str, ...]
     cut: int = 0
     """How many of the uploads held values beyond what their protection carries, which were cut."""
+    deviation: float = 0.0
+    """The standard deviation of the noise on each value of the total; 0 without noise on what is sent."""
 
     @property
     def mean(self) -> dict[str, torch.Tensor]:
@@ -151,13 +176,7 @@ class Bound:
                 anything else, and for tensors that are of a class of somebody's own: its arithmetic could
                 leave out clip and noise.
         """
-        expected: type[Upload | ContributionRows | ContributionTrees] = Upload
-        if self.channel.unit_contribution is not None:
-            expected = (
-                ContributionTrees
-                if isinstance(self.channel.unit_contribution, UnitContributionTrees)
-                else ContributionRows
-            )
+        expected: type[AnyUpload] = _UPLOAD_OF[type(self.channel.unit_contribution)]
         name = "an Upload" if expected is Upload else expected.__name__
         if type(upload) is not expected:
             raise TypeError(
@@ -193,6 +212,8 @@ class Bound:
             return with_valid_table(
                 ContributionTrees(values, torch.zeros(0)), contribution, self.channel.unit
             )
+        if isinstance(contribution, UnitContributionMoments):
+            return ContributionMoments(*(torch.zeros(0, size) for size in dict(layout.fields)[CLASSES]))
         if contribution is not None:
             return ContributionRows(values, torch.zeros(0, layout.rows, dtype=torch.bool))
         return Upload({}).laid_out(layout, self.channel.unit)
@@ -205,6 +226,9 @@ class Bound:
         if isinstance(upload, ContributionTrees):
             assert isinstance(channel.unit_contribution, UnitContributionTrees)
             layout, matrix = tree_sums(upload, channel.unit_contribution, channel.unit, grid)
+        elif isinstance(upload, ContributionMoments):
+            assert isinstance(channel.unit_contribution, UnitContributionMoments)
+            layout, matrix = moment_sums(upload, channel.unit_contribution, channel.unit, grid)
         elif isinstance(upload, ContributionRows):
             assert channel.unit_contribution is not None
             layout, matrix = pooled(upload, channel.unit_contribution, channel.unit, grid)
@@ -239,7 +263,11 @@ class Bound:
         contributors = self.carrier.contributors(tuple(replies))
         # a client that lies in its tally can at most make it look as if every upload was cut
         cut = min(max(int(tally.sum()), 0), len(contributors))
-        return Sum(layout.unpack(self._undo(matrix, scope), by_row=self._by_row), contributors, cut)
+        values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row)
+        return Sum(values, contributors, cut, self._deviation(len(contributors)))
+
+    def _deviation(self, uploads: int) -> float:
+        return max((stage.deviation(uploads) for stage in self.stages), default=0.0)
 
     @property
     def tallies(self) -> int:

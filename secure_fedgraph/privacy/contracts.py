@@ -127,6 +127,10 @@ class Stage(ABC):
         """What the ledger may count for this stage."""
         return None
 
+    def deviation(self, uploads: int) -> float:
+        """The standard deviation of the noise in the sum of so many uploads, in the sum's numbers."""
+        return 0.0
+
     def public(self) -> dict[str, Any]:
         """Public parameters, for the reader of an upload and for reports."""
         return {}

@@ -13,16 +13,24 @@ if TYPE_CHECKING:
         Recipient,
         Reveal,
         UnitContribution,
+        UnitContributionMoments,
         UnitContributionTrees,
     )
     from secure_fedgraph.protocol.guarantee import Reader, Relation, Unit
     from secure_fedgraph.protocol.message import Message
     from secure_fedgraph.protocol.transcript import Opened, Sent, Transcript, View
     from secure_fedgraph.protocol.transport import DirectCalls, Transport
-    from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Layout, Upload
+    from secure_fedgraph.protocol.upload import (
+        ContributionMoments,
+        ContributionRows,
+        ContributionTrees,
+        Layout,
+        Upload,
+    )
 
 __all__ = [
     "Channel",
+    "ContributionMoments",
     "ContributionRows",
     "ContributionTrees",
     "DirectCalls",
@@ -39,18 +47,27 @@ __all__ = [
     "Transport",
     "Unit",
     "UnitContribution",
+    "UnitContributionMoments",
     "UnitContributionTrees",
     "Upload",
     "View",
 ]
 
 _DEFINED_IN = {
-    "channel": ("Channel", "Domain", "Recipient", "Reveal", "UnitContribution", "UnitContributionTrees"),
+    "channel": (
+        "Channel",
+        "Domain",
+        "Recipient",
+        "Reveal",
+        "UnitContribution",
+        "UnitContributionMoments",
+        "UnitContributionTrees",
+    ),
     "guarantee": ("Reader", "Relation", "Unit"),
     "message": ("Message",),
     "transcript": ("Opened", "Sent", "Transcript", "View"),
     "transport": ("DirectCalls", "Transport"),
-    "upload": ("Layout", "ContributionRows", "ContributionTrees", "Upload"),
+    "upload": ("Layout", "ContributionMoments", "ContributionRows", "ContributionTrees", "Upload"),
 }
 
 

@@ -173,6 +173,48 @@ class UnitContributionTrees(UnitContribution):
 
 
 @dataclass(frozen=True)
+class UnitContributionMoments(UnitContribution):
+    """The same where a unit is one record ``(z, t)``, and what is sent are sums over all records.
+
+    They are ``z z^T`` (where ``second`` says so) and ``z t^T``, with ``|z| <= 1`` and ``|t| <= targets``. So
+    one record moves them by at most ``sqrt(|z|^4 + |z|^2 |t|^2)``. Both are divided by ``records``.
+
+    The client enforces all of it on :class:`~secure_fedgraph.protocol.upload.ContributionMoments`.
+
+    Args:
+        targets: the largest L2 norm of a target.
+        records: about how many records a client has at most: sums of more are cut where they leave [-1, 1].
+        second: whether the second moments ``z z^T`` are sent too.
+
+    Raises:
+        BadInput: as :class:`UnitContribution`.
+
+    >>> UnitContributionMoments(targets=1.0, records=100, second=True).norm == math.sqrt(2) / 100
+    True
+    """
+
+    rows: int = field(init=False, default=1)
+    norm: float = field(init=False)
+    targets: float = field(kw_only=True)
+    records: int = field(kw_only=True)
+    second: bool = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.records < 1 or not (math.isfinite(self.targets) and self.targets > 0):
+            raise BadInput(
+                f"moments of {self.records} records with targets up to {self.targets}: give 1 record or more "
+                "and a positive norm"
+            )
+        object.__setattr__(self, "norm", math.hypot(self.second, self.targets) / self.records)
+        super().__post_init__()
+
+    @property
+    def largest(self) -> float:
+        """No sum over so many records holds a larger value."""
+        return max(1.0, self.targets)
+
+
+@dataclass(frozen=True)
 class Channel:
     """One kind of upload, declared once by an algorithm and protected by a policy.
 
@@ -202,6 +244,8 @@ class Channel:
             own, a lying server may give anything, which is then in the excess of every sum.
         once: whether something is given on it at most once a round: clients refuse a second exchange of the
             round, whoever was asked in the first.
+        links: whether an upload may depend on links. Where it may not, a client answers on its graph without
+            them, and a link pays nothing for the upload.
 
     Raises:
         BadInput: for an invalid name or reader, or sums over units where the unit is the client or
@@ -226,6 +270,7 @@ class Channel:
     unit_contribution: UnitContribution | None = None
     alike: bool = True
     once: bool = False
+    links: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

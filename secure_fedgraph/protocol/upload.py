@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from secure_fedgraph.errors import BadInput, HostileMessage
+from secure_fedgraph.protocol.channel import UnitContributionMoments
 from secure_fedgraph.protocol.guarantee import Unit
 
 _LOG = logging.getLogger("secure_fedgraph.upload")
@@ -252,7 +253,68 @@ class ContributionTrees:
         )
 
 
-AnyUpload = Upload | ContributionRows | ContributionTrees
+SECOND, CLASSES = "second", "classes"
+"""The tensors of an upload of moments: ``z z^T``, its upper triangle row by row, and ``z t^T``."""
+
+
+@dataclass(frozen=True)
+class ContributionMoments:
+    """The records of a client, of which it sends the moments: sums of ``z z^T`` and of ``z t^T``.
+
+    Args:
+        records: ``[units, width]``, a row a unit.
+        targets: ``[units, targets]``.
+
+    Raises:
+        BadInput: for other shapes.
+    """
+
+    records: torch.Tensor
+    targets: torch.Tensor
+
+    @property
+    def size(self) -> int:
+        """How many numbers the sums hold at most."""
+        width = self.records.shape[-1]
+        return width * (width + 1) // 2 + width * self.targets.shape[-1]
+
+    def check_types(self) -> None:
+        """As :meth:`Upload.check_types`."""
+        _check_plain({}, self.records, self.targets)
+
+    def of_the_first(self, units: int) -> ContributionMoments:
+        """Without the records of what stands behind so many units."""
+        return ContributionMoments(self.records[:units], self.targets[:units])
+
+    def packed(self, unit: Unit, second: bool) -> tuple[Layout, np.ndarray, np.ndarray]:
+        """The layout of the sums, the records and the targets (float32).
+
+        Args:
+            second: whether second moments are sent.
+        """
+        both = (self.records, self.targets)
+        if any(one.dim() != 2 for one in both) or len(self.records) != len(self.targets):
+            raise BadInput(
+                f"an upload of moments has records {list(self.records.shape)} and targets "
+                f"{list(self.targets.shape)}: give one row a {unit.value} in both"
+            )
+        width, targets = self.records.shape[1], self.targets.shape[1]
+        _, records = Upload({"records": self.records}).packed(unit)
+        _, wanted = Upload({"targets": self.targets}).packed(unit)
+        triangle = ((SECOND, (width * (width + 1) // 2,)),) if second else ()
+        return Layout((*triangle, (CLASSES, (width, targets)))), records, wanted
+
+    def laid_out(self, layout: Layout, unit: Unit) -> ContributionMoments:
+        """As :meth:`Upload.laid_out`: records or targets of other widths are none."""
+        shape = dict(layout.fields).get(CLASSES, ())
+        width, targets = shape if len(shape) == 2 else (0, 0)
+        units = self.records.shape[0] if self.records.dim() else 0
+        if _is_dense(self.records, (units, width)) and _is_dense(self.targets, (units, targets)):
+            return self
+        return ContributionMoments(torch.zeros(0, width), torch.zeros(0, targets))
+
+
+AnyUpload = Upload | ContributionRows | ContributionTrees | ContributionMoments
 
 
 def all_finite(values: np.ndarray) -> bool:
@@ -313,3 +375,28 @@ def _size(shape: tuple[int, ...]) -> int:
     for n in shape:
         size *= n
     return size
+
+
+ON, OFF = 5, 7
+"""Weights of the second moments on and off the diagonal. Each product off it stands for two of the whole
+matrix, so it is weighted by almost sqrt(2): then one record's moments are no longer than those of the whole
+matrix, ``|z|^2``, and noise is spread alike. Whole numbers, so that sums stay whole steps."""
+
+
+def moments_of(
+    total: dict[str, torch.Tensor], contribution: UnitContributionMoments
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """A sum of such uploads as the matrices that they stand for.
+
+    Returns:
+        ``sum z z^T`` ``[width, width]``, None where it was not sent, and ``sum z t^T`` ``[width, targets]``.
+    """
+    classes = total[CLASSES][0].double() * contribution.records
+    if not contribution.second:
+        return None, classes
+    width = len(classes)
+    above = torch.triu_indices(width, width)
+    values = total[SECOND][0].double() * contribution.records
+    second = torch.zeros(width, width, dtype=torch.float64)
+    second[above[0], above[1]] = torch.where(above[0] == above[1], values, values * (ON / OFF))
+    return second + second.triu(1).T, classes

@@ -43,6 +43,7 @@ GLASU: dict[str, Any] = {"hidden": 8, "steps": 2, "batch": 8, "public_nodes": 24
 TRACKED: dict[str, Any] = {"hidden": (8, 8), "local_steps": 2, "learning_rate": 0.05}
 GIN: dict[str, Any] = {"hidden": 8, "layers": 2, "batch": 16}
 SETTINGS: dict[str, dict[str, Any]] = {
+    "fedridge": {},
     "fedsage+": GENERATORS,
     "locsage+": GENERATORS,
     "fedego": EGO,

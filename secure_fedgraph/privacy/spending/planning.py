@@ -13,6 +13,7 @@ from secure_fedgraph.privacy.policy import NO_UPLOAD, REFEREE_PROTECTION, BoundP
 from secure_fedgraph.privacy.spending.budget import Budget
 from secure_fedgraph.privacy.spending.ledger import OF_NODES, Cost, events_for
 from secure_fedgraph.protocol.channel import Channel
+from secure_fedgraph.protocol.guarantee import Unit
 
 WIDTH = 2**24
 """Values of an upload that a plan assumes: what they add to delta is far below anything else."""
@@ -280,6 +281,8 @@ def _charged(
             continue
         releases, steps = frozenset(one.releases(WIDTH).items()), bound.steps
         taken: dict[str, tuple[Event, ...]] = dict(free)
+        if not one.channel.links:
+            taken[Unit.EDGE] = ()
         if steps is not None and one.channel.trained:
             taken[steps.unit] = steps.events(occurrences, one.bind_context.relation, WIDTH)
         yield name, Cost(one.unit.value, one.relation, releases, frozenset(taken.items())), uses[name]

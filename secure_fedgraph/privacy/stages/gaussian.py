@@ -12,12 +12,14 @@ from secure_fedgraph.privacy.accounting.epsilon import DiscreteRelease, Event, G
 from secure_fedgraph.privacy.contracts import BindContext, Noise, Scope, Sensitivity, Stage
 from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN
 from secure_fedgraph.privacy.samplers.discrete_gaussian import DiscreteGaussian, discrete_gaussian
-from secure_fedgraph.privacy.samplers.rounded_gaussian import rounded_gaussian
-from secure_fedgraph.protocol.channel import Domain, Reveal
+from secure_fedgraph.privacy.samplers.rounded_gaussian import LEAST, rounded_gaussian
+from secure_fedgraph.protocol.channel import Domain, Reveal, UnitContributionMoments
 from secure_fedgraph.protocol.guarantee import Reader
 
 STEPS = 2**12
 """Whole steps to a standard deviation: far finer than what any noise leaves of a value."""
+FINEST = 2**14
+"""The same where products of rounded values are added up: the grid of the values is its square root."""
 COARSEST = 2**6
 """The fewest to the deviation of one share, where a ring has no more room; sums of such discrete Gaussians
 are still Gaussian to far below any delta."""
@@ -130,11 +132,13 @@ class Gaussian(Stage):
                 f"channel {channel.name!r}: sums over units have no largest value by themselves, and a ring "
                 "needs one: set protection.limit"
             )
-        needed, sigma = largest if math.isfinite(largest) else sensitivity.l2, STEPS
+        least = COARSEST if self.by == "shares" else LEAST
+        needed = largest if math.isfinite(largest) else sensitivity.l2
+        sigma = FINEST if isinstance(contribution, UnitContributionMoments) else STEPS
         # twice as many steps at most, where the server adds it
         finer = 2 if self.by == "server" else 1
         while finer * (needed / deviation * sigma + self._sampler(sigma).reach) >= room:
-            if sigma == COARSEST or self.by != "shares":
+            if sigma == least:
                 raise Incompatible(
                     f"channel {channel.name!r}: {room:.3g} steps a client have no room for values up to "
                     f"{needed:.3g} and noise of {deviation:.3g} among {len(context.clients)} clients: use "
@@ -186,6 +190,10 @@ class Gaussian(Stage):
     def effect_words(self) -> str:  # type: ignore[override]
         """Noise that the server adds is not on an upload that it sees."""
         return {"client": "noised", "server": "", "shares": "with a share of the noise"}[self.by]
+
+    def deviation(self, uploads: int) -> float:
+        """Of one draw by the server, or of all clients' draws."""
+        return self.sigma * self.step * (1.0 if self.by == "server" else math.sqrt(uploads))
 
     def public(self) -> dict[str, float]:
         """The public grid step and the noise on one upload, in steps."""

@@ -1,0 +1,1 @@
+"""Federated ridge regression in one exchange."""

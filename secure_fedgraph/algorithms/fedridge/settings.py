@@ -1,0 +1,26 @@
+"""Settings of federated ridge regression. None of them is chosen by data."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from secure_fedgraph.algorithm import Settings
+
+
+class RidgeSettings(Settings):
+    """What one exchange of moments, and inference, need.
+
+    Args:
+        target_norm: the length of a target beside a record's length of 1. Shorter ones leave less of the
+            noise's budget to class sums and more to second moments.
+        records: about how many training nodes an owner has at most.
+        steps: how far scores travel at inference, in links.
+        restart: the share of a node's own scores that comes back at each step.
+        sharpness: how sharp scores are before they spread.
+    """
+
+    target_norm: float = Field(0.5, gt=0, le=10)
+    records: int = Field(2**13, ge=1, le=2**24)
+    steps: int = Field(10, ge=0, le=100)
+    restart: float = Field(0.1, gt=0, le=1)
+    sharpness: float = Field(5.0, gt=0, le=1000)

@@ -1,0 +1,47 @@
+"""Moments of records: each record is clipped and rounded before any product of its values is added up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from secure_fedgraph.privacy.pooling import ROUNDING_MARGIN, clipped
+from secure_fedgraph.protocol.channel import UnitContributionMoments
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.protocol.upload import OFF, ON, ContributionMoments, Layout
+
+
+def moment_sums(
+    parts: ContributionMoments, contribution: UnitContributionMoments, unit: Unit, grid: float = 0.0
+) -> tuple[Layout, np.ndarray]:
+    """The sums ``[1, width]`` (float64), and their layout.
+
+    Args:
+        grid: a step of the sums. Records are rounded to steps whose products are whole multiples of it, so
+            the sums are whole steps, and rounding makes no record longer.
+
+    Guarantees:
+        - zeroing one record, or removing it, moves the sums by at most ``contribution.norm`` in L2, whatever
+          the other records are; replacing it by twice that.
+    """
+    layout, records, targets = parts.packed(unit, contribution.second)
+    z, t = clipped(records, 1.0).astype(np.float64), clipped(targets, contribution.targets).astype(np.float64)
+    step = math.sqrt(grid * ON * contribution.records)
+    if grid:
+        z, t = _whole(z, step, 1.0), _whole(t, step / ON, contribution.targets)
+    sums = [(z.T @ t).reshape(-1) * (grid or 1 / contribution.records)]
+    if contribution.second:
+        above = np.triu_indices(z.shape[1])
+        weights = np.where(above[0] == above[1], ON, OFF)
+        sums.insert(0, (z.T @ z)[above] * weights * (grid or 1 / (ON * contribution.records)))
+    return layout, np.concatenate(sums)[None, :]
+
+
+def _whole(rows: np.ndarray, step: float, norm: float) -> np.ndarray:
+    """Rows in whole steps: the nearest ones, but towards zero where a row would be longer than the norm."""
+    steps = np.rint(rows / step)
+    longest = (norm / step) ** 2 * ROUNDING_MARGIN
+    long = np.square(steps).sum(axis=1) > longest
+    steps[long] = np.trunc(rows[long] * (ROUNDING_MARGIN / step))
+    return steps

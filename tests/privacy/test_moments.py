@@ -1,0 +1,140 @@
+"""Moments of records: what one record moves, by brute force, rounded and not; what comes back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from parties import NAMES, scope
+
+from secure_fedgraph.errors import BadInput
+from secure_fedgraph.policies import distributed_dp, local_dp
+from secure_fedgraph.privacy.moments import moment_sums
+from secure_fedgraph.privacy.stages.gaussian import Gaussian
+from secure_fedgraph.protocol import (
+    Channel,
+    ContributionMoments,
+    Reveal,
+    Unit,
+    UnitContributionMoments,
+    Upload,
+)
+from secure_fedgraph.protocol.upload import Layout, moments_of
+
+TOUCHES = UnitContributionMoments(targets=0.5, records=16, second=True)
+CHANNEL = Channel("moments", Reveal.SUM, Unit.NODE, unit_contribution=TOUCHES)
+RECORDS, WIDTH, CLASSES = 6, 4, 3
+
+
+def parts(seed: int, length: float = 1.0) -> ContributionMoments:
+    """Records from far too short to far too long; one is along an axis, where a product is longest."""
+    draw = torch.Generator().manual_seed(seed)
+    records = torch.randn(RECORDS, WIDTH, generator=draw) * torch.logspace(-2, 2, RECORDS)[:, None] * length
+    records[0] = torch.tensor([7.0, 0, 0, 0])
+    return ContributionMoments(records, torch.randn(RECORDS, CLASSES, generator=draw) * 3)
+
+
+def zeroed(one: ContributionMoments, unit: int) -> ContributionMoments:
+    records, targets = one.records.clone(), one.targets.clone()
+    records[unit], targets[unit] = 0.0, 0.0
+    return ContributionMoments(records, targets)
+
+
+def summed(one: ContributionMoments, contribution: UnitContributionMoments = TOUCHES, grid: float = 0.0):
+    return moment_sums(one, contribution, Unit.NODE, grid)[1]
+
+
+@given(st.integers(0, 2**31), st.sampled_from([0.0, 1e-6, 1e-4, 1e-3]), st.booleans())
+def test_no_record_moves_the_sums_by_more_than_was_declared(seed: int, grid: float, second: bool) -> None:
+    contribution = UnitContributionMoments(targets=0.5, records=16, second=second)
+    one = parts(seed)
+    whole = summed(one, contribution, grid)
+    for unit in range(RECORDS):
+        moved = np.linalg.norm(whole - summed(zeroed(one, unit), contribution, grid))
+        assert moved <= contribution.norm * (1 + 1e-12)
+
+
+def test_a_record_along_an_axis_moves_them_as_far() -> None:
+    """So the declared amount is no larger than it must be."""
+    one = ContributionMoments(torch.tensor([[3.0, 0]]), torch.tensor([[2.0, 0]]))
+    assert np.linalg.norm(summed(one)) == pytest.approx(TOUCHES.norm, rel=1e-5)
+    # any other does almost
+    one = ContributionMoments(torch.ones(1, 50), torch.ones(1, 3))
+    assert np.linalg.norm(summed(one)) == pytest.approx(TOUCHES.norm, rel=2e-2)
+
+
+def test_rounded_sums_are_whole_steps() -> None:
+    grid = 1.2345e-5
+    steps = summed(parts(1), grid=grid) / grid
+    assert np.abs(steps - np.rint(steps)).max() < 1e-6 and np.abs(steps).max() > 100
+
+
+@pytest.mark.parametrize(("grid", "near"), [(0.0, 1e-6), (1e-7, 2e-2)])
+def test_the_matrices_come_back(grid: float, near: float) -> None:
+    one = parts(2)
+    layout, matrix = moment_sums(one, TOUCHES, Unit.NODE, grid)
+    second, classes = moments_of(layout.unpack(matrix, by_row=True), TOUCHES)
+    z = one.records / one.records.norm(dim=1, keepdim=True).clamp(min=1)
+    t = one.targets * (0.5 / one.targets.norm(dim=1, keepdim=True)).clamp(max=1)
+    assert torch.allclose(second.float(), z.T @ z, atol=near)
+    assert torch.allclose(classes.float(), z.T @ t, atol=near)
+
+
+def test_class_sums_alone() -> None:
+    alone = UnitContributionMoments(targets=0.5, records=16, second=False)
+    layout, matrix = moment_sums(parts(3), alone, Unit.NODE)
+    assert [name for name, _ in layout.fields] == ["classes"]
+    assert moments_of(layout.unpack(matrix, by_row=True), alone)[0] is None
+    assert alone.norm == 0.5 / 16
+
+
+@pytest.mark.parametrize("policy", [local_dp(1.0, 2.0), distributed_dp(1.0, 2.0)])
+def test_the_noise_is_of_the_declared_length_and_is_named(policy) -> None:
+    bound = policy.bind([CHANNEL], NAMES)["moments"]
+    (noise,) = (stage for stage in bound.stages if isinstance(stage, Gaussian))
+    assert noise.l2_sensitivity == TOUCHES.norm and bound.unit is Unit.NODE
+    honest = noise.honest
+    assert noise.deviation(honest) == pytest.approx(2.0 * TOUCHES.norm)
+    nothing = ContributionMoments(torch.zeros(0, 60), torch.zeros(0, 3))
+    _, matrix = moment_sums(nothing, TOUCHES, Unit.NODE, noise.step)
+    drawn = noise.apply(matrix, scope())
+    drawn = drawn * noise.step if noise.by == "shares" else drawn
+    spread = float(np.std(drawn))
+    assert spread == pytest.approx(noise.deviation(1), rel=0.1)  # 2,010 draws: 6 standard errors
+
+
+def test_another_kind_of_answer_is_refused() -> None:
+    bound = local_dp(1.0, 1.0).bind([CHANNEL], NAMES)["moments"]
+    with pytest.raises(TypeError, match="ContributionMoments"):
+        bound.check(Upload({"second": torch.zeros(1, 10)}))
+
+
+def test_in_a_public_layout_other_widths_are_none() -> None:
+    bound = local_dp(1.0, 1.0).bind([CHANNEL], NAMES)["moments"]
+    layout = Layout((("second", (10,)), ("classes", (4, 3))))
+    kept = bound.laid_out(parts(4), layout, RECORDS)
+    assert isinstance(kept, ContributionMoments) and len(kept.records) == RECORDS
+    wide = ContributionMoments(torch.ones(2, 9), torch.ones(2, 3))
+    assert len(bound.laid_out(wide, layout, RECORDS).records) == 0
+    assert len(bound.laid_out(parts(4), layout, 2).records) == 2  # further ones than the client has
+    zeros = bound.zeros(layout)
+    assert moment_sums(zeros, TOUCHES, Unit.NODE)[0] == layout
+
+
+@pytest.mark.parametrize(
+    ("records", "targets"),
+    [(torch.zeros(2), torch.zeros(2, 1)), (torch.zeros(2, 3), torch.zeros(1, 1))],
+)
+def test_records_and_targets_go_together(records: torch.Tensor, targets: torch.Tensor) -> None:
+    with pytest.raises(BadInput, match="one row a node in both"):
+        ContributionMoments(records, targets).packed(Unit.NODE, True)
+
+
+@pytest.mark.parametrize(("targets", "records"), [(0.0, 4), (math.inf, 4), (1.0, 0)])
+def test_impossible_declarations_are_refused(targets: float, records: int) -> None:
+    with pytest.raises(BadInput, match="give 1 record or more"):
+        UnitContributionMoments(targets=targets, records=records, second=True)
