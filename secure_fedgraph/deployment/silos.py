@@ -435,6 +435,7 @@ class Silos:
         pause, nonce = SOON, secrets.token_bytes(NONCE)
         while open_:
             pings = {ping: ticket for ticket, one in open_.items() for ping in one.pings}
+            asked = time.monotonic()
             try:
                 came = self._post.collect([*open_, *pings])
             except OSError as error:
@@ -461,7 +462,7 @@ class Silos:
             if patience > self._pace.ask_after * 2:
                 self._ping(open_, now)
             if open_:
-                time.sleep(pause)
+                time.sleep(max(asked + pause - time.monotonic(), 0))  # the SuperLink waits too
                 pause = min(pause * 1.5, LATER if now - start < AT_ONCE else MUCH_LATER)
         # sums of floats depend on the order, which must not be that of the arrivals
         return {name: answers[name] for name in letters}

@@ -107,9 +107,10 @@ class Staying:
     def _stay(self, fleet: Fleet, node: int) -> None:
         pause, last = BUSY, time.monotonic()
         while not self._ended.is_set():
+            asked = time.monotonic()
             came = fleet.receive()
             if came is None:
-                time.sleep(pause)
+                self._ended.wait(max(asked + pause - time.monotonic(), 0))  # the SuperLink waits too
                 awake = time.monotonic() - last < AWAKE
                 pause = min(pause * 1.5, IDLE if awake else ASLEEP)
                 continue

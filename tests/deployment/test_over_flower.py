@@ -25,7 +25,7 @@ pytest.importorskip("flwr")
 from secure_fedgraph.deployment.certificates import AUTHORITY, CERTIFICATE, KEY, make_certificates
 from secure_fedgraph.deployment.flower.fleet import Fleet, Refusal, Unreachable
 from secure_fedgraph.deployment.flower.grid import Address, Grid
-from secure_fedgraph.deployment.flower.superlink import Receive, _at_most
+from secure_fedgraph.deployment.flower.superlink import HOLD, Bell, Receive, _at_most
 from secure_fedgraph.deployment.letters import ASK, DONE, Letter
 from secure_fedgraph.deployment.silo_folder import Keys, SiloFolder
 from secure_fedgraph.errors import BadInput
@@ -173,6 +173,25 @@ def test_no_longer_body_is_kept(parts: Sequence[int], read: int) -> None:
 
 async def _one(receive: Receive) -> MutableMapping[str, Any]:
     return await receive()
+
+
+def test_a_question_waits_for_what_was_sent_since_this_caller_asked_last() -> None:
+    async def waits() -> list[float]:
+        bell, seconds = Bell(), []
+        loop = asyncio.get_running_loop()
+        for ring in (None, None, 0.0, None, 0.05):
+            start = loop.time()
+            if ring == 0.0:
+                bell.ring()  # between two questions
+            elif ring:
+                loop.call_later(ring, bell.ring)  # while one waits
+            await bell.wait(b"a")
+            seconds.append(loop.time() - start)
+        return seconds
+
+    first, nothing_new, sent, again, meanwhile = asyncio.run(waits())
+    assert max(first, sent) < 0.04 <= meanwhile < HOLD
+    assert min(nothing_new, again) >= HOLD - 0.02
 
 
 def test_a_taken_port_is_named(way: Way) -> None:

@@ -80,14 +80,10 @@ class Grid:
     def send(self, letters: Mapping[str, Letter]) -> dict[str, str]:
         """As :meth:`~secure_fedgraph.deployment.letters.Post.send`."""
         self._revive()
-        tickets: dict[str, str] = {}
-        # one message a request: bodies of several silos together could exceed what a request may have
-        for silo, letter in letters.items():
-            message = self._message(silo, letter)
-            with self._broken_way():
-                (ticket,) = self._grid.push_messages([message])
-            tickets[silo] = ticket or ""  # none for a silo that is not signed in
-        return tickets
+        with self._broken_way():
+            tickets = self._grid.push_messages([self._message(silo, one) for silo, one in letters.items()])
+        # none for a silo that is not signed in
+        return {silo: ticket or "" for silo, ticket in zip(letters, tickets, strict=True)}
 
     def collect(self, tickets: Iterable[str]) -> dict[str, Letter | None]:
         """As :meth:`~secure_fedgraph.deployment.letters.Post.collect`."""

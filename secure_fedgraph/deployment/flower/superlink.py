@@ -7,6 +7,8 @@ run goes on from its checkpoint.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
 import json
 import logging
@@ -23,8 +25,12 @@ from secure_fedgraph.deployment.flower.pinned import check_flower
 
 FLEET, RUNTIME = "/v1/fleet/", "/v1/runtime/"
 """Paths of Flower's interfaces: for silos, and for the server of this federation."""
+PULL, PUSH = "pull-messages", "push-messages"
 LARGEST = 2**31
 """Bytes of a request that is read: a body is at most :data:`~secure_fedgraph.protocol.message.LARGEST`."""
+HOLD = 0.5
+"""Seconds that a question for messages is kept while there are none: asked again and again, such questions
+would be a fifth of the SuperLink's work."""
 _BEAT = 10.0
 _PARENT_DEATH = 1  # prctl's PR_SET_PDEATHSIG
 
@@ -32,7 +38,29 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-Admits = Callable[[Mapping[bytes, bytes]], bool]
+Admits = Callable[[Mapping[bytes, bytes]], bytes | None]
+
+
+class Bell:
+    """Lets questions for messages wait until somebody sent one."""
+
+    def __init__(self) -> None:
+        self._rung = 0
+        self._heard: dict[bytes, int] = {}
+        self._next = asyncio.Event()
+
+    def ring(self) -> None:
+        """Says that a message was sent."""
+        self._rung += 1
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def wait(self, caller: bytes) -> None:
+        """Returns at once where a message was sent since this caller asked last, else after ``HOLD``."""
+        if self._heard.get(caller) == self._rung:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._next.wait(), HOLD)
+        self._heard[caller] = self._rung
 
 
 class Only:
@@ -43,17 +71,23 @@ class Only:
           nodes without a login, is on no port;
         - with a check of callers, a request of somebody else is answered 401 before a byte of its body is
           read: Flower itself reads the whole body first;
-        - no request of more than ``LARGEST`` bytes is kept.
+        - no request of more than ``LARGEST`` bytes is kept;
+        - a question for messages is answered when there is one, or after ``HOLD``.
 
     Args:
         app: Flower's application.
         path: where its requests begin.
         starts: whether it starts the application and ends it.
-        admits: whether a request with these headers is of a node of the federation.
+        sent: rung when a message was sent on this path.
+        came: what questions for messages on this path wait for.
+        admits: the key of the federation's node that signed these headers, if one did.
     """
 
-    def __init__(self, app: Application, path: str, starts: bool, admits: Admits | None = None) -> None:
+    def __init__(
+        self, app: Application, path: str, starts: bool, sent: Bell, came: Bell, admits: Admits | None = None
+    ) -> None:
         self._app, self._path, self._starts, self._admits = app, path, starts, admits
+        self._sent, self._came = sent, came
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -62,10 +96,17 @@ class Only:
         elif scope["type"] == "http":
             if not scope["path"].startswith(self._path):
                 await _refuse(send, 404)
-            elif self._admits is not None and not self._admits(dict(scope["headers"])):
+                return
+            caller = self._admits(dict(scope["headers"])) if self._admits is not None else b""
+            if caller is None:
                 await _refuse(send, 401)
             else:
+                asks = scope["path"][len(self._path) :]
+                if asks == PULL:
+                    await self._came.wait(caller)
                 await self._app(scope, _at_most(receive, LARGEST), send)
+                if asks == PUSH:
+                    self._sent.ring()
 
 
 def _at_most(receive: Receive, most: int) -> Receive:
@@ -102,13 +143,15 @@ def nodes_only(keys: Collection[bytes]) -> Admits:
         for name in (FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TIMESTAMP_HEADER)
     ]
 
-    def admits(headers: Mapping[bytes, bytes]) -> bool:
-        key, signed, timestamp = (headers.get(name, b"") for name in names)
+    def admits(headers: Mapping[bytes, bytes]) -> bytes | None:
+        text, signed, timestamp = (headers.get(name, b"") for name in names)
         try:
-            node = known.get(b64decode(key, validate=True))
-            return node is not None and verify_signature(node, timestamp, b64decode(signed, validate=True))
+            key = b64decode(text, validate=True)
+            node = known.get(key)
+            signature = b64decode(signed, validate=True)
         except ValueError:
-            return False
+            return None
+        return key if node is not None and verify_signature(node, timestamp, signature) else None
 
     return admits
 
@@ -151,6 +194,8 @@ def main() -> None:
         runtime_dependency_install=False,
     )
     app = create_app(config, SuperLinkLifespan)
+    # what they guard is on no port, and each costs every request a task and two streams
+    app.user_middleware = [one for one in app.user_middleware if not _guards_control(one.cls)]
     state = app.state.linkstate_factory.state()
     keys = {name: bytes.fromhex(key) for name, key in settings["nodes"].items()}
     nodes = {name: state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0) for name, key in keys.items()}
@@ -159,21 +204,28 @@ def main() -> None:
     token = state.claim_task(task.task_id)
     state.activate_task(task.task_id)
 
-    private = socket.socket()
+    # without the protocol's name asyncio leaves Nagle's delay on, and a request takes 40 ms
+    private = socket.socket(proto=socket.IPPROTO_TCP)
     private.bind(("127.0.0.1", 0))
-    private.listen()  # who connects before the thread runs waits, and is not refused
+    private.listen()  # who connects before the loop runs waits, and is not refused
     public = _bound(settings["host"], settings["port"])
     quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "timeout_keep_alive": 75}
-    inner = uvicorn.Server(uvicorn.Config(Only(app, RUNTIME, starts=False), lifespan="off", **quiet))
+    for_silos, for_server = Bell(), Bell()
+    inner = uvicorn.Server(
+        uvicorn.Config(Only(app, RUNTIME, False, sent=for_silos, came=for_server), lifespan="off", **quiet)
+    )
     outer = uvicorn.Server(
         uvicorn.Config(
-            Only(app, FLEET, starts=True, admits=nodes_only(keys.values())),
+            Only(app, FLEET, True, sent=for_server, came=for_silos, admits=nodes_only(keys.values())),
             ssl_certfile=settings["certificate"],
             ssl_keyfile=settings["key"],
             **quiet,
         )
     )
-    inner.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+
+    async def serve() -> None:
+        # two threads with a loop each would take turns, and every request would wait for its turn
+        await asyncio.gather(inner.serve([private]), outer.serve([public]))
 
     def beat() -> None:
         while True:
@@ -181,15 +233,22 @@ def main() -> None:
             threading.Event().wait(_BEAT)
 
     threading.Thread(target=beat, daemon=True).start()
-    threading.Thread(target=inner.run, args=([private],), daemon=True).start()
     known = {"run": run, "token": token, "port": private.getsockname()[1], "nodes": nodes}
     print(json.dumps(known), flush=True)
-    outer.run([public])
+    with asyncio.Runner(loop_factory=outer.config.get_loop_factory()) as runner:
+        runner.run(serve())
+
+
+def _guards_control(middleware: object) -> bool:
+    """Whether a layer of Flower's application concerns the control interface alone."""
+    from flwr.superlink.routers.control import middlewares
+
+    return getattr(middleware, "__module__", "") == middlewares.__name__
 
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family)
+    bound = socket.socket(family, proto=socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
