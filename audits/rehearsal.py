@@ -186,7 +186,7 @@ def watched(
     """A copy of an algorithm that calls ``before`` before each answer, and ``after`` with the answer."""
     shown = copy.copy(algorithm)
     for channel, name in algorithm.answers.items():
-        if channel != algorithm.OWN_TESTS.name:
+        if channel not in (algorithm.OWN_TESTS.name, algorithm.COMBINED.name):
             setattr(shown, name, _around(getattr(algorithm, name), channel, before, after))
     yield shown
 

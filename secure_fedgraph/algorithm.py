@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from torch_geometric.data import Data
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.partition.result import EVERYBODY
 from secure_fedgraph.graph.schema import Schema
+from secure_fedgraph.models import personal
 from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal
 from secure_fedgraph.protocol.given import NOTHING, Expected, like
 from secure_fedgraph.protocol.transcript import Transcript
@@ -24,6 +26,9 @@ from secure_fedgraph.protocol.upload import Upload
 from secure_fedgraph.seams import ClientContext, RoundApi
 
 State = dict[str, torch.Tensor]
+READ = "read."
+"""What a reader made of a released model, among the tensors of a personal one."""
+_LOG = logging.getLogger("secure_fedgraph.algorithm")
 
 
 class Settings(BaseModel):
@@ -125,6 +130,7 @@ class Algorithm:
 
     METRICS = Channel("metrics", Reveal.SUM)
     OWN_TESTS = Channel("own_tests", Reveal.EACH, to="referee")
+    COMBINED = Channel("combined", Reveal.EACH, to="referee")
 
     settings_elsewhere: ClassVar[Mapping[str, str]] = {}
     """Setting that is another algorithm's now -> the name of that algorithm, for the refusal."""
@@ -169,14 +175,19 @@ class Algorithm:
             read = getattr(value, "__reads__", None)
             if isinstance(read, Channel):
                 readers[read.name] = attribute
-        examined = {cls.METRICS.name, cls.OWN_TESTS.name}
+        examined = {one.name for one in cls.examiners()}
         cls.channels = tuple(c for c in declared.values() if c.name not in examined)
         cls.answers, cls.readers = answers, readers
 
     @classmethod
     def channel_names(cls) -> tuple[str, ...]:
         """Of all channels that it declares, used by some settings or by none, and of the examiner's."""
-        return tuple(channel.name for channel in (*cls.channels, cls.METRICS, cls.OWN_TESTS))
+        return tuple(channel.name for channel in (*cls.channels, *cls.examiners()))
+
+    @classmethod
+    def examiners(cls) -> tuple[Channel, ...]:
+        """The channels on which scores are asked for."""
+        return (cls.METRICS, cls.OWN_TESTS, cls.COMBINED)
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
@@ -194,6 +205,24 @@ class Algorithm:
                 f"{self.name} learns from data of kind {' or '.join(self.kinds)}, and this is of kind "
                 f"{schema.kind!r}: choose another data set or another algorithm"
             )
+
+    def suited(
+        self, channel: Channel, noise: float, schema: Schema, clients: int, sizes: Mapping[str, int]
+    ) -> Self:
+        """The same algorithm in the form that suits the noise, chosen by public facts; itself by default.
+
+        Args:
+            channel: one of :attr:`in_use`.
+            noise: standard deviation of the noise on each value of a sum of all clients' uploads on it.
+            schema: of the data.
+            clients: how many.
+            sizes: unit -> how many all owners hold together, where that is public.
+        """
+        return self
+
+    def as_read(self, released: State, graph: Data, schema: Schema) -> State:
+        """What a reader who has this graph makes of what is released: its model; the same by default."""
+        return released
 
     def uses(self, channel: Channel, rounds: int, clients: int) -> int:
         """How often each client is asked on a channel in a run, at most: what a budget is planned for."""
@@ -342,6 +371,12 @@ class Algorithm:
             raise BadInput(f"{self.name} releases no model and declares no channel to the referee")
         return {owner: self.predict(model, inputs, schema) for owner, model in models.items()}
 
+    def combines(self, schema: Schema) -> bool:
+        """Whether an owner can combine the released model with a model of its own: for nodes of one graph."""
+        kind = type(self)
+        asks = kind.predictions is Algorithm.predictions and kind.predict is not Algorithm.predict
+        return asks and schema.kind == "node" and self.released(self.init(schema, 0)) is not None
+
     def own_model(self, client: ClientContext) -> State:
         """A client's personal model, where there are any."""
         raise BadInput(f"{self.name} has no model in its clients: evaluate it with the referee")
@@ -358,6 +393,25 @@ class Algorithm:
         ``loss`` is the sum of the cross entropy over the validation nodes, and their number.
         """
         return Upload(self._marked(client, given))
+
+    @COMBINED.answer
+    def combined(self, client: ClientContext, given: State) -> Upload:
+        """A personal model, and right answers and their number on own test nodes, for the referee.
+
+        See :mod:`secure_fedgraph.models.personal`.
+        """
+        graph = client.graph
+        read = self.as_read(given, graph, client.schema)
+        own = {} if read is given else {READ + name: value for name, value in read.items()}
+        try:
+            released = self.predict(read, graph, client.schema)
+        except Exception as error:  # a run does not end by a model of the user's own, nor show by which data
+            _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
+            released = torch.zeros(len(graph.y), client.schema.classes)
+        model = personal.fit(graph, released, client.schema.classes)
+        right = (personal.scores(model, graph, released, own=True).argmax(1) == graph.y)[graph.test_mask]
+        test = torch.tensor([float(right.sum()), float(len(right))])
+        return Upload({"test": test, **model, **own})
 
     def _marked(self, client: ClientContext, given: State) -> dict[str, torch.Tensor]:
         scores = self.predict(given or self.own_model(client), client.graph, client.schema)
@@ -392,7 +446,7 @@ class Algorithm:
 
 
 # the base's own answer, which __init_subclass__ cannot see
-Algorithm.answers = {Algorithm.METRICS.name: "metrics", Algorithm.OWN_TESTS.name: "own_tests"}
+Algorithm.answers = {one.name: one.name for one in Algorithm.examiners()}
 
 
 TESTED = "tested"

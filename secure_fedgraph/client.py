@@ -123,8 +123,7 @@ class Client:
         self._foreign = has_foreign_code(algorithm)
         relation = policy.policy.relation
         self.training = Training(policy.steps, relation, self._foreign) if policy.steps else None
-        hides = any(is_noised(one, policy) for one in policy.bounds.values()) or bool(policy.randomizers)
-        self._hides_failures = self._foreign and hides
+        self._hides_failures = self._foreign and is_private(policy)
         """Whether a failure of other people's code could show something that an epsilon covers."""
         # before anything is answered: no refusal later may depend on the graph
         _check_graph(algorithm, graph, party.name, policy, self._foreign)
@@ -523,18 +522,20 @@ class Client:
 
     @contextmanager
     def _for_the_reader(self, channel: Channel) -> Iterator[None]:
-        """For the referee, who is outside every guarantee: true test labels in place of randomised ones.
+        """For the referee, who is outside every guarantee: true labels in place of randomised ones.
 
         What the answer writes meanwhile, into the graph too, is dropped: nothing of it is sent to anybody
         else.
         """
         scored = channel.to == REFEREE and channel.name == self._algorithm.OWN_TESTS.name
+        own = channel.to == REFEREE and channel.name == self._algorithm.COMBINED.name
         true_labels = scored and any(one.place == "y" for one in self._policy.randomizers)
-        if not true_labels and not (self._foreign and channel.to == REFEREE):
+        if not own and not true_labels and not (self._foreign and channel.to == REFEREE):
             yield
             return
         graph, memory, scratch = self.graph, self.memory, self.scratch
-        self.graph, self.memory, self.scratch = copy.deepcopy(graph), copy.deepcopy(memory), dict(scratch)
+        shown = self._own if own else graph  # an owner's own model learns from its data as they are
+        self.graph, self.memory, self.scratch = copy.deepcopy(shown), copy.deepcopy(memory), dict(scratch)
         if true_labels:
             self.graph.y = self._own.y.clone()
         try:
@@ -766,6 +767,11 @@ def is_noised(bound: Bound, policy: BoundPolicy) -> bool:
     Randomised inputs are not asked about: whatever is made of them, a layout too, costs nothing more.
     """
     return bool(bound.releases()) or (policy.steps is not None and bound.channel.trained)
+
+
+def is_private(policy: BoundPolicy) -> bool:
+    """Whether any noise, or a randomised input, may earn an epsilon."""
+    return any(is_noised(one, policy) for one in policy.bounds.values()) or bool(policy.randomizers)
 
 
 def _stands_here(function: object) -> bool:

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from scipy.stats import rankdata
 
-from secure_fedgraph.algorithm import TESTED
+from secure_fedgraph.algorithm import READ, TESTED
 from secure_fedgraph.graph.partition.result import EVERYBODY, TestSet
+from secure_fedgraph.models import personal
 
 if TYPE_CHECKING:
     from secure_fedgraph.algorithm import Algorithm, State
@@ -66,6 +67,30 @@ class Evaluator:
         if self.test_set.own_tests:
             figures |= _owners_scores(round.gather(algorithm.OWN_TESTS, algorithm.released(state)), metric)
         return {name: value for name, value in figures.items() if value == value}  # NaN: no test data
+
+    def personal(self, algorithm: Algorithm, state: State, round: Round, schema: Schema) -> dict[str, float]:
+        """Scores what each owner makes of the released model and its own data.
+
+        Returns:
+            ``personal``: the mean over owners of the accuracy on their own test nodes, on their own graphs;
+            ``personal_global``: the mean over owners' models of the accuracy on all test nodes.
+        """
+        released = algorithm.released(state)
+        assert released is not None
+        answers = round.gather(algorithm.COMBINED, released)
+        own = [_share(values.pop("test")) for values in answers.values()]
+        figures = {"personal": mean(own)}
+        if self.test_set.tests:
+            inputs, everywhere = self.test_set.inputs, _together(self.test_set.tests)
+            shared: torch.Tensor | None = None
+            each = []
+            for model in answers.values():
+                read = {k.removeprefix(READ): model.pop(k) for k in list(model) if k.startswith(READ)}
+                if read or shared is None:
+                    shared = algorithm.predict(read or released, inputs, schema)
+                each.append(self._accuracy(personal.scores(model, inputs, shared, own=False), everywhere))
+            figures["personal_global"] = mean(each)
+        return {name: value for name, value in figures.items() if value == value}
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:
         test_set, one = self.test_set, next(iter(scores.values()))

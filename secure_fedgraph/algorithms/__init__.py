@@ -13,6 +13,7 @@ from secure_fedgraph.algorithms.fedego.algorithm import FedEgo
 from secure_fedgraph.algorithms.fedego.node import FedEgoNode
 from secure_fedgraph.algorithms.fedego.released import FedEgoReleased
 from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
+from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
@@ -66,6 +67,7 @@ __all__ = [
     "GlasuSimulated",
     "GlasuStandalone",
     "GlobSage",
+    "GraphFedRidge",
     "LocSage",
     "LocSagePlus",
     "Local",

@@ -133,9 +133,9 @@ def _client(settings: dict[str, Any], identity: Identity, roster: dict[str, byte
     name, algorithm = settings["name"], algorithm_of(settings["algorithm"])
     if roster.get(name) != identity.public:
         raise HostileMessage(f"{name} was handed a roster in which its own identity is another's")
-    own = (algorithm.METRICS, algorithm.OWN_TESTS)
     # those in use come last: settings decide parts of a declaration
-    declared = {channel.name: channel for channel in (*algorithm.channels, *algorithm.in_use, *own)}
+    every = (*algorithm.channels, *algorithm.in_use, *algorithm.examiners())
+    declared = {channel.name: channel for channel in every}
     channels, graph = [declared[channel] for channel in settings["channels"]], Data(**settings["graph"])
     return Client(
         party=Party(name, identity, roster),

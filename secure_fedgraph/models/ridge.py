@@ -6,12 +6,55 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.nn import APPNP
 
 SIGNAL = torch.logspace(-7, 3, 101, dtype=torch.float64)
 """Variances of a weight that are tried."""
 ERROR = torch.logspace(-3, 0.5, 36, dtype=torch.float64)
 """Variances of what a record's target is beside its prediction, as shares of a target's own."""
 _LEAST = 1e-9
+_RANK = 1e-10
+"""Eigenvalues below this share of the largest are rounding."""
+
+
+def records(x: Tensor) -> Tensor:
+    """Features of length 1: a record's length bounds what it moves. ``[n, width]``, float32."""
+    if x.layout != torch.strided:
+        x = x.to_dense()
+    return F.normalize(torch.nan_to_num(x.float()), dim=1)
+
+
+def spread(
+    scores: Tensor,
+    links: Tensor,
+    steps: int = 10,
+    restart: float = 0.1,
+    sharpness: float = 5.0,
+    known: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Scores as shares of classes that travelled over links.
+
+    Args:
+        scores: ``[n, classes]``.
+        links: ``[2, E]``.
+        steps: how far they travel.
+        restart: the share of a node's own that comes back at each step.
+        sharpness: of the shares before they travel; the mean length of scores is 1 first.
+        known: nodes ``[k]`` whose classes ``[k]`` are known and stand in the place of their scores.
+
+    Returns:
+        Logarithms of shares, ``[n, classes]``.
+
+    References:
+        Gasteiger et al., Predict then Propagate, ICLR 2019.
+    """
+    length = scores.norm(dim=1).mean().clamp(min=1e-12)
+    shares = F.softmax(sharpness * scores / length, dim=1)
+    if known is not None:
+        shares[known[0]] = F.one_hot(known[1], shares.shape[1]).to(shares.dtype)
+    travelled: Tensor = APPNP(steps, restart)(shares, links)
+    return travelled.clamp(min=_LEAST).log()
 
 
 def targets(y: torch.Tensor, classes: int, norm: float) -> torch.Tensor:
@@ -61,9 +104,39 @@ def weights(
     tensor([0, 1, 0, 1])
     """
     values, vectors = spectrum(second, second_noise)
-    along = vectors.T @ classes
+    along = vectors.T @ _centred(classes)
     ridge = _ridge(values, along, norm, classes_noise)
     return vectors @ (along / (values + ridge)[:, None])
+
+
+def own_weights(classes: Tensor, records: Tensor, owners: int, norm: float, noise: float = 0) -> Tensor:
+    """Ridge regression from noisy class sums, with one owner's second moments for everybody's.
+
+    As :func:`weights`, where ``A`` is ``owners`` times an owner's own: of all its nodes, unlabelled ones too.
+
+    Args:
+        classes: ``B``, ``[width, classes]``, float64.
+        records: the owner's, ``[n, width]``.
+        owners: how many sent class sums.
+        norm: of a target.
+        noise: standard deviation of the noise on ``B``.
+
+    Returns:
+        ``[width, classes]``, float64.
+    """
+    z = records.double() * math.sqrt(owners)
+    wide = z.shape[1] > len(z)
+    if wide:  # among as many directions as there are records; others have no second moment
+        values, turned = torch.linalg.eigh(z @ z.T)
+        kept = values > _RANK * values[-1]
+        values = values[kept]
+        vectors = z.T @ (turned[:, kept] / values.sqrt())
+    else:
+        values, vectors = torch.linalg.eigh(z.T @ z)
+    values = values.clamp(min=_LEAST)
+    along = vectors.T @ _centred(classes)
+    solved: Tensor = vectors @ (along / (values + _ridge(values, along, norm, noise))[:, None])
+    return solved
 
 
 def spectrum(second: torch.Tensor, noise: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -83,11 +156,17 @@ def spectrum(second: torch.Tensor, noise: float) -> tuple[torch.Tensor, torch.Te
     return (own * straight + rest * (1 - straight)).clamp(min=_LEAST), vectors
 
 
+def _centred(classes: Tensor) -> Tensor:
+    """Targets of a record add up to zero, so what their sums add up to is noise."""
+    return classes - classes.mean(dim=1, keepdim=True)
+
+
 def _ridge(values: torch.Tensor, along: torch.Tensor, norm: float, noise: float) -> torch.Tensor:
     """What is added to each eigenvalue, from the variances under which the class sums are most likely."""
-    size, classes = along.square().sum(1), along.shape[1]
+    size, classes = along.square().sum(1), max(along.shape[1] - 1, 1)
     error = ERROR * (norm**2 / classes)
     variance = values**2 * SIGNAL[:, None, None] + values * error[:, None] + noise**2
     likelihood = -(classes * variance.log() + size / variance).sum(2)
     signal, kind = divmod(int(likelihood.argmax()), len(error))
-    return (noise**2 / values + error[kind]) / SIGNAL[signal]
+    added: Tensor = (noise**2 / values + error[kind]) / SIGNAL[signal]
+    return added

@@ -264,9 +264,10 @@ class Bound:
         # a client that lies in its tally can at most make it look as if every upload was cut
         cut = min(max(int(tally.sum()), 0), len(contributors))
         values = layout.unpack(self._undo(matrix, scope), by_row=self._by_row)
-        return Sum(values, contributors, cut, self._deviation(len(contributors)))
+        return Sum(values, contributors, cut, self.deviation(len(contributors)))
 
-    def _deviation(self, uploads: int) -> float:
+    def deviation(self, uploads: int) -> float:
+        """The standard deviation of the noise on each value of a sum of so many uploads; 0 without any."""
         return max((stage.deviation(uploads) for stage in self.stages), default=0.0)
 
     @property

@@ -42,6 +42,8 @@ MEASURES: Mapping[str, Measure] = {
 NAMES: Mapping[str, str] = {
     "global": "accuracy on all test data",
     "local": "accuracy on the owners' own test data, mean over owners",
+    "personal": "accuracy on the owners' own test data, the model combined with each owner's own",
+    "personal_global": "accuracy on all test data, the model combined with each owner's; mean over owners",
     "auc": "ROC-AUC, all owners' test graphs together",
     "mae": "mean absolute error, mean over owners",
     "mae_pooled": "mean absolute error, all ratings together",

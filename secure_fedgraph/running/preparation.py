@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.client import is_private
 from secure_fedgraph.errors import BadInput, wrong_type
 from secure_fedgraph.federation import Federation, Layouts
 from secure_fedgraph.forms import FormWarning, fit, said
@@ -75,22 +76,24 @@ class Prepared:
         """What identifies a run, as its checkpoint stores it: plain JSON values."""
         algorithm, bound = self.algorithm, self.bound
         kind = type(algorithm)
+        # whether owners combine models changes nothing that a run depends on
+        bounds = {name: one for name, one in bound.bounds.items() if name != algorithm.COMBINED.name}
         facts = {
             **algorithm.public(),
             "class": f"{kind.__module__}:{kind.__qualname__}",
             **{key: _called(made) for key, made in algorithm.made_with().items() if key == "model"},
             "policy": bound.policy.name,
-            "channels": bound.describe(),
+            "channels": [row for row in bound.describe() if row["name"] in bounds],
             "protection": {k: v for k, v in (bound.policy.made_with or {}).items() if k != "policies"},
             "noise": {
                 name: {
                     reader: [event.to_json() for event in events] for reader, events in b.releases().items()
                 }
-                for name, b in bound.bounds.items()
+                for name, b in bounds.items()
             },
             "steps": asdict(bound.steps) if bound.steps else None,
             "randomizers": [one.to_config() for one in bound.randomizers],
-            "stages": {name: [stage.public() for stage in b.stages] for name, b in bound.bounds.items()},
+            "stages": {name: [stage.public() for stage in b.stages] for name, b in bounds.items()},
             "clients": list(self.federation.names),
             "data": {key: value for key, value in self.federation.facts.items() if key != "source"},
             "rounds": self.rounds,
@@ -124,9 +127,17 @@ def prepare(
     if options.budget is not None and options.budget.unit in HELD:  # every holder of a unit pays for it
         held = max(options.budget.holders, federation.holders)
         options = replace(options, budget=replace(options.budget, holders=held))
-    if by_name is not None and options.budget is not None:
-        policy = planned(by_name, algorithm, federation, channels, options, options.budget)
-    bound = policy.bind(channels, federation.names)
+    for _ in range(2):  # what noise there is decides the form, and the form what is sent
+        if by_name is not None and options.budget is not None:
+            policy = planned(by_name, algorithm, federation, channels, options, options.budget)
+        bound = policy.bind(channels, federation.names)
+        suited = _suited(algorithm, bound, federation)
+        if suited is algorithm:
+            break
+        warnings.warn(said(suited, policy.name), FormWarning, stacklevel=3)
+        algorithm, channels = suited, channels_of(suited, federation, evaluation)
+    if evaluation == "referee" and is_private(bound) and algorithm.combines(federation.schema):
+        bound = policy.bind((*channels, algorithm.COMBINED), federation.names)
     if options.budget is not None:
         check_any_noise(bound, options.budget)
     _check_inside(bound, algorithm, federation)
@@ -146,6 +157,17 @@ def prepare(
             f"{' and '.join(unread)}: {algorithm.name}'s model does not read it", DataWarning, stacklevel=3
         )
     return Prepared(algorithm, federation, bound, options)
+
+
+def _suited(algorithm: Algorithm, bound: BoundPolicy, federation: Federation) -> Algorithm:
+    """The form that suits the noise of a policy."""
+    # silos know no sizes but what the federation's file says
+    sizes = {} if federation.silos else federation.sizes
+    for name, one in bound.bounds.items():
+        noise = one.deviation(len(federation.names))
+        if name in algorithm.channel_names():
+            algorithm = algorithm.suited(one.channel, noise, federation.schema, len(federation.names), sizes)
+    return algorithm
 
 
 def _check_subjects(algorithm: object, federation: object) -> None:

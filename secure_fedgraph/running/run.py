@@ -96,7 +96,7 @@ class Run:
             lower = self.algorithm.measure(self.federation.schema) in LOWER_IS_BETTER
             choose = min if lower else max
             chosen = choose(scored, key=lambda r: r["accuracy"]["validation"])
-            by_validation = {key: chosen["accuracy"][key] for key in figures}
+            by_validation = {key: chosen["accuracy"][key] for key in figures if key in chosen["accuracy"]}
             scores["best_by_validation"] = {"round": chosen["round"], **by_validation}
         scores["best_on_test"] = {
             key: (min if key.startswith(LOWER_IS_BETTER) else max)(

@@ -124,6 +124,8 @@ class Session:
             if is_foreign(algorithm):  # the test inputs share memory with the owners' graphs
                 referee = copied(referee, "the referee's test data")
             scores = referee.evaluate(examined, state, referee_round, federation.schema)
+            if round.number == self.prepared.last and algorithm.COMBINED.name in self.prepared.bound.bounds:
+                scores |= referee.personal(examined, state, referee_round, federation.schema)
         extra: dict[str, Any] = {"loss": scores.pop("loss", None), "owners": scores.pop("owners", {})}
         row = {"round": round.number - algorithm.warm_up, **extra, "accuracy": scores}
         if self.options.on_round is not None:

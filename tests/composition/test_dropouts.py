@@ -281,7 +281,7 @@ def test_a_client_whose_budget_is_used_up_is_left_out_where_sums_survive_it(tmp_
     federation = sfg.federate(
         "synthetic-citation", clients=5, partition="random", seed=0, nodes=120, features=8
     )
-    budget = sfg.Budget(1.9, unit="client")  # one round costs 1.39, two 2.03
+    budget = sfg.Budget(1.7, unit="client")  # one round costs 1.28, two 1.87
 
     def train(policy: Any, **options: Any) -> sfg.Run:
         settings = {"rounds": 1, "ledger": tmp_path / "shared.jsonl", "budget": budget, **options}
@@ -291,6 +291,6 @@ def test_a_client_whose_budget_is_used_up_is_left_out_where_sums_survive_it(tmp_
     run = train(sfg.policies.distributed_dp(1.0, 3.0))
     assert {note.client for note in run.transcript.left_out} == {"owner-0"}
     assert "next message" in run.transcript.left_out[0].reason
-    assert run.privacy("client")["epsilon"] <= 1.9
+    assert run.privacy("client")["epsilon"] <= 1.7
     with pytest.raises(sfg.errors.BudgetExhausted):
         train(sfg.policies.distributed_dp(1.0, 3.0))

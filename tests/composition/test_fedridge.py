@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 import secure_fedgraph as sfg
 from secure_fedgraph.errors import BadInput
+from secure_fedgraph.forms import FormWarning
+from secure_fedgraph.graph.descriptors import descriptors
+from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import ridge
 from secure_fedgraph.protocol.dropouts import Dropouts
 from secure_fedgraph.protocol.transcript import everything
@@ -20,7 +24,7 @@ def federation() -> sfg.Federation:
 
 
 def go(federation: sfg.Federation, policy: Any = "plaintext", **more: Any) -> sfg.Run:
-    settings = more.pop("settings", {})
+    settings = {"second_moments": "sent", **more.pop("settings", {})}
     return sfg.train(sfg.algorithms.FedRidge(**settings), federation, policy, **{"rounds": 1, **more})
 
 
@@ -107,3 +111,93 @@ def test_noise_is_worth_what_the_budget_says(federation) -> None:
         for e in (0.1, 1000.0)
     ]
     assert scores[0] < scores[1] - 0.1
+
+
+class TestClassSumsOnly:
+    """The form in which second moments stay at home."""
+
+    OWN: ClassVar = {"second_moments": "own"}
+
+    def test_each_owner_solves_with_its_own_second_moments(self, federation) -> None:
+        run = go(federation, "masked", settings=self.OWN)
+        graphs = list(federation.owners.values())
+        summed = torch.zeros(24, 3, dtype=torch.float64)
+        for graph in graphs:
+            z = torch.nn.functional.normalize(graph.x[graph.train_mask], dim=1).double()
+            summed += z.T @ ridge.targets(graph.y[graph.train_mask], 3, 0.5).double()
+        released = run.algorithm.released(run.state)
+        assert torch.allclose(released["classes"], summed, atol=1e-2)
+        for graph in graphs:
+            z = torch.nn.functional.normalize(graph.x, dim=1)
+            expected = ridge.own_weights(summed, z, 5, 0.5)
+            found = run.algorithm.as_read(released, graph, federation.schema)["weights"].double()
+            assert float((found - expected).norm() / expected.norm()) < 1e-2
+
+    def test_no_second_moment_leaves(self, federation) -> None:
+        (upload, *_) = (
+            go(federation, settings=self.OWN, keep=everything).transcript.view("server").uploads("moments")
+        )
+        assert upload.values.keys() == {"classes"}
+
+    @pytest.mark.parametrize("policy", ["local_dp", "distributed_dp"])
+    def test_noise_chooses_it_and_the_run_says_so(self, federation, policy: str) -> None:
+        budget = sfg.Budget(epsilon=1.0, unit="node")
+        with pytest.warns(FormWarning, match="second_moments=own"):
+            run = go(federation, policy, settings={"second_moments": "auto"}, budget=budget)
+        assert run.form == self.OWN
+        assert float(run.privacy()["node"]["readers"]["server"]) <= 1
+        assert set(run.history[-1]["accuracy"]) >= {"global", "local", "personal", "personal_global"}
+
+    def test_where_noise_leaves_second_moments_they_are_sent(self, federation) -> None:
+        budget = sfg.Budget(epsilon=1000.0, unit="node")
+        run = go(federation, "distributed_dp", settings={"second_moments": "auto"}, budget=budget)
+        assert run.form == {}
+
+    def test_what_was_set_by_hand_stays(self, federation) -> None:
+        budget = sfg.Budget(epsilon=1.0, unit="node")
+        assert "second" in go(federation, "distributed_dp", budget=budget).state
+        assert go(federation, "distributed_dp", budget=budget).form == {}
+
+    def test_half_the_noise_reaches_the_class_sums(self, federation) -> None:
+        """A record moves them by a target's length alone."""
+        budget = sfg.Budget(epsilon=1.0, unit="node")
+        sent, own = (
+            go(federation, "distributed_dp", settings={"second_moments": form}, budget=budget)
+            for form in ("sent", "own")
+        )
+        ratio = float(sent.state["variance"].sqrt() / own.state["variance"].sqrt())
+        assert ratio == pytest.approx(math.hypot(1, 0.5) / 0.5, rel=0.01)
+
+
+def test_more_features_than_second_moments_fit_are_refused_with_the_mend() -> None:
+    schema = Schema(features=20_000, classes=2)
+    with pytest.raises(BadInput, match=r"set training\.second_moments=own"):
+        sfg.algorithms.FedRidge().check(schema)
+    sfg.algorithms.FedRidge(second_moments="own").check(schema)
+
+
+@pytest.fixture(scope="module")
+def graphs() -> sfg.Federation:
+    return sfg.federate("synthetic-molecules", clients=3, partition="random", seed=0, graphs=240)
+
+
+class TestWholeGraphs:
+    def test_without_noise_it_is_the_closed_form_on_all_graphs(self, graphs) -> None:
+        run = sfg.train(sfg.algorithms.GraphFedRidge(), graphs, "masked")
+        second = classes = torch.zeros(())
+        for owner in graphs.owners.values():
+            z = descriptors(owner, graphs.schema)[owner.train_mask].double()
+            second = second + z.T @ z
+            classes = classes + z.T @ ridge.targets(owner.y[owner.train_mask], 2, 1.0).double()
+        expected = ridge.weights(second, classes, 1.0).float()
+        assert float((run.state["weights"] - expected).norm() / expected.norm()) < 1e-2
+
+    def test_a_graph_s_budget_covers_its_nodes_and_links(self, graphs) -> None:
+        budget = sfg.Budget(epsilon=4.0, unit="graph")
+        algorithm = sfg.algorithms.GraphFedRidge(second_moments="sent")
+        run = sfg.train(algorithm, graphs, "distributed_dp", budget=budget)
+        assert 3.9 < float(run.privacy("graph")["readers"]["server"]) <= 4
+
+    def test_nodes_are_not_classified_by_it(self, federation) -> None:
+        with pytest.raises(BadInput, match="kind graph"):
+            sfg.train(sfg.algorithms.GraphFedRidge(), federation, "masked")

@@ -112,7 +112,7 @@ class ApflGate(Algorithm):
         """The shared weights, their mean update, or nothing."""
         if channel == self.PERSONAL.name:
             return NOTHING
-        if channel in (self.UPDATE.name, self.MEAN.name, self.METRICS.name, self.OWN_TESTS.name):
+        if channel in {one.name for one in (self.UPDATE, self.MEAN, *self.examiners())}:
             return (like(self.init(schema, 0)),)
         return super().takes(channel, schema)
 

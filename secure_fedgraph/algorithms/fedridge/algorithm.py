@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP
 
-from secure_fedgraph.algorithm import Algorithm, State
+from secure_fedgraph.algorithm import Algorithm, Form, State
 from secure_fedgraph.algorithms.fedridge.settings import RidgeSettings
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.graph.schema import Schema
 from secure_fedgraph.models import ridge
-from secure_fedgraph.protocol import Channel, ContributionMoments, Reveal, Unit, UnitContributionMoments
+from secure_fedgraph.protocol import (
+    Channel,
+    ContributionMoments,
+    Reveal,
+    Unit,
+    UnitContributionMoments,
+    Upload,
+)
 from secure_fedgraph.protocol.given import NOTHING, Expected
 from secure_fedgraph.protocol.upload import OFF, ON, moments_of
 from secure_fedgraph.seams import ClientContext, RoundApi
 
-WEIGHTS = "weights"
+WEIGHTS, CLASSES, OWNERS, NOISE = "weights", "classes", "owners", "noise"
+"""What is released: weights; or class sums, of how many owners, with which noise."""
+SENT, OWN = "sent", "own"
+MOST_NODES = 4096
+"""Own nodes of which an owner takes second moments, where there are more features than that."""
+UNKNOWN = 0.035
+"""Second moments are sent where noise alone has eigenvalues below this share of the number of records: with
+more of it what they add is less than what their noise costs the class sums."""
+MOST_VALUES = 2**27
+"""Second moments that are sent: a gigabyte of them."""
+TRAINED = 0.6
+"""The share of nodes that is taken to train."""
 
 
 class FedRidge(Algorithm):
     """Ridge regression of classes on features, from one sum over all owners.
 
     A record is a training node: its features ``z``, of length 1, and its class ``t``. Each owner sends
-    ``A = sum z z^T`` and ``B = sum z t^T`` once (each
-    round, if there are more). The server solves ``(A + ridge I) W = B``, and whoever
-    predicts spreads the scores ``z W`` over the links that it has.
+    ``A = sum z z^T`` and ``B = sum z t^T`` once (each round, if there are more). The server solves
+    ``(A + ridge I) W = B``, and whoever predicts spreads the scores ``z W`` over the links that it has. In
+    the form ``second_moments=own`` only ``B`` is sent, and each owner solves with second moments of its own
+    nodes: there is no shared model, and noise that would drown ``A`` costs nothing.
 
     Guarantees:
         - one node is one record, so it moves a client's upload by at most a known amount, which the client
@@ -58,18 +77,61 @@ class FedRidge(Algorithm):
     partitions: ClassVar[tuple[str, ...]] = ("louvain", "random", "label_skew")
     Settings: ClassVar[type[RidgeSettings]] = RidgeSettings
     settings: RidgeSettings
+    record: ClassVar[Unit] = Unit.NODE
+    """What one record is of."""
+    reads_links: ClassVar[bool] = False
+    """Whether a record depends on links."""
+    target_norm: ClassVar[float] = 0.5
+    """The length of a target, where the settings give none."""
 
-    MOMENTS = Channel("moments", Reveal.SUM, unit=Unit.NODE, links=False)
+    MOMENTS = Channel("moments", Reveal.SUM)
+    SOLVED = Channel("solved", Reveal.EACH, to="referee")
+
+    @property
+    def _sends_second(self) -> bool:
+        return self.settings.second_moments != OWN
 
     @property
     def _contribution(self) -> UnitContributionMoments:
-        s = self.settings
-        return UnitContributionMoments(targets=s.target_norm, records=s.records, second=True)
+        targets = self.settings.target_norm or self.target_norm
+        records, second = self.settings.records, self._sends_second
+        return UnitContributionMoments(targets=targets, records=records, second=second)
 
     @property
     def in_use(self) -> tuple[Channel, ...]:
-        """The channel with what one node moves of it."""
-        return (replace(self.MOMENTS, unit_contribution=self._contribution),)
+        """The channel with what one record moves of it; the referee asks owners for what each solves."""
+        moments = replace(
+            self.MOMENTS, unit=self.record, links=self.reads_links, unit_contribution=self._contribution
+        )
+        return (moments,) if self._sends_second else (moments, self.SOLVED)
+
+    def suited(
+        self, channel: Channel, noise: float, schema: Schema, clients: int, sizes: Mapping[str, int]
+    ) -> Self:
+        """Class sums only, where noise drowns second moments: by features, records and noise."""
+        s = self.settings
+        if channel.name != self.MOMENTS.name or s.second_moments != "auto" or not noise:
+            return self
+        records = TRAINED * sizes.get(self.record, 0) or clients * s.records
+        deviation = noise * s.records * ON / OFF
+        edge = 2 * deviation * math.sqrt(self.width(schema))
+        if edge <= UNKNOWN * records:
+            return self
+        why = (
+            f"noise gives second moments of {records:.0f} records eigenvalues up to {edge:.0f}, and class "
+            "sums alone carry less of it; each owner takes its own second moments"
+        )
+        free = copy.copy(self)  # auto leaves the choice open, by hand too
+        free.by_hand = {key: value for key, value in self.by_hand.items() if key != "second_moments"}
+        return free.in_form(Form({"second_moments": OWN}, why))
+
+    def width(self, schema: Schema) -> int:
+        """Numbers in a record."""
+        return schema.features
+
+    def records(self, graph: Data, schema: Schema) -> torch.Tensor:
+        """A graph's records: ``[n, width]``, of length 1."""
+        return ridge.records(graph.x)
 
     @property
     def hops(self) -> int:
@@ -89,56 +151,99 @@ class FedRidge(Algorithm):
         """Nothing; the model for its scores."""
         return NOTHING if channel == self.MOMENTS.name else self._takes_released(schema)
 
+    def check(self, schema: Schema) -> None:
+        """As :meth:`~secure_fedgraph.algorithm.Algorithm.check`, and that second moments fit into memory."""
+        super().check(schema)
+        width = self.width(schema)
+        values = width * (width + 1) // 2
+        if self._sends_second and values > MOST_VALUES:
+            raise BadInput(
+                f"training.second_moments = {self.settings.second_moments}: {width} features have "
+                f"{values} second moments, more than {MOST_VALUES}: set training.second_moments=own, which "
+                "sends class sums only"
+            )
+
+    def combines(self, schema: Schema) -> bool:
+        """For nodes, in both forms."""
+        return schema.kind == "node"
+
     def init(self, schema: Schema, seed: int) -> State:
         """No moments yet, and no weights."""
-        width, classes = schema.features, schema.classes
+        width, classes = self.width(schema), schema.classes
+        sent = width if self._sends_second else 0
         return {
-            WEIGHTS: torch.zeros(width, classes),
-            "second": torch.zeros(width, width, dtype=torch.float64),
-            "classes": torch.zeros(width, classes, dtype=torch.float64),
+            WEIGHTS: torch.zeros(sent, classes),
+            "second": torch.zeros(sent, sent, dtype=torch.float64),
+            CLASSES: torch.zeros(width, classes, dtype=torch.float64),
+            OWNERS: torch.zeros((), dtype=torch.float64),
             "variance": torch.zeros((), dtype=torch.float64),
         }
 
     def released(self, state: State) -> State:
-        """The weights."""
-        return {WEIGHTS: state[WEIGHTS]}
+        """The weights; or the class sums, the number of owners in them, and the deviation of their noise."""
+        if self._sends_second:
+            return {WEIGHTS: state[WEIGHTS]}
+        return {CLASSES: state[CLASSES], OWNERS: state[OWNERS], NOISE: state["variance"].sqrt()}
+
+    def as_read(self, released: State, graph: Data, schema: Schema) -> State:
+        """The weights, by the graph's own second moments where none were sent."""
+        if WEIGHTS in released:
+            return released
+        z = self.records(graph, schema)
+        if z.shape[1] > MOST_NODES < len(z):
+            z = z[torch.linspace(0, len(z) - 1, MOST_NODES).long()]
+        owners, noise = max(round(float(released[OWNERS])), 1), float(released[NOISE])
+        norm = self._contribution.targets
+        solved = ridge.own_weights(released[CLASSES].double(), z, owners, norm, noise)
+        return {WEIGHTS: solved.float()}
 
     def round(self, round: RoundApi, state: State) -> State:
         """Adds moments to those of the rounds before, if any, and solves.
 
         One round is enough. More of them share a budget, and their mean carries as much noise as one alone.
         """
-        (channel,) = self.in_use
-        opened, contribution = round.reduce(channel), self._contribution
+        channel, contribution = self.in_use[0], self._contribution
+        opened = round.reduce(channel)
         second, classes = moments_of(opened.total, contribution)
-        assert second is not None
         noise = opened.deviation * contribution.records
-        second, classes = second + state["second"], classes + state["classes"]
-        variance = state["variance"] + noise**2
-        deviation = float(variance.sqrt())
-        solved = ridge.weights(second, classes, contribution.targets, deviation * ON / OFF, deviation)
-        return {WEIGHTS: solved.float(), "second": second, "classes": classes, "variance": variance}
+        after = {
+            **state,
+            CLASSES: classes + state[CLASSES],
+            OWNERS: state[OWNERS] + len(opened.contributors),
+            "variance": state["variance"] + noise**2,
+        }
+        if second is None:
+            return after
+        after["second"] = second + state["second"]
+        deviation = float(after["variance"].sqrt())
+        norm, apart = contribution.targets, deviation * ON / OFF
+        solved = ridge.weights(after["second"], after[CLASSES], norm, apart, deviation)
+        return {**after, WEIGHTS: solved.float()}
+
+    def predictions(
+        self, state: State, round: RoundApi, inputs: Data, schema: Schema
+    ) -> dict[str, torch.Tensor]:
+        """By the shared weights; or by each owner's, who solved with second moments of its own."""
+        if self._sends_second:
+            return super().predictions(state, round, inputs, schema)
+        solved = round.gather(self.SOLVED, self.released(state))
+        return {owner: self.predict(weights, inputs, schema) for owner, weights in solved.items()}
+
+    @SOLVED.answer
+    def solved(self, client: ClientContext, given: State) -> Upload:
+        """The weights that this owner gets from the class sums, for the referee."""
+        return Upload(self.as_read(given, client.graph, client.schema))
 
     @MOMENTS.answer
     def moments(self, client: ClientContext, given: Mapping[str, Any]) -> ContributionMoments:
         """The training nodes' features and classes, of which the client's door makes sums."""
         graph = client.graph
         nodes = graph.train_mask.nonzero().flatten()
-        wanted = ridge.targets(graph.y[nodes], client.schema.classes, self.settings.target_norm)
-        return ContributionMoments(_records(graph.x[nodes]), wanted)
+        wanted = ridge.targets(graph.y[nodes], client.schema.classes, self._contribution.targets)
+        return ContributionMoments(self.records(graph, client.schema)[nodes], wanted)
 
     def predict(self, params: State, graph: Data, schema: Schema) -> torch.Tensor:
-        """Scores by features, spread over the graph's links."""
+        """Scores by features, spread over the graph's links: logarithms of shares."""
         s = self.settings
-        scores = _records(graph.x) @ params[WEIGHTS]
-        length = scores.norm(dim=1).mean().clamp(min=1e-12)
-        shares = F.softmax(s.sharpness * scores / length, dim=1)
-        spread: torch.Tensor = APPNP(s.steps, s.restart)(shares, graph.edge_index)
-        return spread
-
-
-def _records(x: torch.Tensor) -> torch.Tensor:
-    """Features of length 1: a record\'s length bounds what it moves."""
-    if x.layout != torch.strided:
-        x = x.to_dense()
-    return F.normalize(torch.nan_to_num(x.float()), dim=1)
+        scores = self.records(graph, schema) @ self.as_read(params, graph, schema)[WEIGHTS]
+        return ridge.spread(scores, graph.edge_index, s.steps, s.restart, s.sharpness)

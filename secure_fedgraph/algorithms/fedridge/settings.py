@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from secure_fedgraph.algorithm import Settings
@@ -11,15 +13,19 @@ class RidgeSettings(Settings):
     """What one exchange of moments, and inference, need.
 
     Args:
+        second_moments: ``sent``, or each owner takes its ``own`` nodes' for everybody's; ``auto`` chooses by
+            the noise, and sends them where there is none.
         target_norm: the length of a target beside a record's length of 1. Shorter ones leave less of the
-            noise's budget to class sums and more to second moments.
-        records: about how many training nodes an owner has at most.
-        steps: how far scores travel at inference, in links.
+            noise's budget to class sums and more to second moments. By default 0.5 for nodes and 1 for
+            graphs, whose descriptors are few.
+        records: about how many training nodes or graphs an owner has at most.
+        steps: how far the scores of nodes travel at inference, in links.
         restart: the share of a node's own scores that comes back at each step.
         sharpness: how sharp scores are before they spread.
     """
 
-    target_norm: float = Field(0.5, gt=0, le=10)
+    second_moments: Literal["auto", "sent", "own"] = "auto"
+    target_norm: float | None = Field(None, gt=0, le=10)
     records: int = Field(2**13, ge=1, le=2**24)
     steps: int = Field(10, ge=0, le=100)
     restart: float = Field(0.1, gt=0, le=1)

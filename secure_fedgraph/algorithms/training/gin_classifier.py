@@ -89,7 +89,7 @@ class GinClassifier(Algorithm):
 
     def takes(self, channel: str, schema: Schema) -> Expected | None:
         """For its scores: the model that is released."""
-        if channel in (self.METRICS.name, self.OWN_TESTS.name):
+        if channel in {one.name for one in self.examiners()}:
             return self._takes_released(schema)
         return super().takes(channel, schema)
 

@@ -4,8 +4,10 @@ Three accountants, each for the releases of which it is an upper bound:
 
 - the exact curve, where every release is continuous Gaussian: they compose to one (Dong, Roth, Su 2022);
 - privacy loss distributions (dp-accounting's PLD), for continuous noise with sampling, and pure epsilon;
-- Rényi and concentrated differential privacy, as soon as one release carries discrete noise, for which a
-  continuous distribution of losses is no upper bound. Also wherever it gives the smaller figure.
+- Rényi and concentrated differential privacy, wherever it gives the smaller figure.
+
+Discrete noise costs no more than continuous noise that is a little smaller and was rounded
+(:meth:`~secure_fedgraph.privacy.accounting.events.DiscreteRelease.continuous`), so all three cover it.
 
 ``docs/guarantees.md`` has the proofs. For releases chosen after seeing earlier ones: ``accounting_filter``.
 """
@@ -136,6 +138,26 @@ def epsilon(events: Events, delta: float) -> Spent:
 
 
 def _epsilon(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
+    spent, rounded = _spent(counts, delta), _rounded(counts)
+    if rounded is None or not math.isfinite(spent.epsilon):
+        return spent
+    return min(spent, _spent(rounded, delta), key=lambda one: one.epsilon)
+
+
+def _rounded(counts: frozenset[tuple[Event, int]]) -> frozenset[tuple[Event, int]] | None:
+    """The same releases with continuous noise, rounded, in the place of discrete noise; None without any."""
+    changed: Counter[Event] = Counter()
+    for one, times in counts:
+        parts = one.continuous() if isinstance(one, DiscreteRelease) else (one, 0.0)
+        if parts is None:
+            return None
+        changed[parts[0]] += times
+        if parts[1]:
+            changed[SamplingError(parts[1])] += times
+    return frozenset(changed.items()) if any(isinstance(o, DiscreteRelease) for o, _ in counts) else None
+
+
+def _spent(counts: frozenset[tuple[Event, int]], delta: float) -> Spent:
     distance = math.fsum(
         times * one.total_variation for one, times in counts if isinstance(one, SamplingError)
     )

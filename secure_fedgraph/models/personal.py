@@ -1,0 +1,155 @@
+"""A model of an owner's own beside a released one: what it costs is nothing, for nothing leaves the owner."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.nn import APPNP
+
+from secure_fedgraph.models import ridge
+
+HOPS = (0, 2)
+"""Ridge regressions of the owner's own: on features, and on features beside means over one and two links."""
+RIDGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+SHARPNESS = 8.0
+WEIGHTS, OWN = "weights", "own."
+"""The tensors of a personal model: the weight of each expert, the released one first, and own regressions."""
+MOST_NODES, MOST_VALUES = 4096, 2**28
+"""Training nodes of a regression in more dimensions than nodes, and values of its features."""
+_FLOOR = math.log(1e-5)
+_CLOSE = 1e-3
+"""How much is charged for weights that differ, so that a few validation nodes do not choose alone."""
+
+Model = dict[str, Tensor]
+
+
+def fit(graph: Data, released: Tensor, classes: int) -> Model:
+    """A personal model: own regressions, and weights under which own validation nodes are most likely.
+
+    The model multiplies what several experts believe about a node: the released model and own ridge
+    regressions. Every choice is made by the owner's training and validation nodes.
+
+    Guarantees:
+        - reads no label of a test node.
+
+    Args:
+        graph: the owner's own, with ``train_mask`` and ``val_mask``.
+        released: scores of the released model on it, ``[n, classes]``; their softmax is what it believes.
+        classes: how many there are.
+
+    Returns:
+        ``weights`` ``[experts]``, and ``own.0``, ``own.2``: ``[width, classes]``.
+
+    References:
+        Wolpert, Stacked generalization, Neural Networks 1992.
+    """
+    model: Model = {}
+    beliefs = [_belief(released)]
+    if bool(graph.train_mask.any()):
+        for hops in HOPS:
+            features = _features(graph, hops)
+            if features is not None:
+                model[OWN + str(hops)], belief = _regression(graph, features, classes)
+                beliefs.append(belief)
+    return {WEIGHTS: _weights([one[graph.val_mask] for one in beliefs], graph.y[graph.val_mask]), **model}
+
+
+def scores(model: Model, graph: Data, released: Tensor, own: bool) -> Tensor:
+    """What a personal model believes about a graph.
+
+    Args:
+        model: of :func:`fit`.
+        graph: any graph with the same features.
+        released: scores of the released model on it, ``[n, classes]``.
+        own: whether it is the owner's own graph, whose training labels it knows.
+
+    Returns:
+        Logarithms, ``[n, classes]``, not normalised.
+    """
+    beliefs = [_belief(released)]
+    for name, weights in model.items():
+        if name.startswith(OWN):
+            features = _features(graph, int(name.removeprefix(OWN)))
+            assert features is not None
+            beliefs.append(_spread(features @ weights.float(), graph, own))
+    weight = model[WEIGHTS].to(beliefs[0].dtype)
+    return torch.stack([w * belief for w, belief in zip(weight, beliefs, strict=True)]).sum(0)
+
+
+def _belief(given: Tensor) -> Tensor:
+    return F.log_softmax(torch.nan_to_num(given.float()), dim=1).clamp(min=_FLOOR)
+
+
+def _spread(given: Tensor, graph: Data, own: bool) -> Tensor:
+    known = None
+    if own:
+        nodes = graph.train_mask.nonzero().flatten()
+        known = (nodes, graph.y[nodes])
+    return _belief(ridge.spread(given.float(), graph.edge_index, sharpness=SHARPNESS, known=known))
+
+
+def _features(graph: Data, hops: int) -> Tensor | None:
+    """Features, and their means over links up to so many hops: ``[n, (hops + 1) * width]``, of length 1.
+
+    None where they would be too large.
+    """
+    n, width = graph.x.shape
+    if hops and n * width * (hops + 1) > MOST_VALUES:
+        return None
+    blocks, mean = [ridge.records(graph.x)], APPNP(1, 0.0)
+    for _ in range(hops):
+        blocks.append(mean(blocks[-1], graph.edge_index))
+    together = torch.cat([F.normalize(block, dim=1) for block in blocks], dim=1)
+    return together / math.sqrt(len(blocks))
+
+
+def _regression(graph: Data, features: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """The ridge regression under which own validation nodes are most likely, and what it believes."""
+    nodes = graph.train_mask.nonzero().flatten()
+    wide = features.shape[1] > len(nodes) or features.shape[1] > MOST_NODES
+    if wide and len(nodes) > MOST_NODES:  # evenly spread over the owner's order, so nothing is random
+        nodes = nodes[torch.linspace(0, len(nodes) - 1, MOST_NODES).long()]
+    z = features[nodes].double()
+    t = ridge.targets(graph.y[nodes], classes, 1.0).double()
+    # in as many dimensions as there are records, where these are fewer
+    values, vectors = torch.linalg.eigh(z @ z.T if wide else z.T @ z)
+    along, values = vectors.T @ (t if wide else z.T @ t), values.clamp(min=0)
+    best: tuple[float, Tensor, Tensor] | None = None
+    for size in RIDGES:
+        weights = vectors @ (along / (values + size)[:, None])
+        weights = (z.T @ weights if wide else weights).float()
+        belief = _spread(features @ weights, graph, own=True)
+        loss = _loss(belief[graph.val_mask], graph.y[graph.val_mask])
+        if best is None or loss < best[0]:
+            best = (loss, weights, belief)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _loss(belief: Tensor, y: Tensor) -> float:
+    return float(F.cross_entropy(belief, y)) if len(y) else 0.0
+
+
+def _weights(beliefs: list[Tensor], y: Tensor) -> Tensor:
+    """One weight an expert, not negative: the same for all where there is no validation node."""
+    together = torch.stack(beliefs).double()
+    weights = torch.full((len(beliefs),), 1 / len(beliefs), dtype=torch.float64)
+    if not len(y):
+        return weights.float()
+    weights.requires_grad_()
+    steps = torch.optim.LBFGS([weights], max_iter=50, line_search_fn="strong_wolfe")
+
+    def loss() -> float:
+        steps.zero_grad()
+        size = weights.abs()
+        value = F.cross_entropy((size[:, None, None] * together).sum(0), y)
+        value = value + _CLOSE * (size - size.mean()).square().sum()
+        value.backward()
+        return float(value.detach())
+
+    steps.step(loss)
+    return weights.detach().abs().float()

@@ -1,0 +1,65 @@
+"""Personal models beside the released one: in private runs, at the last round, seen by the referee alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import secure_fedgraph as sfg
+from secure_fedgraph.privacy.input_dp.labels import RandomisedLabels
+from secure_fedgraph.protocol.transcript import everything
+
+KEYS = {"personal", "personal_global"}
+
+
+@pytest.fixture(scope="module")
+def federation() -> sfg.Federation:
+    return sfg.federate("synthetic-citation", clients=3, seed=0, nodes=300, features=24, classes=3)
+
+
+def scores(algorithm: Any, federation: sfg.Federation, policy: Any, **more: Any) -> list[dict[str, float]]:
+    run = sfg.train(algorithm, federation, policy, rounds=2, **more)
+    return [row["accuracy"] for row in run.history]
+
+
+@pytest.mark.parametrize(("algorithm", "unit"), [(sfg.FedAvg, "client"), (sfg.algorithms.FedRidge, "node")])
+def test_noise_that_leaves_nothing_leaves_an_owner_what_it_has_alone(algorithm, unit, federation) -> None:
+    tiny = sfg.Budget(epsilon=0.01, unit=unit)
+    made = algorithm() if unit == "client" else algorithm(second_moments="sent")
+    first, last = scores(made, federation, "distributed_dp", budget=tiny)
+    assert not KEYS & first.keys() and last.keys() >= KEYS
+    assert last["personal"] > last["local"] + 0.1 and last["personal_global"] > last["global"] + 0.1
+
+
+def test_without_noise_there_are_none(federation) -> None:
+    assert not KEYS & scores(sfg.FedAvg(), federation, "masked")[-1].keys()
+
+
+def test_randomised_labels_are_not_what_an_owner_learns_its_own_model_from(federation) -> None:
+    labels = replace(sfg.policies.plaintext(), randomizers=(RandomisedLabels(0.01),))
+    last = scores(sfg.FedAvg(), federation, labels)[-1]
+    assert last["personal"] > last["local"] + 0.1
+
+
+def test_nobody_but_the_referee_sees_them(federation) -> None:
+    noisy = sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)
+    run = sfg.train(sfg.FedAvg(), federation, noisy, rounds=1, keep=everything)
+    asked = {(s.sender, s.recipient) for s in run.transcript.sent if s.channel == "combined"}
+    assert asked and all("referee" in both for both in asked)
+
+
+class Failing(sfg.FedAvg):
+    """A model of somebody's own that fails on one owner's graph."""
+
+    def predict(self, params, graph, schema):
+        if len(graph.y if graph.y is not None else ()) and graph.get("train_mask") is not None:
+            raise RuntimeError("data")
+        return super().predict(params, graph, schema)
+
+
+def test_a_model_that_fails_ends_no_run(federation) -> None:
+    noisy = sfg.policies.distributed_dp(norm=1.0, multiplier=1.0)
+    run = sfg.train(Failing(), federation, noisy, rounds=1)
+    assert run.history[-1]["accuracy"]["personal"] > 0.6
