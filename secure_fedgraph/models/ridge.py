@@ -14,6 +14,8 @@ SIGNAL = torch.logspace(-7, 3, 101, dtype=torch.float64)
 ERROR = torch.logspace(-3, 0.5, 36, dtype=torch.float64)
 """Variances of what a record's target is beside its prediction, as shares of a target's own."""
 _LEAST = 1e-9
+_ROUNDING = 1e-4
+"""Moments are rounded by their carriers: eigenvalues below this share of the largest may be rounding."""
 _RANK = 1e-10
 """Eigenvalues below this share of the largest are rounding."""
 
@@ -164,9 +166,10 @@ def _centred(classes: Tensor) -> Tensor:
 def _ridge(values: torch.Tensor, along: torch.Tensor, norm: float, noise: float) -> torch.Tensor:
     """What is added to each eigenvalue, from the variances under which the class sums are most likely."""
     size, classes = along.square().sum(1), max(along.shape[1] - 1, 1)
+    least = _ROUNDING * float(values.max())
     error = ERROR * (norm**2 / classes)
     variance = values**2 * SIGNAL[:, None, None] + values * error[:, None] + noise**2
-    likelihood = -(classes * variance.log() + size / variance).sum(2)
+    likelihood = -(classes * variance.log() + size / variance)[:, :, values > least].sum(2)
     signal, kind = divmod(int(likelihood.argmax()), len(error))
     added: Tensor = (noise**2 / values + error[kind]) / SIGNAL[signal]
-    return added
+    return added.clamp(min=least)
