@@ -1,11 +1,17 @@
 """Accuracy against epsilon, unit by unit: real data, several seeds, resumable, trivial baselines beside.
 
-    python benchmarks/budgets.py [--curve client] [--seeds 3] [--out runs/budgets] [--table]
+    python benchmarks/budgets.py [--curve client] [--seeds 3] [--first 0] [--out runs/budgets] [--table]
                                  [--json] [--plot FILE]
 
 Every point is one run under one budget; a seed that is finished is not run again. The baselines are: no noise
-(epsilon inf), every client by itself, the same model without a graph, and the commonest class. Settings were
-chosen once, on seed 0 and by test accuracy, which no budget here counts (``docs/guarantees.md``).
+(epsilon inf), every client by itself, the same model without a graph, and the commonest class. Under a
+budget a run also scores personal models: what is released, combined with what an owner has.
+
+What was tuned, and by which data: curves of ``fedsage``, ``glasu`` and ``apfl`` had their settings chosen once,
+on seed 0, by test accuracy, which no budget here counts (``docs/guarantees.md``). Those of ``fedridge``,
+``fedridge-graphs`` and ``fedsgc`` run at their defaults, whatever the data and the budget: forms and ridges
+follow from public facts and the noise, and test data were looked at never. While the algorithms were made,
+test accuracy of seeds 0 to 4 was seen; so their figures in the docs are of seeds from 10 on.
 """
 
 from __future__ import annotations
@@ -129,6 +135,23 @@ CURVES: dict[str, Curve] = {
 }
 
 
+BUDGETS = EPSILONS[:4]
+for _name, _unit, _config in (
+    ("node, fedridge", "node", {"algorithm": "fedridge", "data": "pubmed", "clients": 3}),
+    ("node, fedridge, cora", "node", {"algorithm": "fedridge", "data": "cora", "clients": 3}),
+    ("node, fedridge, citeseer", "node", {"algorithm": "fedridge", "data": "citeseer", "clients": 3}),
+    ("graph, fedridge", "graph", {"algorithm": "fedridge-graphs", "data": "proteins", "clients": 10}),
+    (
+        "graph, fedridge, imdb",
+        "graph",
+        {"algorithm": "fedridge-graphs", "data": "imdb-binary", "clients": 10},
+    ),
+    ("client, fedsgc", "client", {"algorithm": "fedsgc", "data": "pubmed", "clients": 200}),
+):
+    _alone = "gin-local" if _unit == "graph" else "local"
+    CURVES[_name] = Curve(_unit, _config, ("distributed_dp",), alone=_alone, epsilons=BUDGETS)
+
+
 def no_graph(schema: Schema) -> nn.Module:
     """The model without a graph, of the right shape."""
     return NoGraph(schema.features, schema.classes)
@@ -151,6 +174,7 @@ def points(curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and experiment of every run of a curve."""
     yield "no noise", {**curve.config, "policy": curve.open, "protection": {}, "steps": {}}
     alone = {k: v for k, v in curve.config.items() if k not in ("protection", "steps")}
+    alone = {"rounds": 20, **alone}
     yield "alone", {**alone, "algorithm": curve.alone, "policy": "plaintext"}
     for policy in curve.policies:
         for epsilon in curve.epsilons:
@@ -178,9 +202,9 @@ def trivial_once(experiment: Experiment, path: Path) -> None:
         write_json(path, trivial(experiment))
 
 
-def finished(folder: Path, seeds: int) -> list[dict[str, Any]]:
+def finished(folder: Path, seeds: range) -> list[dict[str, Any]]:
     """The results that are there."""
-    paths = [folder / f"seed-{seed}" / "result.json" for seed in range(seeds)]
+    paths = [folder / f"seed-{seed}" / "result.json" for seed in seeds]
     return [json.loads(path.read_text()) for path in paths if path.is_file()]
 
 
@@ -198,6 +222,11 @@ def row(curve: str, name: str, found: list[dict[str, Any]]) -> dict[str, Any]:
         "accuracy": fmean(scores),
         "std": stdev(scores) if len(scores) > 1 else 0.0,
         "seeds": len(scores),
+        **{
+            key: fmean(r["accuracy"][key] for r in found)
+            for key in ("local", "personal", "personal_global")
+            if all(key in r["accuracy"] for r in found)
+        },
         "server saw": "; ".join(
             f"{c['name']}: {'sums' if c['domain'] in ('masked', 'cipher') else 'every upload'}"
             + (", noised" if c["epsilon"] not in (None, "inf") else "")
@@ -266,7 +295,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
         panel.set(
             xscale="log",
             xlabel=f"epsilon of one {unit}",
-            title=name if name == unit else f"{unit}, {name} models",
+            title=f"{unit}, personal models" if name == "personal" else name,
         )
         panel.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
         panel.minorticks_off()
@@ -282,13 +311,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--curve", choices=CURVES, action="append")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--out", type=Path, default=Path("runs/budgets"))
     parser.add_argument("--table", action="store_true", help="what is finished, and run nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--plot", type=Path, help="draw what is finished into this file")
     asked = parser.parse_args()
     rows = []
-    for seed in () if asked.table else range(asked.seeds):
+    seeds = range(asked.first, asked.first + asked.seeds)
+    for seed in () if asked.table else seeds:
         for curve in asked.curve or CURVES:
             for name, config in points(CURVES[curve]):
                 experiment = load(None, {**config, "seed": seed}, ())
@@ -297,7 +328,7 @@ def main() -> None:
                 run_once(experiment, folder, f"{curve} {name}", "benchmarks/budgets.py")
     for curve in asked.curve or CURVES:
         for name, _ in points(CURVES[curve]):
-            found = finished(asked.out / curve / name.replace(" ", "-"), asked.seeds)
+            found = finished(asked.out / curve / name.replace(" ", "-"), seeds)
             rows += [row(curve, name, found)] if found else []
         rows += without(asked.out / curve, curve)
     if asked.plot and rows:
@@ -308,7 +339,9 @@ def main() -> None:
     for r in rows:
         print(
             f"{r['curve']:7} {r['name']:20} spent {r['spent']!s:>8} ({r['accountant']})  accuracy "
-            f"{r['accuracy']:.4f} +- {r['std']:.4f} ({r['seeds']} seeds, {r['seconds']} s)  {r['server saw']}"
+            f"{r['accuracy']:.4f} +- {r['std']:.4f} ({r['seeds']} seeds, {r['seconds']} s)  "
+            + "".join(f"{key} {r[key]:.4f}  " for key in ("local", "personal", "personal_global") if key in r)
+            + r["server saw"]
         )
 
 

@@ -16,6 +16,7 @@ from secure_fedgraph.algorithms.fedridge.algorithm import FedRidge
 from secure_fedgraph.algorithms.fedridge.graphs import GraphFedRidge
 from secure_fedgraph.algorithms.fedsage import FedSage, GlobSage, LocSage
 from secure_fedgraph.algorithms.fedsageplus import FedSagePlus, LocSagePlus
+from secure_fedgraph.algorithms.fedsgc import FedSgc
 from secure_fedgraph.algorithms.glasu.algorithm import Glasu
 from secure_fedgraph.algorithms.glasu.variants.alone import GlasuCentralized, GlasuStandalone
 from secure_fedgraph.algorithms.glasu.variants.concat import GlasuConcat
@@ -57,6 +58,7 @@ __all__ = [
     "FedRidge",
     "FedSage",
     "FedSagePlus",
+    "FedSgc",
     "GinFedAvg",
     "GinLocal",
     "Glasu",

@@ -21,8 +21,10 @@ WEIGHTS, OWN = "weights", "own."
 MOST_NODES, MOST_VALUES = 4096, 2**28
 """Training nodes of a regression in more dimensions than nodes, and values of its features."""
 _FLOOR = math.log(1e-5)
-_CLOSE = 1e-3
-"""How much is charged for weights that differ, so that a few validation nodes do not choose alone."""
+_CLOSE = 1.0
+"""How many validation nodes' worth of belief stands behind the weights that experts have by themselves."""
+_FEW = 30
+"""Validation nodes that set those weights: more of them would leave the best expert all of it."""
 
 Model = dict[str, Tensor]
 
@@ -135,19 +137,24 @@ def _loss(belief: Tensor, y: Tensor) -> float:
 
 
 def _weights(beliefs: list[Tensor], y: Tensor) -> Tensor:
-    """One weight an expert, not negative: the same for all where there is no validation node."""
+    """One weight an expert, not negative: the same for all where there is no validation node.
+
+    Few validation nodes leave an expert the weight that it has by itself (its share of the likelihood); many
+    find how experts go together.
+    """
     together = torch.stack(beliefs).double()
-    weights = torch.full((len(beliefs),), 1 / len(beliefs), dtype=torch.float64)
     if not len(y):
-        return weights.float()
-    weights.requires_grad_()
+        return torch.full((len(beliefs),), 1 / len(beliefs))
+    each = torch.stack([F.cross_entropy(one, y) for one in together])
+    alone = torch.softmax(-min(len(y), _FEW) * each, dim=0)
+    weights = alone.clone().requires_grad_()
     steps = torch.optim.LBFGS([weights], max_iter=50, line_search_fn="strong_wolfe")
 
     def loss() -> float:
         steps.zero_grad()
         size = weights.abs()
         value = F.cross_entropy((size[:, None, None] * together).sum(0), y)
-        value = value + _CLOSE * (size - size.mean()).square().sum()
+        value = value + _CLOSE / len(y) * (size - alone).square().sum()
         value.backward()
         return float(value.detach())
 

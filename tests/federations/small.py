@@ -44,6 +44,7 @@ TRACKED: dict[str, Any] = {"hidden": (8, 8), "local_steps": 2, "learning_rate": 
 GIN: dict[str, Any] = {"hidden": 8, "layers": 2, "batch": 16}
 SETTINGS: dict[str, dict[str, Any]] = {
     "fedridge": {},
+    "fedsgc": {},
     "fedridge-graphs": {},
     "fedsage+": GENERATORS,
     "locsage+": GENERATORS,

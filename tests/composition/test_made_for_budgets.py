@@ -1,8 +1,9 @@
-"""Federated ridge: what leaves, what a link pays, what noise leaves of it."""
+"""Algorithms made for budgets: what leaves, what a link pays, what noise leaves of it."""
 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -201,3 +202,42 @@ class TestWholeGraphs:
     def test_nodes_are_not_classified_by_it(self, federation) -> None:
         with pytest.raises(BadInput, match="kind graph"):
             sfg.train(sfg.algorithms.GraphFedRidge(), federation, "masked")
+
+
+class TestSgc:
+    """One gradient of a public length a round, for clients' budgets."""
+
+    def test_a_round_is_a_step_along_the_mean_of_gradients_of_one_length(self, federation) -> None:
+        run = sfg.train(sfg.algorithms.FedSgc(reach=0), federation, "masked", rounds=1)
+        expected = torch.zeros(24, 3)
+        for graph in federation.owners.values():
+            z = torch.nn.functional.normalize(graph.x[graph.train_mask], dim=1)
+            down = z.T @ (torch.nn.functional.one_hot(graph.y[graph.train_mask], 3).float() - 1 / 3)
+            expected += down / down.norm() / 5
+        assert torch.allclose(run.state["weights"], expected, atol=1e-4)
+
+    def test_every_upload_has_the_public_length(self, federation) -> None:
+        run = sfg.train(sfg.algorithms.FedSgc(), federation, "plaintext", rounds=2, keep=everything)
+        uploads = run.transcript.view("server").uploads("gradient")
+        lengths = [float(torch.as_tensor(one.values["weights"]).norm()) for one in uploads]
+        assert len(lengths) == 10 and lengths == pytest.approx([0.99] * 10, abs=1e-4)
+
+    def test_features_travel_over_own_links_before_training(self, federation) -> None:
+        near, far = (
+            sfg.train(sfg.algorithms.FedSgc(reach=reach), federation, "masked", rounds=3) for reach in (0, 2)
+        )
+        assert not torch.allclose(near.state["weights"], far.state["weights"], atol=1e-3)
+        assert far.history[-1]["accuracy"]["global"] > 0.8
+
+    def test_noise_is_for_one_client_whatever_their_number(self, federation) -> None:
+        budget = sfg.Budget(epsilon=8.0, unit="client")
+        run = sfg.train(sfg.algorithms.FedSgc(), federation, "distributed_dp", budget=budget)
+        assert 7.9 < float(run.privacy("client")["readers"]["server"]) <= 8
+
+    def test_a_client_whose_gradient_is_nothing_sends_zeros(self, federation) -> None:
+        algorithm = sfg.algorithms.FedSgc()
+        graph = federation.owners["owner-0"].clone()
+        graph.train_mask = torch.zeros_like(graph.train_mask)
+        client = SimpleNamespace(graph=graph, schema=federation.schema)
+        made = algorithm.gradient(client, {"weights": torch.full((24, 3), float("nan"))})
+        assert torch.equal(made.values["weights"], torch.zeros(24, 3))
