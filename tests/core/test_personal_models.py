@@ -30,7 +30,7 @@ def test_noise_that_leaves_nothing_leaves_an_owner_what_it_has_alone(algorithm, 
     made = algorithm() if unit == "client" else algorithm(second_moments="sent")
     first, last = scores(made, federation, "distributed_dp", budget=tiny)
     assert not KEYS & first.keys() and last.keys() >= KEYS
-    assert last["personal"] > 0.8 and last["personal_global"] > 0.55  # what noise leaves is a third, by chance
+    assert last["personal"] > 0.8 and last["personal_global"] > 0.55  # noise leaves a third, by chance
 
 
 def test_without_noise_there_are_none(federation) -> None:
