@@ -8,10 +8,11 @@ Every point is one run under one budget; a seed that is finished is not run agai
 budget a run also scores personal models: what is released, combined with what an owner has.
 
 What was tuned, and by which data: curves of ``fedsage``, ``glasu`` and ``apfl`` had their settings chosen
-once, on seed 0, by test accuracy, which no budget here counts (``docs/guarantees.md``). Those of ``fedridge``,
-``fedridge-graphs`` and ``fedsgc`` run at their defaults, whatever the data and the budget: forms and ridges
-follow from public facts and the noise, and test data were looked at never. While the algorithms were made,
-test accuracy of seeds 0 to 4 was seen; so their figures in the docs are of seeds from 10 on.
+once, on seed 0, by test accuracy, which no budget here counts (``docs/guarantees.md``). Those of
+``fedridge``, ``fedridge-graphs`` and ``fedsgc`` run at their defaults, whatever the data and the budget:
+forms and ridges follow from public facts and the noise, and test data were looked at never. While the
+algorithms were made, test accuracy of seeds 0 to 4 was seen; so their figures in the docs are of seeds from
+10 on.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ from typing import Any
 import dp_accounting as dp
 
 from secure_fedgraph.audits.empirical_dp.mechanisms import audit
-from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, pooled_parts
+from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, long_record, pooled_parts
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.policy import Policy
 from secure_fedgraph.protocol import Channel, Reveal
-from secure_fedgraph.protocol.channel import UnitContribution
+from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionMoments
 from secure_fedgraph.protocol.guarantee import Unit
 
 CLIENTS = ("a", "b", "c")
@@ -32,6 +32,20 @@ NORM = 1.5
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
 SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
+MOMENTS = Channel(
+    "moments",
+    Reveal.SUM,
+    unit=Unit.NODE,
+    links=False,
+    unit_contribution=UnitContributionMoments(targets=0.5, records=64, second=True),
+)
+CLASS_SUMS = Channel(
+    "class_sums",
+    Reveal.SUM,
+    unit=Unit.NODE,
+    links=False,
+    unit_contribution=UnitContributionMoments(targets=0.5, records=64, second=False),
+)
 Worst = Callable[[Bound], Neighbours]
 
 
@@ -47,6 +61,8 @@ def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, s
             (f"local_dp, {relation}", local, SUMS, pooled_parts, "server", ()),
             (f"local_dp, {relation}, all others collude", local, SUMS, pooled_parts, "peers", CLIENTS[1:]),
             (f"local_dp, {relation}, nobody colludes", local, SUMS, pooled_parts, "peers", ()),
+            *((f"local_dp, {relation}", local, c, long_record, "server", ()) for c in (MOMENTS, CLASS_SUMS)),
+            (f"central_dp, {relation}", central, MOMENTS, long_record, "outsider", ()),
             (f"central_dp, {relation}", central, UPDATE, row, "outsider", ()),
             (f"central_dp, {relation}", central, SUMS, pooled_parts, "outsider", ()),
         ]
@@ -55,6 +71,14 @@ def noised_paths(multiplier: float) -> list[tuple[str, Policy, Channel, Worst, s
         found += [
             (f"distributed_dp, {relation}, one colludes", shares, UPDATE, row, "server", CLIENTS[2:]),
             (f"distributed_dp, {relation}, one colludes", shares, SUMS, pooled_parts, "server", CLIENTS[2:]),
+            (
+                f"distributed_dp, {relation}, one colludes",
+                shares,
+                MOMENTS,
+                long_record,
+                "server",
+                CLIENTS[2:],
+            ),
         ]
     return found
 

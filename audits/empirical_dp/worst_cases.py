@@ -12,14 +12,14 @@ from secure_fedgraph.errors import BadInput
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.dp_sgd import PrivateSteps
 from secure_fedgraph.privacy.pooling_trees import parents
-from secure_fedgraph.protocol.channel import UnitContributionTrees
+from secure_fedgraph.protocol.channel import UnitContributionMoments, UnitContributionTrees
 from secure_fedgraph.protocol.guarantee import Unit
-from secure_fedgraph.protocol.upload import ContributionRows, ContributionTrees, Upload
+from secure_fedgraph.protocol.upload import ContributionMoments, ContributionRows, ContributionTrees, Upload
 
 BEYOND = 10.0
 """How far worst-case values lie beyond the clip: a clip that is skipped shows."""
 
-Uploads = Mapping[str, Upload | ContributionRows | ContributionTrees]
+Uploads = Mapping[str, Upload | ContributionRows | ContributionTrees | ContributionMoments]
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,38 @@ def pooled_parts(bound: Bound, trials: int = 100, width: int = 2, answering: int
         {clients[0]: parts(far), **others},
         trials,
     )
+
+
+def long_record(bound: Bound, width: int = 4, targets: int = 2, answering: int = 0) -> Neighbours:
+    """One record far beyond its length, along no axis, with a target far beyond its own, against none.
+
+    Along no axis most of its second moments lie off the diagonal, where their weight is. Another record
+    beside it shows what depends on the others. Where the unit is replaced, the other world has the opposite target,
+    and with second moments a record at a right angle (these two are then sqrt(2) apart, and 2 is charged).
+
+    Args:
+        bound: on a channel of moments.
+        width, targets: values of a record, at least 2 and even, and of a target.
+        answering: how many clients answer; all where 0.
+    """
+    contribution = bound.channel.unit_contribution
+    if not isinstance(contribution, UnitContributionMoments):
+        raise BadInput(f"channel {bound.channel.name!r} declares no moments")
+    clients = bound.bind_context.clients[: answering or None]
+    beside, turned = torch.eye(width)[0], torch.tensor([1.0, -1.0]).repeat(width // 2)
+
+    def moments(z: torch.Tensor, side: float) -> ContributionMoments:
+        target = torch.zeros(targets)
+        target[0] = side * BEYOND * contribution.targets
+        rows = torch.stack([BEYOND * z, 0.1 * beside])
+        return ContributionMoments(rows, torch.stack([target, torch.zeros(targets)]))
+
+    opposite = bound.bind_context.relation == "replace"
+    other = turned if contribution.second else torch.ones(width)
+    none = moments(other, -1.0) if opposite else moments(torch.zeros(width), 0.0)
+    others = {name: moments(0.01 * beside, 0.01) for name in clients[1:]}
+    present = moments(torch.ones(width), 1.0)
+    return Neighbours(clients[0], {clients[0]: present, **others}, {clients[0]: none, **others})
 
 
 def grown_trees(bound: Bound, width: int = 2, answering: int = 0, times: int = 1) -> Neighbours:

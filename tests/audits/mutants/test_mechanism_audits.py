@@ -17,10 +17,10 @@ from parties import NAMES, session
 
 from secure_fedgraph.algorithm import Algorithm
 from secure_fedgraph.audits.empirical_dp.mechanisms import Audit, Transparent, audit, centred, claims, view
-from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, pooled_parts
+from secure_fedgraph.audits.empirical_dp.worst_cases import Neighbours, client_rows, long_record, pooled_parts
 from secure_fedgraph.errors import BadInput
 from secure_fedgraph.policies import central_dp, distributed_dp, local_dp, masked
-from secure_fedgraph.privacy import binding, pooling
+from secure_fedgraph.privacy import binding, moments, pooling
 from secure_fedgraph.privacy.bound import Bound
 from secure_fedgraph.privacy.contracts import Noise, Sensitivity
 from secure_fedgraph.privacy.policy import Policy
@@ -29,7 +29,7 @@ from secure_fedgraph.privacy.stages import clip
 from secure_fedgraph.privacy.stages.clip import Clip
 from secure_fedgraph.privacy.stages.gaussian import Gaussian
 from secure_fedgraph.protocol import Channel, Reveal, Upload
-from secure_fedgraph.protocol.channel import UnitContribution
+from secure_fedgraph.protocol.channel import UnitContribution, UnitContributionMoments
 from secure_fedgraph.protocol.guarantee import Reader, Unit
 from secure_fedgraph.protocol.upload import ContributionRows, Layout
 
@@ -37,6 +37,15 @@ DELTA, EPSILON, NORM = 1e-5, 4.0, 1.5
 MULTIPLIER = float(dp.get_sigma_gaussian(EPSILON, DELTA))
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
+MOMENTS, CLASS_SUMS = (
+    Channel(
+        "moments",
+        Reveal.SUM,
+        unit=Unit.NODE,
+        unit_contribution=UnitContributionMoments(targets=0.5, records=64, second=second),
+    )
+    for second in (True, False)
+)
 SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
 OTHERS = NAMES[1:]
 
@@ -73,6 +82,22 @@ ROADS: dict[str, tuple[Any, Any, str, tuple[str, ...], int, float]] = {
     ),
     "a single upload, replaced": (lambda: local(SINGLE, "replace"), one_tensor, "server", (), 5_000, 0.6),
     "sums over graphs noised by the client": (lambda: local(SUMS), pooled_parts, "server", (), 40_000, 0.8),
+    "moments of records noised by the client": (
+        lambda: local(MOMENTS),
+        long_record,
+        "server",
+        (),
+        16_000,
+        0.8,
+    ),
+    "class sums of records, replaced": (
+        lambda: local(CLASS_SUMS, "replace"),
+        long_record,
+        "server",
+        (),
+        5_000,
+        0.6,
+    ),
     "sums over graphs, replaced": (lambda: local(SUMS, "replace"), pooled_parts, "server", (), 20_000, 0.8),
     "sums over graphs noised by the server": (
         lambda: central(SUMS),
@@ -117,6 +142,27 @@ def test_other_claims_hold_too(multiplier):
     found = audit(bound, pooled_parts(bound), "server", trials=60_000)
     assert not found.broken, found.sentence()
     assert found.lower.epsilon > 0.35 * found.claim
+
+
+@pytest.mark.parametrize(
+    ("mutant", "about"),
+    [
+        ("the target's part left out", "norm"),
+        ("off-diagonals weighted twice", "OFF"),
+        ("records not clipped", "clipped"),
+    ],
+)
+def test_wrong_moments_are_refuted(mutant, about, monkeypatch):
+    """By name: what one record moves is understated, or not enforced."""
+    if about == "norm":
+        channel = replace(MOMENTS, unit_contribution=replace(MOMENTS.unit_contribution, targets=2.0))
+        object.__setattr__(channel.unit_contribution, "norm", 1 / 64)
+    else:
+        channel = MOMENTS
+        wrong = 2 * moments.ON if about == "OFF" else lambda rows, norm: rows
+        monkeypatch.setattr(moments, about, wrong)
+    bound = local(channel)
+    assert audit(bound, long_record(bound), "server", trials=16_000).broken, mutant
 
 
 def test_the_sum_hides_more_where_nobody_colludes():
