@@ -409,9 +409,15 @@ class Algorithm:
             _LOG.warning("%s: the model cannot be combined (%s)", client.name, type(error).__name__)
             released = torch.zeros(len(graph.y), client.schema.classes)
         model = personal.fit(graph, released, client.schema.classes)
-        right = (personal.scores(model, graph, released, own=True).argmax(1) == graph.y)[graph.test_mask]
-        test = torch.tensor([float(right.sum()), float(len(right))])
-        return Upload({"test": test, **model, **own})
+        y, test = graph.y[graph.test_mask], graph.test_mask
+
+        def counted(released: torch.Tensor | None) -> torch.Tensor:
+            scores = personal.scores(model, graph, released, own=True)
+            return torch.tensor([float((scores.argmax(1)[test] == y).sum()), float(len(y))])
+
+        # an owner without a training node has nothing of its own
+        alone = counted(None) if len(model[personal.ALONE]) else torch.zeros(2)
+        return Upload({"test": counted(released), "alone_test": alone, **model, **own})
 
     def _marked(self, client: ClientContext, given: State) -> dict[str, torch.Tensor]:
         scores = self.predict(given or self.own_model(client), client.graph, client.schema)

@@ -50,6 +50,14 @@ class Evaluator:
         """The channels on which it asks, besides those that the algorithm declares."""
         return (algorithm.OWN_TESTS,) if self.test_set.own_tests else ()
 
+    @property
+    def commonest_class(self) -> float | None:
+        """What always answering the commonest class would score; None where it holds no test data."""
+        if not self.test_set.tests or self.test_set.labels.is_floating_point():
+            return None
+        asked = self.test_set.labels[_together(self.test_set.tests)]
+        return float(torch.bincount(asked.long()).max() / len(asked)) if len(asked) else None
+
     def evaluate(self, algorithm: Algorithm, state: State, round: Round, schema: Schema) -> dict[str, Any]:
         """Scores a round.
 
@@ -73,23 +81,29 @@ class Evaluator:
 
         Returns:
             ``personal``: the mean over owners of the accuracy on their own test nodes, on their own graphs;
-            ``personal_global``: the mean over owners' models of the accuracy on all test nodes.
+            ``personal_global``: the mean over owners' models of the accuracy on all test nodes; ``own`` and
+            ``own_global``: the same of what owners have without the released model.
         """
         released = algorithm.released(state)
         assert released is not None
         answers = round.gather(algorithm.COMBINED, released)
-        own = [_share(values.pop("test")) for values in answers.values()]
-        figures = {"personal": mean(own)}
+        figures = {
+            "personal": mean([_share(values.pop("test")) for values in answers.values()]),
+            "own": mean([_share(values.pop("alone_test")) for values in answers.values()]),
+        }
         if self.test_set.tests:
             inputs, everywhere = self.test_set.inputs, _together(self.test_set.tests)
             shared: torch.Tensor | None = None
-            each = []
+            each, alone = [], []
             for model in answers.values():
                 read = {k.removeprefix(READ): model.pop(k) for k in list(model) if k.startswith(READ)}
                 if read or shared is None:
                     shared = algorithm.predict(read or released, inputs, schema)
                 each.append(self._accuracy(personal.scores(model, inputs, shared, own=False), everywhere))
-            figures["personal_global"] = mean(each)
+                if len(model[personal.ALONE]):
+                    scores = personal.scores(model, inputs, None, own=False)
+                    alone.append(self._accuracy(scores, everywhere))
+            figures |= {"personal_global": mean(each), "own_global": mean(alone)}
         return {name: value for name, value in figures.items() if value == value}
 
     def _marked(self, scores: Mapping[str, torch.Tensor], metric: str) -> dict[str, Any]:

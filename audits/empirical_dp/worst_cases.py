@@ -105,7 +105,8 @@ def long_record(bound: Bound, width: int = 4, targets: int = 2, answering: int =
 
     Along no axis most of its second moments lie off the diagonal, where their weight is. Another record
     beside it shows what depends on the others. Where the unit is replaced, the other world has the opposite
-    target, and with second moments a record at a right angle (these two are then sqrt(2) apart, and 2 is charged).
+    target, and with second moments a record at a right angle (their moments are then sqrt(2) apart, and 2 is
+    charged).
 
     Args:
         bound: on a channel of moments.

@@ -262,15 +262,25 @@ def compare_tables(comparison: CompareResult) -> Shown:
     config, points = comparison.config, comparison.points
     table = Table(title=f"{config['data']}, {config['clients']} clients, {len(comparison.seeds)} seeds")
     table.add_column("point", no_wrap=True)  # two lines: it is read whole on a terminal of 80 columns
-    for column in (f"epsilon ({config['unit']})", "spent", "accuracy", "local", "bytes up", "s"):
+    personal = any(row.accuracy.get("personal") is not None for row in points)
+    columns = [f"epsilon ({config['unit']})", "spent", "accuracy", "local", "bytes up", "s"]
+    for column in columns[:4] + ["personal"] * personal + columns[4:]:
         table.add_column(column)
     for row in points:
-        table.add_row(*_point(row, row.name in comparison.pareto))
-    notes = Text("* no other point that spends as little has a better score", style="dim")
-    return [table, notes, *_forms(points), *_leaks(points)]
+        table.add_row(*_point(row, row.name in comparison.pareto, personal))
+    notes = [Text("* no other point that spends as little has a better score", style="dim")]
+    if personal:
+        notes.append(
+            Text("personal: on owners' own test data, combined with what each owner has", style="dim")
+        )
+    guesses = [row.commonest_class for row in points if row.commonest_class is not None]
+    if guesses:
+        notes.append(Text(f"always the commonest class: {_score(guesses[0])}", style="dim"))
+    worth = [Text(f"{row.name}: {row.worth}") for row in points if row.worth]
+    return [table, *notes, *worth, *_forms(points), *_leaks(points)]
 
 
-def _point(row: Point, best: bool) -> list[Text | str]:
+def _point(row: Point, best: bool, personal: bool) -> list[Text | str]:
     usual = row.kind in ("budget", "as configured")
     point = Text(f"{row.algorithm}\n{row.policy if usual else row.kind}")
     label = "inf" if row.epsilon == "inf" else f"{row.epsilon:g}"
@@ -286,6 +296,7 @@ def _point(row: Point, best: bool) -> list[Text | str]:
         str(row.spent),
         f"{_score(scores[shown])} ± {_score(row.std.get(shown))}",
         _score(scores.get("local")),
+        *[_score(scores.get("personal"))] * personal,
         _bytes(row.bytes),
         f"{row.seconds:.0f}",
     ]

@@ -16,8 +16,9 @@ HOPS = (0, 2)
 """Ridge regressions of the owner's own: on features, and on features beside means over one and two links."""
 RIDGES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 SHARPNESS = 8.0
-WEIGHTS, OWN = "weights", "own."
-"""The tensors of a personal model: the weight of each expert, the released one first, and own regressions."""
+WEIGHTS, ALONE, OWN = "weights", "alone", "own."
+"""The tensors of a personal model: the weight of each expert, the released one first; the weights of the own
+ones where there is no other; and own regressions."""
 MOST_NODES, MOST_VALUES = 4096, 2**28
 """Training nodes of a regression in more dimensions than nodes, and values of its features."""
 _FLOOR = math.log(1e-5)
@@ -44,7 +45,7 @@ def fit(graph: Data, released: Tensor, classes: int) -> Model:
         classes: how many there are.
 
     Returns:
-        ``weights`` ``[experts]``, and ``own.0``, ``own.2``: ``[width, classes]``.
+        ``weights`` ``[experts]``, ``alone`` ``[experts - 1]``; ``own.0`` and ``own.2`` ``[width, classes]``.
 
     References:
         Wolpert, Stacked generalization, Neural Networks 1992.
@@ -57,29 +58,33 @@ def fit(graph: Data, released: Tensor, classes: int) -> Model:
             if features is not None:
                 model[OWN + str(hops)], belief = _regression(graph, features, classes)
                 beliefs.append(belief)
-    return {WEIGHTS: _weights([one[graph.val_mask] for one in beliefs], graph.y[graph.val_mask]), **model}
+    held, y = [one[graph.val_mask] for one in beliefs], graph.y[graph.val_mask]
+    alone = _weights(held[1:], y) if model else torch.zeros(0)
+    return {WEIGHTS: _weights(held, y), ALONE: alone, **model}
 
 
-def scores(model: Model, graph: Data, released: Tensor, own: bool) -> Tensor:
+def scores(model: Model, graph: Data, released: Tensor | None, own: bool) -> Tensor:
     """What a personal model believes about a graph.
 
     Args:
         model: of :func:`fit`.
         graph: any graph with the same features.
-        released: scores of the released model on it, ``[n, classes]``.
+        released: scores of the released model on it, ``[n, classes]``; None for what the owner believes
+            without it.
         own: whether it is the owner's own graph, whose training labels it knows.
 
     Returns:
         Logarithms, ``[n, classes]``, not normalised.
     """
-    beliefs = [_belief(released)]
+    beliefs = [] if released is None else [_belief(released)]
     for name, weights in model.items():
         if name.startswith(OWN):
             features = _features(graph, int(name.removeprefix(OWN)))
             assert features is not None
             beliefs.append(_spread(features @ weights.float(), graph, own))
-    weight = model[WEIGHTS].to(beliefs[0].dtype)
-    return torch.stack([w * belief for w, belief in zip(weight, beliefs, strict=True)]).sum(0)
+    weight = model[WEIGHTS if released is not None else ALONE]
+    parts = [float(w) * belief for w, belief in zip(weight, beliefs, strict=True)]
+    return torch.stack(parts).sum(0)
 
 
 def _belief(given: Tensor) -> Tensor:

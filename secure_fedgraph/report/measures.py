@@ -44,6 +44,8 @@ NAMES: Mapping[str, str] = {
     "local": "accuracy on the owners' own test data, mean over owners",
     "personal": "accuracy on the owners' own test data, the model combined with each owner's own",
     "personal_global": "accuracy on all test data, the model combined with each owner's; mean over owners",
+    "own": "accuracy on the owners' own test data of what each has without the released model",
+    "own_global": "accuracy on all test data of what each owner has without the released model",
     "auc": "ROC-AUC, all owners' test graphs together",
     "mae": "mean absolute error, mean over owners",
     "mae_pooled": "mean absolute error, all ratings together",

@@ -69,4 +69,4 @@ def test_more_dimensions_than_nodes_are_solved_among_the_nodes(graph: Data) -> N
 
 def test_features_that_would_not_fit_are_left_out(graph: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(personal, "MOST_VALUES", 1000)
-    assert personal.fit(graph, noise(graph), CLASSES).keys() == {"weights", "own.0"}
+    assert personal.fit(graph, noise(graph), CLASSES).keys() == {"weights", "alone", "own.0"}

@@ -76,6 +76,7 @@ def row_of(
         "std": {key: stdev(values) if len(values) > 1 else 0.0 for key, values in scores.items()},
         "interval": {key: _interval(values) for key, values in scores.items()},
         "seeds": len(results),
+        **_commonest(results),
         "each": [
             {"seed": seed, "accuracy": {k: r["accuracy"].get(k) for k in keys}}
             for seed, r in outcomes.items()
@@ -84,6 +85,12 @@ def row_of(
         "seconds": round(fmean(r["seconds"] for r in results), 1),
         **{"leak": {}, "leaks": {}, **(leaks or {})},
     }
+
+
+def _commonest(results: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What always answering the commonest class would score, where the test data have classes."""
+    scores = [r["commonest_class"] for r in results if r.get("commonest_class") is not None]
+    return {"commonest_class": fmean(scores)} if scores else {}
 
 
 def _json(epsilon: float) -> float | str:
@@ -99,25 +106,66 @@ def _interval(values: Sequence[float]) -> list[float] | None:
     return [fmean(values) - half, fmean(values) + half]
 
 
+BESIDE = {"personal": "own", "personal_global": "own_global"}
+"""Scores of personal models -> the scores of the same models without what was released."""
+IN_WORDS = {
+    "global": "accuracy on all test data",
+    "local": "accuracy on owners' own test data",
+    "personal": "personal models' accuracy on owners' own test data",
+    "personal_global": "personal models' accuracy on all test data",
+}
+
+
 def gains(row: Mapping[str, Any], alone: Mapping[str, Any] | None) -> dict[str, Any]:
     """How much better a row is than local training, seed by seed: mean and 95 % interval.
 
     Returns:
-        ``over_alone``: measure -> ``mean`` and ``interval`` (None for one seed), above 0 if better.
+        ``over_alone``: measure -> ``mean`` and ``interval`` (None for one seed), above 0 if better, and
+        ``seeds`` on which it is; personal models are measured against the same models without what was
+        released. ``worth``, for a row with a budget: one sentence that says whether it is worth spending.
     """
     if alone is None or row is alone or row["outcome"] != RAN:
         return {}
     others = {one["seed"]: one["accuracy"] for one in alone["each"]}
     by_measure = {}
     for key in row["accuracy"]:
-        sign = -1.0 if key == "mae" else 1.0
-        pairs = [(one["accuracy"].get(key), others.get(one["seed"], {}).get(key)) for one in row["each"]]
+        sign = -1.0 if key.startswith("mae") else 1.0
+        beside = BESIDE.get(key, key)
+        pairs = [
+            (
+                one["accuracy"].get(key),
+                (one["accuracy"] if key in BESIDE else others.get(one["seed"], {})).get(beside),
+            )
+            for one in row["each"]
+        ]
         differences = [
             sign * (mine - other) for mine, other in pairs if mine is not None and other is not None
         ]
         if differences:
-            by_measure[key] = {"mean": fmean(differences), "interval": _interval(differences)}
-    return {"over_alone": by_measure}
+            above = sum(difference > 0 for difference in differences)
+            of = len(differences)
+            interval = _interval(differences)
+            by_measure[key] = {"mean": fmean(differences), "interval": interval, "seeds": [above, of]}
+    worth = {} if row.get("budget") is None else {"worth": _worth(by_measure)}
+    return {"over_alone": by_measure, **worth}
+
+
+def _worth(by_measure: Mapping[str, Mapping[str, Any]]) -> str:
+    """Whether a budget is worth spending: by the measure on which it gains most."""
+    # own models may be better than local training already: what counts is what came with the budget
+    keys = (
+        [k for k in by_measure if k in BESIDE] or [k for k in by_measure if k in IN_WORDS] or list(by_measure)
+    )
+    measured = {key: by_measure[key] for key in keys}
+    if not measured:
+        return "Nothing to compare it with: local training has no score on the same data."
+    key = max(measured, key=lambda name: (measured[name]["seeds"][0], measured[name]["mean"]))
+    (above, of), points = measured[key]["seeds"], 100 * measured[key]["mean"]
+    than = "what owners have without the released model" if key in BESIDE else "local training"
+    what = f"{IN_WORDS.get(key, key)} is above {than} on {above} of {of} seeds ({points:+.1f} points)"
+    if above == of:
+        return f"Worth spending: {what}."
+    return f"{'Undecided' if above else 'Not worth spending'}: {what}."
 
 
 def pareto(rows: Sequence[Mapping[str, Any]]) -> list[str]:

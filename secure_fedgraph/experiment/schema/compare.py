@@ -38,8 +38,12 @@ class Leak(Part):
 class Gain(Part):
     """How much better a point is than local training: the mean over seeds, and its 95 % interval."""
 
+    sometimes = ("seeds",)
+
     mean: float
     interval: list[float] | None
+    seeds: list[Count] = []
+    """On how many seeds it is better, and of how many."""
 
 
 _OF_RUNS = (
@@ -54,7 +58,7 @@ MEASURED = ("spent", "accuracy", "seeds", "bytes", "seconds")
 class Point(Part):
     """One algorithm under one policy and one budget: means over seeds, or why there are none."""
 
-    sometimes = (*_OF_RUNS, "reason", "class", "over_alone", "leak_failed")
+    sometimes = (*_OF_RUNS, "reason", "class", "over_alone", "leak_failed", "worth", "commonest_class")
 
     name: str
     kind: str
@@ -84,6 +88,10 @@ class Point(Part):
     leaks: dict[str, Leak] = {}
     leak_failed: str | None = None
     over_alone: dict[str, Gain] = {}
+    worth: str = ""
+    """Whether the budget is worth spending, in a sentence."""
+    commonest_class: float | None = None
+    """What always answering the commonest class of the test data would score."""
 
     @model_validator(mode="after")
     def _tells_what_ran(self) -> Self:

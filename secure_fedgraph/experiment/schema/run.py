@@ -225,6 +225,8 @@ class RunResult(Part):
     evaluation: Evaluation = Evaluation()
     metric: str = "accuracy"
     accuracy: Accuracy
+    commonest_class: float | None = None
+    """What always answering the commonest class of the referee's test data would score."""
     privacy: dict[UnitName, Claim] = {}
     released_exactly: list[str] = []
     """What this file says that no epsilon covers."""

@@ -202,6 +202,7 @@ def _every(ran: Sequence[Point], key: str, unit: str, best: set[str]) -> Table:
                 _bound(row.spent) + (" (rests on masks)" if row.computational else ""),
                 f"{_score(row, key):.4f}" + (f" ± {spread:.4f}" if spread is not None else ""),
                 "" if local is None else f"{local:.4f}",
+                "" if (own := row.accuracy.get("personal")) is None else f"{own:.4f}",
                 words.size(row.bytes),
                 words.seconds(row.seconds),
                 row.seeds,
@@ -213,6 +214,7 @@ def _every(ran: Sequence[Point], key: str, unit: str, best: set[str]) -> Table:
         "spent",
         _title(key),
         "mean over owners",
+        "personal",
         "bytes up",
         "time",
         "seeds",
@@ -284,6 +286,7 @@ def _verdicts(ran: Sequence[Point], key: str, unit: str) -> list[str]:
             ) + f"({_score(alone[0], key):.3f}), {how}."
             text += _on_own_tests(last, alone[0], key)
         sentences.append(text)
+        sentences += [f"Epsilon {float(row.epsilon):g}: {row.worth}" for row in rows if row.worth]
     if not ran:
         return ["No point ran: below stands why."]
     return sentences or ["No point has a budget: the table shows each policy as configured."]
