@@ -12,8 +12,10 @@ from typing import Any
 
 from secure_fedgraph.audits.grid.pool import Pool
 from secure_fedgraph.cli import tables
+from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.compare_attacks import attacks_on
 from secure_fedgraph.cli.options import (
+    AUTO,
     asked_for,
     command_line,
     default_folder,
@@ -42,6 +44,8 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     budgets = flags.pop("epsilon")
     epsilons = _epsilons(budgets)
     budgeted = any(math.isfinite(epsilon) for epsilon in epsilons)
+    if AUTO in algorithms:
+        flags, policy, algorithms = _chosen(screen, flags, policy, algorithms, epsilons)
     policies = listed("policy", policy or ("distributed_dp" if budgeted else "strictest"))
     base, seeds = read_experiment(
         None, {**flags, "algorithm": algorithms[0], "policy": policies[0], "epsilon": None}, made=False
@@ -85,6 +89,28 @@ def compare(policy: str | None, attack: str | None, workers: int | None, **flags
     page = write_report(out)
     screen.finish(result, tables.compare_tables(as_read(CompareResult, result)), page)
     _raise_for(rows)
+
+
+def _chosen(
+    screen: Screen, flags: dict[str, Any], policy: str | None, algorithms: list[str], epsilons: list[float]
+) -> tuple[dict[str, Any], str, list[str]]:
+    """The flags, the policy and the algorithms with what the planner chooses in the place of ``auto``.
+
+    Raises:
+        BadInput: for several budgets or policies: the planner may choose another algorithm for each.
+    """
+    budgets = [one for one in epsilons if math.isfinite(one)]
+    if len(budgets) > 1 or (policy is not None and len(listed("policy", policy)) > 1):
+        raise BadInput(
+            f"--algorithm {AUTO} chooses for one budget and one policy: give one --epsilon and one --policy, "
+            "or name the algorithms"
+        )
+    asked = {**flags, "algorithm": AUTO, "policy": policy, "epsilon": budgets[0] if budgets else None}
+    changed, note = settled(None, asked)
+    screen.lead(note.removeprefix("; "))
+    named = [changed["algorithm"] if one == AUTO else one for one in algorithms]
+    del changed["epsilon"]
+    return changed, changed["policy"], list(dict.fromkeys(named))
 
 
 def _foresee(screen: Screen, total: int, workers: int, jobs: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The command line: run, resume, compare, audit, budget, list, report, schema, federation, silo, server."""
+"""The command line: runs, comparisons and audits, what budgets are worth, owners on machines of their own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from secure_fedgraph.cli.commands.audit import audit
 from secure_fedgraph.cli.commands.budget import budget
 from secure_fedgraph.cli.commands.compare import compare
 from secure_fedgraph.cli.commands.federation import federation
+from secure_fedgraph.cli.commands.plan import plan
 from secure_fedgraph.cli.commands.results import list_names, report
 from secure_fedgraph.cli.commands.run import resume, run
 from secure_fedgraph.cli.commands.schema import schema
@@ -78,7 +79,8 @@ def main() -> None:
     """
 
 
-for command in (run, resume, compare, audit, budget, list_names, report, schema, federation, silo, server):
+COMMANDS = (run, resume, compare, audit, budget, plan, list_names, report, schema, federation, silo, server)
+for command in COMMANDS:
     main.add_command(command)
 
 

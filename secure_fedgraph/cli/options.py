@@ -18,14 +18,22 @@ if TYPE_CHECKING:
     from secure_fedgraph.experiment.config import Experiment
 
 Command = Callable[..., Any]
+AUTO = "auto"
+"""In place of an algorithm's name: what the planner chooses."""
 
 
-def known(kind: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """For an option that takes names of a kind: refuses a misspelt one before torch is imported."""
+def known(
+    kind: str, also: tuple[str, ...] = ()
+) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """For an option that takes names of a kind: refuses a misspelt one before torch is imported.
+
+    Args:
+        also: words that it takes besides.
+    """
 
     def check(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
         if value is not None:
-            check_names(kind, value)
+            check_names(kind, ",".join(one for one in value.split(",") if one.strip().lower() not in also))
         return value
 
     return check
@@ -58,7 +66,9 @@ silo_option = click.option(
 def experiment_options(command: Command, epsilon: Any = float) -> Command:
     options = [
         click.option(
-            "--algorithm", callback=known("algorithms"), help="An algorithm's name; see 'list algorithms'."
+            "--algorithm",
+            callback=known("algorithms", also=(AUTO,)),
+            help="An algorithm's name; see 'list algorithms'. With a budget, auto: what 'plan' chooses.",
         ),
         click.option("--data", callback=known("datasets"), help="A data set's name; see 'list datasets'."),
         silo_option,
@@ -104,10 +114,10 @@ def asked_for(path: Path | None, flags: Mapping[str, Any]) -> dict[str, Any]:
 
     named = {key: flags.get(key) for key in Experiment.model_fields}
     given = given_keys(read_values(path, named, flags["assignments"]))
-    return given | _protection_in(flags)
+    return given | protection_in(flags)
 
 
-def _protection_in(flags: Mapping[str, Any]) -> dict[str, Any]:
+def protection_in(flags: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a policy that were given by options of their own, by dotted key."""
     from secure_fedgraph.experiment.config import OPTIONS
 
@@ -122,7 +132,7 @@ def read_experiment(
 
     if flags["seed"] is not None and flags["seeds"] is not None:
         raise BadInput("--seed runs one and --seeds runs many: give one of them")
-    protection = _protection_in(flags)
+    protection = protection_in(flags)
     keys = Experiment.model_fields.keys() & flags.keys()
     given = {key: flags[key] for key in keys if flags[key] is not None}
     given |= protection

@@ -13,6 +13,7 @@ from typing import Any
 from secure_fedgraph import files
 from secure_fedgraph.audits.conformance.printed import check_printed
 from secure_fedgraph.cli import tables
+from secure_fedgraph.cli.budgets.planning import settled
 from secure_fedgraph.cli.options import asked_for, command_line, default_folder, read_experiment
 from secure_fedgraph.cli.own_algorithm import check_own
 from secure_fedgraph.cli.screen import Screen, plain_warnings
@@ -44,11 +45,11 @@ NO_NOISE_GIVEN = " (the default, since no noise was given: --epsilon, or --norm 
 def run(experiment_file: Path | None, policy: str | None, **flags: Any) -> None:
     """Trains under a policy, and writes result.json, report.html and the privacy ledger."""
     screen = Screen(flags)
-    flags["policy"] = policy
+    flags, chosen = settled(experiment_file, {**flags, "policy": policy})
     asked, seeds = read_experiment(experiment_file, flags)
     check_intent(asked_for(experiment_file, flags), [asked])
     experiment = asked.with_default_budget()
-    note = "" if experiment is asked else NO_NOISE_GIVEN
+    note = chosen if experiment is asked else NO_NOISE_GIVEN
     check_own(experiment)
     if flags["overwrite"]:
         check_can_start(experiment)  # an earlier result goes only for a run that starts

@@ -60,7 +60,7 @@ def budget(
     debug: bool,
 ) -> None:
     """Print what DP-SGD with this noise costs, or the noise that a budget needs."""
-    from secure_fedgraph.cli import budgeting
+    from secure_fedgraph.cli.budgets import budgeting
 
     training = budgeting.Training(sampling_rate, steps, delta, unit, relation, occurrences, records)
     budgeting.budget(training, noise_multiplier, epsilon, accountant, as_json)

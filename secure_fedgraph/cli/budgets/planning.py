@@ -1,0 +1,139 @@
+"""The work of ``plan``, and of ``--algorithm auto``: what the planner chooses, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from secure_fedgraph.cli.options import AUTO, protection_in
+from secure_fedgraph.cli.screen import PlainConsole, to_a_pipe, visible
+from secure_fedgraph.experiment.config import TRUSTED, Experiment, read_values
+from secure_fedgraph.experiment.planner import NO_LEARNING, Candidate, Choice, asked_experiment, choose
+from secure_fedgraph.experiment.results import make_federation
+from secure_fedgraph.protocol.guarantee import Reader
+
+AS_CONFIGURED = "as configured"
+DIGITS = 4
+"""Significant ones of what is printed."""
+
+
+def plan(policy: str | None, assignments: tuple[str, ...], as_json: bool, debug: bool, **given: Any) -> None:
+    """Prints every candidate with its noise, and what the planner takes."""
+    values = read_values(None, given, assignments)
+    if policy in TRUSTED:
+        values.setdefault("against", Reader.PEERS)  # the server adds the noise, and sees what is under it
+    choice = _choice(values, policy)
+    with to_a_pipe():
+        if as_json:
+            click.echo(json.dumps(_described(choice)))
+            return
+        PlainConsole().print(_table(choice))
+        click.echo(visible("\n".join(_sentences(choice))))
+
+
+def settled(path: Path | None, flags: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Flags in which ``auto`` is the algorithm that the planner chooses, and a note on it for the first line.
+
+    Other flags come back as they are, with an empty note.
+
+    Raises:
+        BadInput: for ``auto`` without an epsilon, and where noise exceeds any signal.
+    """
+    named = {key: flags.get(key) for key in Experiment.model_fields}
+    protection = [f"protection.{key}={value}" for key, value in protection_in(flags).items()]
+    values = read_values(path, named, [*protection, *flags["assignments"]])
+    if str(values.get("algorithm", "")).lower() != AUTO:
+        return dict(flags), ""
+    choice = _choice(values, values.get("policy"))
+    chosen, asked = choice.chosen, choice.experiment
+    handed_out = {} if asked.silos else {"clients": asked.clients, "partition": asked.partition}
+    left = [one for one in flags["assignments"] if not one.startswith("algorithm=")]
+    changed = {"algorithm": chosen.algorithm, "policy": chosen.policy, **handed_out, "assignments": left}
+    return {**flags, **changed}, f"; chosen by {AUTO}: {_taken(chosen)}"
+
+
+def _choice(values: Mapping[str, Any], policy: str | None) -> Choice:
+    asked = asked_experiment(values)
+    return choose(asked, make_federation(asked), policy)
+
+
+def _taken(chosen: Candidate) -> str:
+    """What the planner takes, in a line."""
+    return (
+        f"{chosen.algorithm} under {chosen.policy}, {chosen.form or AS_CONFIGURED}, with a "
+        f"noise-to-signal of {_short(chosen.noise_to_signal)}, the least of all candidates"
+    )
+
+
+def _table(choice: Choice) -> Table:
+    asked = choice.experiment
+    table = Table(
+        title=f"{asked.data}, {asked.clients} clients, epsilon {asked.epsilon:g} for one {asked.unit}"
+    )
+    for column in ("algorithm", "form", "noise", "noise-to-signal", "chosen, or why not"):
+        table.add_column(column, overflow="fold")
+    for one in choice.candidates:
+        compared = one.noise_to_signal is not None
+        form = (one.form.replace("training.", "") or AS_CONFIGURED) if compared else ""
+        why = one.why if compared else "not compared, see below"
+        noise = (_short(one.noise_multiplier), _short(one.noise_to_signal))
+        table.add_row(one.algorithm, form, *noise, "chosen" if choice.learns and one is choice.least else why)
+    return table
+
+
+def _sentences(choice: Choice) -> list[str]:
+    asked, least = choice.experiment, choice.least
+    told = [f"{one.algorithm}: {one.why}." for one in choice.candidates if one.noise_to_signal is None]
+    told.append(
+        "Noise is in multiples of what one unit moves. Noise-to-signal is how long the noise on the opened "
+        f"sums is over how long their signal can be at most; above {NO_LEARNING:g} nothing is recommended."
+    )
+    if not choice.learns:
+        return [*told, f"Recommended: every owner alone ({choice.alone}). Why: {choice.no_learning}."]
+    against = "" if asked.against == Reader.SERVER else f" --against {asked.against}"
+    run = f"--policy {least.policy} --epsilon {asked.epsilon:g} --unit {asked.unit}{against}"
+    return [*told, f"Recommended: {_taken(least)}.", f"To run it: --algorithm {least.algorithm} {run}"]
+
+
+def _described(choice: Choice) -> dict[str, Any]:
+    """The choice as JSON."""
+    asked = choice.experiment
+    return {
+        "data": asked.data,
+        "clients": asked.clients,
+        "partition": asked.partition,
+        "unit": str(asked.unit),
+        "epsilon": asked.epsilon,
+        "delta": asked.delta,
+        "against": str(asked.against),
+        "chosen": _row(choice.least) if choice.learns else None,
+        "recommended": choice.least.algorithm if choice.learns else choice.alone,
+        "why": choice.least.why if choice.learns else choice.no_learning,
+        "no_learning_above": NO_LEARNING,
+        "candidates": [_row(one) for one in choice.candidates],
+    }
+
+
+def _row(one: Candidate) -> dict[str, Any]:
+    return {
+        "algorithm": one.algorithm,
+        "policy": one.policy,
+        "form": one.form,
+        "noise_multiplier": one.noise_multiplier,
+        "noise_to_signal": one.noise_to_signal,
+        "why": one.why,
+    }
+
+
+def _short(number: float | None) -> str:
+    """A number in few digits; nothing where there is none.
+
+    >>> _short(0.1177092), _short(None)
+    ('0.1177', '')
+    """
+    return "" if number is None else f"{number:.{DIGITS}g}"

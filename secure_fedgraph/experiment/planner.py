@@ -1,0 +1,303 @@
+"""Which algorithm a budget is worth most to: chosen before anything is sent, by what everybody knows."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch_geometric.data import Data
+
+from secure_fedgraph.algorithm import Algorithm
+from secure_fedgraph.algorithms import ALGORITHMS
+from secure_fedgraph.algorithms.fedridge.algorithm import TRAINED, FedRidge
+from secure_fedgraph.errors import BadInput, SecureFedGraphError, unknown_name
+from secure_fedgraph.experiment.config import Experiment, as_listed
+from secure_fedgraph.experiment.protect import protect
+from secure_fedgraph.experiment.results import in_form
+from secure_fedgraph.federation import Federation
+from secure_fedgraph.graph.data.datasets import KINDS
+from secure_fedgraph.graph.kinds import GraphDataset
+from secure_fedgraph.graph.partition.registry import BY_KIND
+from secure_fedgraph.privacy.dp_sgd import RECORDS, PrivateSteps
+from secure_fedgraph.privacy.spending.planning import TRAINING
+from secure_fedgraph.protocol.channel import Channel, Recipient, Reveal, UnitContributionMoments
+from secure_fedgraph.protocol.guarantee import Unit
+from secure_fedgraph.running.options import RunOptions
+from secure_fedgraph.running.preparation import Prepared, prepare
+
+UNITS = (Unit.NODE, Unit.GRAPH, Unit.CLIENT)
+"""The units that the planner plans for."""
+ON_SUMS, IN_STEPS = "distributed_dp", "masked"
+"""The policies that are tried where none is named: noise on the sum, and noise in each client's steps."""
+NO_LEARNING = 10.0
+"""A noise-to-signal above which nothing is recommended. The sum that is opened then has a cosine of at most
+``1 / sqrt(1 + 10^2)``, a tenth, with the sum that it stands for: a hundredth of its squared length is signal.
+That is where all records of a class, or all updates, point the same way; of real ones it is less."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One algorithm that the data's kind allows, in the form with the least noise for its signal.
+
+    Args:
+        algorithm: its name.
+        policy: that it would run under.
+        form: the settings that noise or the policy makes it take; empty as configured.
+        noise_multiplier: the noise's standard deviation over what one unit moves; None where it does not run.
+        noise_to_signal: as :func:`noise_to_signal`; None where it cannot be said.
+        why: why it is chosen or not, in a sentence.
+    """
+
+    algorithm: str
+    policy: str = ""
+    form: str = ""
+    noise_multiplier: float | None = None
+    noise_to_signal: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the planner found.
+
+    Args:
+        experiment: what was asked for; its algorithm and its policy say nothing.
+        candidates: in the order of their names.
+        least: the one with the least noise for its signal.
+        alone: the algorithm of owners who do not collaborate.
+    """
+
+    experiment: Experiment
+    candidates: tuple[Candidate, ...]
+    least: Candidate
+    alone: str
+
+    @property
+    def learns(self) -> bool:
+        """Whether noise leaves anything of the signal."""
+        return self.least.noise_to_signal is not None and self.least.noise_to_signal <= NO_LEARNING
+
+    @property
+    def chosen(self) -> Candidate:
+        """What to run.
+
+        Raises:
+            BadInput: where noise exceeds any signal.
+        """
+        if self.learns:
+            return self.least
+        raise BadInput(f"epsilon {self.experiment.epsilon:g}: {self.no_learning}")
+
+    @property
+    def no_learning(self) -> str:
+        """Why nothing is recommended, and the mend."""
+        least, asked = self.least, self.experiment
+        return (
+            f"the least noise for one {asked.unit}, that of {least.algorithm}, is "
+            f"{least.noise_to_signal:.3g} times what the signal can be at most (above {NO_LEARNING:g}): "
+            "noise exceeds any signal, and this is no learning; give a larger epsilon or more owners "
+            f"({asked.clients} now), or leave every owner alone (--algorithm {self.alone})"
+        )
+
+
+def asked_experiment(values: Mapping[str, Any]) -> Experiment:
+    """What a user asks the planner about.
+
+    Args:
+        values: keys of an :class:`~secure_fedgraph.experiment.config.Experiment`. The algorithm counts for
+            nothing. Data, owners and partition are by default those of every experiment, and not those of
+            an algorithm's paper: they are given before an algorithm is chosen.
+
+    Raises:
+        BadInput: without an epsilon, and for what no experiment takes.
+    """
+    fields = Experiment.model_fields
+    values = {key: value for key, value in values.items() if key not in ("algorithm", "policy")}
+    if values.get("epsilon") is None:
+        raise BadInput("no epsilon: the planner chooses by the noise that a budget needs; give --epsilon 4")
+    if not values.get("silos"):
+        data = values.setdefault("data", fields["data"].default)
+        kind = KINDS.get(as_listed("data", data)) if isinstance(data, str) else None
+        if kind is None:
+            raise unknown_name("dataset", str(data), KINDS)
+        values.setdefault("clients", fields["clients"].default)
+        values.setdefault("partition", next(iter(BY_KIND.get(kind, {})), fields["partition"].default))
+    return Experiment(**values)
+
+
+def choose(asked: Experiment, federation: Federation, policy: str | None = None) -> Choice:
+    """The algorithm, its form and its noise, by the least :func:`noise_to_signal`.
+
+    Guarantees:
+        - what is read is public: the schema, the owners' names, sizes, and the experiment. Owners' graphs are
+          taken away before anything is computed.
+
+    Args:
+        asked: as :func:`asked_experiment` makes it.
+        federation: its data.
+        policy: that everything is to run under; by default noise on the sum (``distributed_dp``), or in each
+            client's steps (``masked``) where a record is the unit.
+
+    Raises:
+        BadInput: for a unit that these data or the planner do not have, or where no algorithm covers it.
+    """
+    _check_unit(asked, federation)
+    public = replace(federation, owners={name: Data() for name in federation.names}, pool=None)
+    kind = federation.schema.kind
+    fitting = [one for one in ALGORITHMS.values() if kind in one.kinds and not one.pools]
+    if not asked.silos:
+        fitting = [one for one in fitting if asked.partition in one.partitions]
+    under = [policy] if policy else [ON_SUMS, *([IN_STEPS] if asked.unit in RECORDS else [])]
+    found = [_candidate(one, asked, public, under) for one in fitting if _sends(one)]
+    known = [one for one in found if one.noise_to_signal is not None]
+    if not known:
+        why = found[0].why if found else f"no algorithm sends sums of data of kind {kind!r}"
+        raise BadInput(
+            f"unit {str(asked.unit)!r} at epsilon {asked.epsilon:g} under {' or '.join(under)}: no algorithm "
+            f"covers it: {why}"
+        )
+    least = min(known, key=lambda one: one.noise_to_signal or 0.0)
+    alone = ALGORITHMS[least.algorithm].alone
+    choice = Choice(asked, tuple(found), least, alone)
+    told = tuple(replace(one, why=one.why or _why(one, choice)) for one in found)
+    return replace(choice, candidates=told, least=told[found.index(least)])
+
+
+def noise_to_signal(prepared: Prepared, channel: Channel) -> float | None:
+    """How long the noise on what is opened is, over how long the signal in it can be at most.
+
+    Lengths are L2 norms, and both are of all sums of a run together: noise grows with the root of how many
+    there are, and a signal at most with their number. So the figure of one sum, below, is divided by the root
+    of how often a client is asked. By what is sent:
+
+    - class sums of ``n`` records in ``C`` classes, with targets of norm ``t``. A class has ``n / C`` records,
+      each of length 1 over ``features`` directions, so the signal of its sum is ``t n / C`` at most, and the
+      noise ``sqrt(features) deviation``. ``n`` is the share of all nodes or graphs that is taken to train.
+    - clipped updates of ``width`` numbers, one a client: ``sqrt(width) deviation`` over ``clients clip``.
+    - noisy steps, with ``n`` records: each client adds noise of ``multiplier clip`` to each of the sums, and
+      draws ``rate n / clients`` gradients for it, no longer than the clip:
+      ``multiplier sqrt(width clients / steps) / (rate n)``.
+
+    Returns:
+        None where the size of a sum is not known from public facts.
+    """
+    algorithm, federation = prepared.algorithm, prepared.federation
+    schema, clients = federation.schema, len(federation.names)
+    times = math.sqrt(algorithm.uses(channel, prepared.rounds, clients))
+    bound, contribution = prepared.bound.bounds[channel.name], channel.unit_contribution
+    deviation = bound.deviation(clients)
+    if isinstance(contribution, UnitContributionMoments):
+        features = algorithm.width(schema) if isinstance(algorithm, FedRidge) else schema.features
+        records = _trained(federation, channel.unit) or clients * contribution.records
+        noise = math.sqrt(features) * deviation * contribution.records
+        return noise / (contribution.targets * records / schema.classes) / times
+    if contribution is not None or channel.unit is not Unit.CLIENT:
+        return None
+    width = sum(one.numel() for one in algorithm.init(schema, 0).values())
+    steps = prepared.bound.steps
+    if steps is not None:
+        drawn = _trained(federation, Unit(steps.unit))
+        return _of_steps(steps, width, clients, drawn) / times if drawn else None
+    return math.sqrt(width) * deviation / (clients * bound.sensitivity.l2) / times
+
+
+def _of_steps(steps: PrivateSteps, width: int, clients: int, records: float) -> float:
+    return steps.noise * math.sqrt(width * clients / steps.steps) / (steps.rate * records)
+
+
+def _trained(federation: Federation, unit: Unit) -> float:
+    """About how many records all owners train on; 0 where nobody knows, as of silos."""
+    return 0.0 if federation.silos else TRAINED * federation.sizes.get(unit, 0)
+
+
+def _check_unit(asked: Experiment, federation: Federation) -> None:
+    if asked.unit in UNITS and asked.unit in federation.units:
+        return
+    record = str(Unit.GRAPH if Unit.GRAPH in federation.units else Unit.NODE)
+    mend = f"give --unit {record} or --unit {Unit.CLIENT}"
+    if asked.unit == Unit.EDGE:
+        blind = list(_without_links(federation.schema.kind))
+        mend = (
+            f"{' and '.join(blind)} read{'s' * (len(blind) == 1)} no link where anything is sent, so the "
+            f"epsilon of an edge is 0 at any budget: plan with --unit {record}"
+            if blind
+            else f"a link is part of a {record}, and what covers that covers it: plan with --unit {record}"
+        )
+    raise BadInput(f"unit {str(asked.unit)!r}: the planner has no candidates for it on these data; {mend}")
+
+
+def _without_links(kind: str) -> Iterator[str]:
+    """The algorithms for one graph of nodes of which no upload depends on a link."""
+    if kind != GraphDataset.kind:
+        return
+    for name, made in ALGORITHMS.items():
+        if kind in made.kinds and not made.pools and _sends(made):
+            channels = _opened(made())
+            if channels and not any(channel.links for channel in channels):
+                yield name
+
+
+def _sends(kind: type[Algorithm]) -> bool:
+    """Whether the algorithm sends anything at all: owners who learn alone send nothing."""
+    return any(one.to != Recipient.REFEREE and one.reveal is not Reveal.NOTHING for one in kind.channels)
+
+
+def _opened(algorithm: Algorithm) -> list[Channel]:
+    """The channels on which clients send something that the server or other clients read."""
+    sent = (one for one in algorithm.in_use if one.reveal is not Reveal.NOTHING)
+    return [one for one in sent if one.to != Recipient.REFEREE]
+
+
+def _candidate(kind: type[Algorithm], asked: Experiment, public: Federation, under: list[str]) -> Candidate:
+    """The algorithm in the form with the least noise, or why it does not run."""
+    tried = [_tried(kind, asked.model_copy(update={"policy": policy}), public) for policy in under]
+    known = [one for one in tried if one.noise_to_signal is not None]
+    return min(known, key=lambda one: one.noise_to_signal or 0.0) if known else tried[0]
+
+
+def _tried(kind: type[Algorithm], asked: Experiment, public: Federation) -> Candidate:
+    """The algorithm under one policy, as a run would prepare it."""
+    none = Candidate(kind.name, asked.policy)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the run warns of what concerns the choice
+            experiment = asked.model_copy(update={"algorithm": kind.name})
+            algorithm = in_form(experiment, public)
+            protected = protect(experiment, algorithm, public)
+            options = RunOptions(
+                rounds=experiment.rounds,
+                evaluation=experiment.evaluation,
+                budget=protected.budget,
+                ledger=experiment.ledger,
+                allow_plaintext=experiment.allow_plaintext,
+            )
+            prepared = prepare(algorithm, public, protected.policy, options)
+    except SecureFedGraphError as error:
+        return replace(none, why=str(error))
+    opened = _opened(prepared.algorithm)
+    if len(opened) != 1 or opened[0].reveal is not Reveal.SUM:
+        names = " and ".join(one.name for one in opened)
+        return replace(none, why=f"it sends more than one sum ({names}): no single figure compares it")
+    ratio, steps = noise_to_signal(prepared, opened[0]), prepared.bound.steps
+    if ratio is None:
+        return replace(none, why="nobody knows from public facts how large its sums are")
+    planned = {} if protected.plan is None else protected.plan.multipliers
+    form = [] if prepared.algorithm.form is None else [str(prepared.algorithm.form)]
+    form += [f"noisy steps on {steps.unit}s"] if steps is not None else []
+    multiplier = planned.get(opened[0].name if steps is None else TRAINING)
+    return replace(none, form="; ".join(form), noise_multiplier=multiplier, noise_to_signal=ratio)
+
+
+def _why(one: Candidate, choice: Choice) -> str:
+    """Why a candidate whose figure is known is chosen or not."""
+    least, ratio = choice.least.noise_to_signal or 0.0, one.noise_to_signal or 0.0
+    if not choice.learns:
+        return "noise exceeds any signal"
+    if one is choice.least:
+        return "the least noise for its signal"
+    if ratio > least:
+        return f"{ratio / least:.3g} times that of {choice.least.algorithm}"
+    return f"as {choice.least.algorithm}, whose name comes first"
