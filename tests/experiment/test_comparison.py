@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pandas
 import pytest
@@ -246,7 +247,11 @@ def test_errors_count_downwards():
         {"outcome": "ran", "accuracy": {"mae": m}, "each": [{"seed": 0, "accuracy": {"mae": m}}]}
         for m in (0.8, 0.7)
     )
-    assert gains(budget, alone)["over_alone"]["mae"] == {"mean": pytest.approx(0.1), "interval": None, "seeds": [1, 1]}
+    assert gains(budget, alone)["over_alone"]["mae"] == {
+        "mean": pytest.approx(0.1),
+        "interval": None,
+        "seeds": [1, 1],
+    }
     assert gains(alone, alone) == {}
 
 
@@ -268,16 +273,16 @@ class TestWorth:
     )
     def test_it_counts_the_seeds_that_are_above_local_training(self, ours, verdict) -> None:
         scores = [{"global": one, "local": 0.7} for one in ours]
-        found = summary.gains(self.row(scores), self.ALONE)
+        found = gains(self.row(scores), self.ALONE)
         assert found["worth"].startswith(verdict)
         assert found["over_alone"]["global"]["seeds"] == [sum(one > 0.6 for one in ours), 3]
 
     def test_personal_models_are_measured_against_what_owners_have_without_the_release(self) -> None:
         """Better than local training, and no better than without the budget: that budget bought nothing."""
         scores = [{"global": 0.9, "local": 0.9, "personal": 0.85, "own": 0.86}] * 3
-        found = summary.gains(self.row(scores), self.ALONE)
+        found = gains(self.row(scores), self.ALONE)
         assert found["worth"].startswith("Not worth")
         assert found["over_alone"]["personal"]["seeds"] == [0, 3]
 
     def test_no_budget_has_no_verdict(self) -> None:
-        assert "worth" not in summary.gains({**self.row([{"global": 0.9}]), "budget": None}, self.ALONE)
+        assert "worth" not in gains({**self.row([{"global": 0.9}]), "budget": None}, self.ALONE)
