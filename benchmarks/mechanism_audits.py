@@ -32,19 +32,15 @@ NORM = 1.5
 UPDATE = Channel("update", Reveal.SUM)
 SINGLE = Channel("single", Reveal.EACH)
 SUMS = Channel("prototypes", Reveal.SUM, unit=Unit.GRAPH, unit_contribution=UnitContribution(3, 0.7))
-MOMENTS = Channel(
-    "moments",
-    Reveal.SUM,
-    unit=Unit.NODE,
-    links=False,
-    unit_contribution=UnitContributionMoments(targets=0.5, records=64, second=True),
-)
-CLASS_SUMS = Channel(
-    "class_sums",
-    Reveal.SUM,
-    unit=Unit.NODE,
-    links=False,
-    unit_contribution=UnitContributionMoments(targets=0.5, records=64, second=False),
+MOMENTS, CLASS_SUMS = (
+    Channel(
+        name,
+        Reveal.SUM,
+        unit=Unit.NODE,
+        links=False,
+        unit_contribution=UnitContributionMoments(targets=0.5, records=64, second=second),
+    )
+    for name, second in (("moments", True), ("class_sums", False))
 )
 Worst = Callable[[Bound], Neighbours]
 

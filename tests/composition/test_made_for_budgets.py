@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import secure_fedgraph as sfg
-from secure_fedgraph.errors import BadInput
+from secure_fedgraph.errors import BadInput, BudgetExhausted
 from secure_fedgraph.forms import FormWarning
 from secure_fedgraph.graph.descriptors import descriptors
 from secure_fedgraph.graph.schema import Schema
@@ -59,6 +59,11 @@ def test_a_budget_for_a_node_is_kept_and_links_are_free(federation, policy: str)
     spent = go(federation, policy, budget=budget).privacy()
     assert 7.9 < float(spent["node"]["readers"][against]) <= 8.0
     assert float(spent["edge"]["readers"][against]) == 0
+
+
+def test_a_client_s_budget_is_refused_with_what_works(federation) -> None:
+    with pytest.raises(BudgetExhausted, match=r"noise on this channel is for one node.*give --unit node"):
+        go(federation, "distributed_dp", budget=sfg.Budget(epsilon=8.0, unit="client"))
 
 
 def test_no_byte_that_leaves_depends_on_a_link(federation) -> None:

@@ -300,17 +300,22 @@ def _costs(bound: BoundPolicy, uses: Mapping[str, int], budget: Budget, occurren
             raise BudgetExhausted(
                 f"channel {name!r} under {protection}: no noise protects one {budget.unit} "
                 f"against the {budget.against}, so its epsilon is infinite and no budget holds it: "
-                + _mend(name, protection, budget)
+                + _mend(name, protection, budget, one_of=bound[name].unit.value)
             )
         costs[cost] += times
     return costs
 
 
-def _mend(channel: str, protection: str, budget: Budget) -> str:
+def _mend(channel: str, protection: str, budget: Budget, one_of: str) -> str:
     if channel == SCORES and budget.unit != "client":
         return "evaluation=at_home leaves each owner's scores with it, evaluation=referee puts them outside"
     if protection.startswith("central_dp") and budget.against == "server":
         return "the server sees it before the noise; give --against outsider, or use distributed_dp"
+    if one_of != "client" and budget.unit == "client":
+        return (
+            f"noise on this channel is for one {one_of}, and a client has many: give --unit {one_of}, or take "
+            "an algorithm whose uploads are clipped whole, such as fedsgc"
+        )
     if budget.unit == "client":
         return "use distributed_dp, or local_dp where each upload is read"
     if budget.unit in OF_NODES:
