@@ -313,8 +313,8 @@ def _mend(channel: str, protection: str, budget: Budget, one_of: str) -> str:
         return "the server sees it before the noise; give --against outsider, or use distributed_dp"
     if one_of != "client" and budget.unit == "client":
         return (
-            f"noise on this channel is for one {one_of}, and a client has many: give --unit {one_of}, or take "
-            "an algorithm whose uploads are clipped whole, such as fedsgc"
+            f"noise on this channel is for one {one_of}, and a client has many: give --unit {one_of}, or "
+            "take an algorithm whose uploads are clipped whole, such as fedsgc"
         )
     if budget.unit == "client":
         return "use distributed_dp, or local_dp where each upload is read"
